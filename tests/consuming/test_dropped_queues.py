@@ -54,11 +54,11 @@ class DropsAtAnswer:
 class Turns(deque[AssignedQueue]):
     """The queues of a `ConcurrentService` that wait for their turn; raises instead of turning for ever."""
 
-    taken = 0
+    turns = 0
 
     def popleft(self) -> AssignedQueue:
-        self.taken += 1
-        assert self.taken < 10_000, "the service turns in a circle"
+        self.turns += 1
+        assert self.turns < 10_000, "the service turns in a circle"
         return super().popleft()
 
 

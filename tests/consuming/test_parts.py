@@ -202,7 +202,7 @@ async def test_the_slave_that_a_broker_suggests_is_pulled_until_it_fails_or_anot
         return replace(plain, ext={**plain.ext, "suggestWhichBrokerId": next(suggested)})
 
     client = cast(ClientSession, SimpleNamespace(call=answer, routes=SimpleNamespace(broker=lambda name: broker)))
-    puller = Puller(client, "group", follows_suggestions=True)
+    puller = Puller(client, "group", is_member=True)
     for _ in range(6):
         with suppress(HeaderError):  # an id that is no number of 64 bits
             await puller.pull(QUEUE, 0)

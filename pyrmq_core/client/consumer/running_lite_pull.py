@@ -81,7 +81,7 @@ class RunningLitePull:
         self._store = self._new_store(group)
         self._starts = StartOffsets(lookups, self._store, settings.consume_from_where, settings.consume_timestamp)
         self._checked: set[tuple[str, str]] = set()  # SQL expressions by broker
-        self._puller = Puller(client, group, follows_suggestions=True)
+        self._puller = Puller(client, group, is_member=True)
         self._intake_settings = IntakeSettings(settings.pull_batch_size, HOLD_SECONDS, PULL_TIMEOUT_SECONDS)
         self._gates: dict[MessageQueue, Gate] = {}
         self._is_full = False
@@ -206,12 +206,12 @@ class RunningLitePull:
                 self._open_gates()
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Goes on at the next offset that the broker keeps."""
+        """Goes on at the offset to which the broker moved the queue."""
         log.info(
-            "%s keeps no message at offset %d of %s; the consumer goes on at %d",
+            "%s moves %s from offset %d to %d: a reset of the group, or the next offset that it keeps",
             process_queue.queue.broker_name,
-            process_queue.position,
             process_queue.queue,
+            process_queue.position,
             offset,
         )
         self._nursery.start_soon(self.assigned.restart, process_queue.queue, offset, process_queue)

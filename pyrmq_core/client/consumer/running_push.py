@@ -82,7 +82,7 @@ class RunningPushConsumer:
         hooks = ConsumerHooks(settings.hooks if tracer is None else [*settings.hooks, tracer])
         self._observer = CallObserver(hooks, self._counts, settings.group, settings.namespace)
         self._lookups = QueueOffsets(client, group, timeout=settings.timeout)
-        self._puller = Puller(client, group, follows_suggestions=True)
+        self._puller = Puller(client, group, is_member=True)
         self._clusters = settings.message_model is MessageModel.CLUSTERING
         self._store = self._new_store()
         self._starts = StartOffsets(self._lookups, self._store, settings.consume_from_where, settings.consume_timestamp)
@@ -159,15 +159,15 @@ class RunningPushConsumer:
             self.service.arrived(assigned)
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Stores the next offset that the broker keeps, drops the queue, and takes it again there."""
+        """Stores the offset to which the broker moved the queue, drops it, and takes it again there."""
         log.info(
-            "%s keeps no message at offset %d of %s; the consumer goes on at %d",
+            "%s moves %s from offset %d to %d: a reset of the group, or the next offset that it keeps",
             process_queue.queue.broker_name,
-            process_queue.position,
             process_queue.queue,
+            process_queue.position,
             offset,
         )
-        self.move({process_queue.queue: offset})
+        self._nursery.start_soon(self._move, {process_queue.queue: offset}, process_queue)
 
     def commits_with_pulls(self) -> bool:
         return self._clusters
@@ -176,8 +176,8 @@ class RunningPushConsumer:
         """Begins to drop the queues and to take them again at other offsets."""
         self._nursery.start_soon(self._move, offsets)
 
-    async def _move(self, offsets: Mapping[MessageQueue, int]) -> None:
-        await self.assigned.move(offsets)
+    async def _move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
+        await self.assigned.move(offsets, only)
         self.rebalancer.wake()
 
     async def _learn_route(self, topic: str) -> None:

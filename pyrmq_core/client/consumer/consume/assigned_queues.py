@@ -144,7 +144,7 @@ class AssignedQueues:
         """
         async with self._changing:
             known = self.of_topic(topic)
-            lost = [one for one in known if one.queue not in wanted or one.dropped_at < math.inf or _is_stalled(one)]
+            lost = [one for one in known if one.queue not in wanted or _is_at_end(one)]
             held = await self._drop_all(lost)
             await self._unlock_unless(lambda queue: queue.topic != topic or queue in wanted)
             new = [queue for queue in wanted if queue not in self._table]
@@ -161,11 +161,17 @@ class AssignedQueues:
             await self._unlock_unless(lambda queue: queue.topic in topics)
         return not held
 
-    async def move(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Drops the queues and stores other offsets for them, at which the next rebalancing takes them again."""
+    async def move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
+        """Drops the queues and stores other offsets for them, at which the next rebalancing takes them again.
+
+        With `only`, a queue that was added anew since then is left as it is.
+        """
         async with self._changing:
             moved = [self._table[queue] for queue in offsets if queue in self._table]
-            await self._drop_all(moved, offsets, holds=False)
+            moved = [one for one in moved if only in (None, one.process_queue)]
+            for assigned in moved:
+                assigned.process_queue.correct(offsets[assigned.queue])
+            await self._drop_all(moved, holds=False)
 
     async def restart(self, queue: MessageQueue, offset: int, only: ProcessQueue | None = None) -> bool:
         """Drops what was pulled of a queue and reads it from another offset; returns False if it is not read any more.
@@ -189,8 +195,13 @@ class AssignedQueues:
 
     def note_offsets(self) -> None:
         """Notes each queue's offset to commit in the offset store's memory."""
-        for queue, assigned in self._table.items():
-            self._store.update(queue, assigned.process_queue.offset_to_commit)
+        for assigned in self._table.values():
+            self._note_offset(assigned.process_queue)
+
+    def _note_offset(self, process_queue: ProcessQueue) -> None:
+        """Notes the offset to commit in memory: that of a queue which was corrected may lie before the last one."""
+        is_corrected = process_queue.corrected is not None
+        self._store.update(process_queue.queue, process_queue.offset_to_commit, increase_only=not is_corrected)
 
     async def _add_all(self, topic: str, queues: Collection[MessageQueue]) -> int:
         """Starts the queues that can be started and returns their number."""
@@ -239,7 +250,6 @@ class AssignedQueues:
     async def _drop_all(
         self,
         dropped: Collection[AssignedQueue],
-        offsets: Mapping[MessageQueue, int] | None = None,
         grace: float = GRACE_SECONDS,
         *,
         holds: bool = True,
@@ -260,11 +270,7 @@ class AssignedQueues:
         if self._locks is not None and holds:
             dropped = [one for one in dropped if one.in_handlers <= 0 or _is_held_too_long(one)]
         for assigned in dropped:
-            queue = assigned.queue
-            if offsets is None:
-                self._store.update(queue, assigned.process_queue.offset_to_commit)
-            elif queue in offsets:
-                self._store.update(queue, offsets[queue], increase_only=False)
+            self._note_offset(assigned.process_queue)
         queues = [assigned.queue for assigned in dropped]
         await self._store.persist(queues, confirmed=True)
         if self._locks is not None:
@@ -275,8 +281,11 @@ class AssignedQueues:
         return every - len(dropped)
 
 
-def _is_stalled(assigned: AssignedQueue) -> bool:
+def _is_at_end(assigned: AssignedQueue) -> bool:
+    """Returns whether the queue is to be dropped, and added anew: it was begun to be dropped, or it has stalled."""
     intake = assigned.intake
+    if assigned.process_queue.is_dropped:
+        return True
     return not intake.is_held_back and trio.current_time() - intake.pulled_at > STALL_SECONDS
 
 

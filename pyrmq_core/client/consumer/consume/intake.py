@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Never, Protocol
 
 import trio
 
@@ -58,7 +58,7 @@ class Arrivals(Protocol):
         ...
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Takes note that the broker keeps no message at the position, and that `offset` is the next it keeps."""
+        """Takes note that the broker moved the queue to `offset`, and that the process queue is dropped."""
         ...
 
     def commits_with_pulls(self) -> bool:
@@ -167,10 +167,7 @@ class Intake:
         )
         self.pulled_at = trio.current_time()
         if pull.status is PullStatus.OFFSET_ILLEGAL:
-            if 0 < pull.start < pull.min_offset:  # a group that is new begins at 0, and misses nothing
-                self._say_gone(pull.start, pull.min_offset)
-            self._arrivals.offset_corrected(process_queue, pull.next_offset)
-            await trio.sleep_forever()  # the queue is dropped, and this task with it
+            await self._follow(pull)
         if pull.status is not PullStatus.NO_NEW_MSG and (fault := fault_of(pull, MAX_LONG, filtered=True)) is not None:
             raise fault
         if pull.status is PullStatus.NO_MATCHED_MSG and self.receiver.filter.passes_all:
@@ -203,11 +200,27 @@ class Intake:
                 async for pulls in lists:
                     self.pulled_at = trio.current_time()
                     for pull in pulls:
+                        if pull.status is PullStatus.OFFSET_ILLEGAL:
+                            await self._follow(pull)
                         if self._deliver(pull) < pull.next_offset:
                             return  # the rest is pulled again when there is room
                     await self._wait_for_room()
         except DataLost as lost:
             log.warning("%s: %s; the consumer goes on with what is kept", process_queue.queue, lost)
+
+    async def _follow(self, moved: RawPull) -> Never:
+        """Follows a broker that moves the queue: the group's offset was reset, or the position is not kept any more.
+
+        A queue that is being given up stores the new offset in place of its own.
+        """
+        process_queue = self.process_queue
+        if 0 < process_queue.position < moved.min_offset:  # a group that is new begins at 0, and misses nothing
+            self._say_gone(process_queue.position, moved.min_offset)
+        was_dropped = process_queue.is_dropped
+        process_queue.correct(moved.next_offset)
+        if not was_dropped:
+            self._arrivals.offset_corrected(process_queue, moved.next_offset)
+        await trio.sleep_forever()  # the queue is dropped, and this task with it
 
     def _say_gone(self, start: int, end: int) -> None:
         log.warning(

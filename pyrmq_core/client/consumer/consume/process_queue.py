@@ -27,16 +27,28 @@ class ProcessQueue:
     """The pulled messages of one queue, from arrival until they are consumed.
 
     `position` is the offset of the next pull. `waiting` are the messages that no handler has yet, in their order. A
-    queue that is dropped takes nothing more: the answer to its last pull may arrive in the same moment.
+    queue that is dropped takes nothing more: the answer to its last pull may arrive in the same moment. `corrected` is
+    the offset to which its broker moved the group, if it did.
     """
 
-    __slots__ = ("_consumed", "_outstanding", "bytes", "highest", "is_dropped", "position", "queue", "waiting")
+    __slots__ = (
+        "_consumed",
+        "_outstanding",
+        "bytes",
+        "corrected",
+        "highest",
+        "is_dropped",
+        "position",
+        "queue",
+        "waiting",
+    )
 
     def __init__(self, queue: MessageQueue, position: int) -> None:
         self.queue = queue
         self.position = position
         self.highest = position - 1
         self.is_dropped = False
+        self.corrected: int | None = None
         self.bytes = 0
         self.waiting: deque[MessageExt] = deque()
         self._outstanding: deque[int] = deque()  # the offsets that were put in, from the lowest that is not consumed
@@ -48,7 +60,12 @@ class ProcessQueue:
 
     @property
     def offset_to_commit(self) -> int:
-        """The lowest offset that is not consumed; `position` if there is none, since a filter passed over the rest."""
+        """The lowest offset that is not consumed; `position` if there is none, since a filter passed over the rest.
+
+        Once the offset was corrected it is that one, whatever is consumed afterwards.
+        """
+        if self.corrected is not None:
+            return self.corrected
         return self._outstanding[0] if self._outstanding else self.position
 
     @property
@@ -117,3 +134,8 @@ class ProcessQueue:
         """Ends the queue: no message waits or is taken in any more. Those that handlers have can still be finished."""
         self.is_dropped = True
         self.waiting.clear()
+
+    def correct(self, offset: int) -> None:
+        """Drops the queue, whose broker moved the group to another offset."""
+        self.corrected = offset
+        self.drop()

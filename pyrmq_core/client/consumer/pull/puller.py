@@ -59,8 +59,8 @@ class Puller:
     """Pulls for one consumer group over a client's connections.
 
     With `namespace`, the group and the queues that come in or go out are the tenant's own; on the wire they carry it.
-    With `follows_suggestions` a queue is pulled from the slave that the broker's last answer suggested, as members of
-    a group do (PullAPIWrapper.recalculatePullFromWhichNode).
+    With `is_member` it pulls as members of a group do: a queue from the slave that the broker's last answer suggested
+    (PullAPIWrapper.recalculatePullFromWhichNode), and a range only up to an answer that moves the group's offset.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Puller:
         consumer_group: str,
         namespace: str | None = None,
         *,
-        follows_suggestions: bool = False,
+        is_member: bool = False,
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._consumer_group = with_namespace(consumer_group, namespace)
-        self._follows_suggestions = follows_suggestions
+        self.is_member = is_member
         self._suggested: dict[MessageQueue, int] = {}  # the ids of slaves
 
     async def pull(
@@ -113,7 +113,7 @@ class Puller:
         )
         hold = wait + HOLD_SWEEP_SECONDS if wait > 0 else 0.0
         answer = await self._client.call(address, request.to_command(), timeout=timeout + hold)
-        if self._follows_suggestions:
+        if self.is_member:
             self._note_suggestion(queue, answer)
         is_unfiltered = passes is None and tags.passes_all
         return _any_answer(queue, offset, answer, address, passes, self._namespace, is_unfiltered=is_unfiltered)
@@ -133,7 +133,8 @@ class Puller:
 
         A pull's own range is `start` to `next_offset`; messages of its records outside that belong to another pull
         (batch topics). Failures of the network are waited out for `window.patience` seconds. Raises `DataLost` if the
-        range is no longer kept; while the broker has no master, `BrokerNotFound` instead.
+        range is no longer kept; while the broker has no master, `BrokerNotFound` instead. A member's read ends with the
+        pull that moves its group to another offset (OFFSET_ILLEGAL), at once: the broker says so once.
         """
         async with self._reader(queue, start, end, tags, window) as reader, aclosing(reader.pulls()) as pulls:
             yield pulls

@@ -80,6 +80,12 @@ class RangeProgress:
         self.next_start = first.next_offset
         self._sizer.begin(first)
 
+    def end_at(self, pull: RawPull) -> None:
+        """Ends the range with this pull, in place of all that was not taken."""
+        self.is_begun = True
+        self.slices.clear()
+        self._delivered, self.next_start = [pull], self.end
+
     def want(self, wanted_bytes: int, wanted_messages: int) -> None:
         """Sets how many bytes or messages are enough to deliver together."""
         self._wanted_bytes, self._wanted_messages = wanted_bytes, wanted_messages

@@ -20,7 +20,7 @@ from pyrmq_core.client.remoting.remoting_client import PinnedConnection
 from pyrmq_core.errors import BrokerNotFound, DataLost, NetworkError, ResponseError, RocketMQError, RoutingError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
-from pyrmq_core.model import MessageQueue
+from pyrmq_core.model import MessageQueue, PullStatus
 from pyrmq_core.network import BulkCall
 from pyrmq_core.protocol.framing.codes import PASSING_CODES, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -58,6 +58,11 @@ class PullRequests(Protocol):
 
 class PullPath(Protocol):
     """The part of `Puller` that a range read uses: single pulls, and requests with a connection to post them to."""
+
+    @property
+    def is_member(self) -> bool:
+        """True if an answer that moves the group's offset ends the read, and is its last pull."""
+        ...
 
     async def pull(
         self, queue: MessageQueue, offset: int, *, max_messages: int = 32, tags: Filter = ...
@@ -171,7 +176,10 @@ class RangeReader:
         self._requests = self._puller.requests(
             self._queue, self._tags
         )  # the first pull found out if it is a batch topic
-        progress.begin(first)
+        if self._is_moved(first):
+            self._end_at(first)
+        else:
+            progress.begin(first)
 
     async def _renew_connection(self) -> None:
         progress, connection = self._progress, self._connection
@@ -235,11 +243,29 @@ class RangeReader:
     async def _retry_slice(self, pull_slice: PullSlice, result: Command | RocketMQError | None) -> None:
         try:
             while pull_slice.state is ASKED:
-                pull_slice.add(await self._pull(pull_slice.position, pull_slice.end_offset, result))
+                pull = await self._pull(pull_slice.position, pull_slice.end_offset, result)
+                if self._is_closed:
+                    return
+                if self._is_moved(pull):
+                    self._end_at(pull)
+                    return
+                pull_slice.add(pull)
                 result = None
         except RocketMQError as error:
             pull_slice.fail(error)
+        if self._is_closed:
+            return
         if self._waiting is not None and pull_slice is self._progress.slices[0]:
+            self._deliver()
+
+    def _is_moved(self, pull: RawPull) -> bool:
+        return pull.status is PullStatus.OFFSET_ILLEGAL and self._puller.is_member
+
+    def _end_at(self, moved: RawPull) -> None:
+        """Ends the range with a pull that moves the group's offset: whatever else was pulled counts no more."""
+        self.close()
+        self._progress.end_at(moved)
+        if self._waiting is not None:
             self._deliver()
 
     async def _pull(self, start: int, end: int, result: Command | RocketMQError | None = None) -> RawPull:
@@ -258,6 +284,8 @@ class RangeReader:
                 else:
                     address, known, result = self._address, result, None
                     pull = self._known(start, known)
+                if self._is_moved(pull):
+                    return pull
                 fault = fault_of(pull, end, filtered=not self._tags.passes_all and pull.passes is None)
                 if fault is None:
                     return replace(pull, next_offset=min(pull.next_offset, end))

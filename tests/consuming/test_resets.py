@@ -1,0 +1,78 @@
+"""Groups whose offsets are reset while their members consume."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+import trio.testing
+
+from pyrmq_core import MessageQueue
+from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
+from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode, ResponseCode
+from tests.support.consumer_jobs import SECONDS, Seen, consuming, fresh, made_topic, send
+from tests.support.reset_jobs import ResetJobs
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(brokers=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def nameserver(cluster: EmbeddedCluster) -> str:
+    return cluster.nameserver
+
+
+class TestOurs(ResetJobs):
+    """The jobs of every server."""
+
+
+async def test_a_queue_that_is_given_up_as_a_reset_arrives_stores_the_reset(cluster: EmbeddedCluster) -> None:
+    """A rebalancing came first: it stored its own offset over the reset, which then moved the queue's successor."""
+    topic, group, seen = await made_topic(cluster.nameserver, queues=1), fresh("group"), Seen()
+    queue, go_on, moved = MessageQueue(topic, "broker-a", 0), trio.Event(), trio.Event()
+    commits: list[int] = []
+
+    async def move(request: Command, peer: Peer) -> object:
+        pull = PullMessage.from_command(request)
+        if pull.topic != topic or pull.queue_offset < 3 or moved.is_set():
+            return PASS
+        await go_on.wait()
+        moved.set()
+        return PullAnswer(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", 0, 3, 0).to_command()
+
+    async def note(request: Command, peer: Peer) -> object:
+        header = UpdateConsumerOffset.from_command(request)
+        if header.topic == topic:
+            commits.append(header.commit_offset)
+        return PASS
+
+    cluster.control(RequestCode.PULL_MESSAGE, move)  # type: ignore[arg-type]
+    cluster.control(RequestCode.UPDATE_CONSUMER_OFFSET, note)  # type: ignore[arg-type]
+    async with consuming(cluster.nameserver, group, topic, seen) as consumer, trio.open_nursery() as nursery:
+        await send(cluster.nameserver, topic, ["a", "b", "c"])
+        await seen.wait(3)
+        assert consumer._running is not None
+        assigned = consumer._running.assigned
+        former = assigned.get(queue)
+        assert former is not None
+        async with assigned._changing:  # what follows waits for its turn, in this order
+            for wanted in ([], [queue]):
+                nursery.start_soon(assigned.update, topic, wanted)
+                await trio.testing.wait_all_tasks_blocked()
+            go_on.set()
+            await until(lambda: assigned._changing.statistics().tasks_waiting == 3, SECONDS)
+            commits.clear()
+        await seen.wait(6)
+        assert commits[0] == 0
+        successor = assigned.get(queue)
+        assert successor is not None
+        await assigned.move({queue: 1}, former.process_queue)
+        assert assigned.get(queue) is successor
+        assert not successor.process_queue.is_dropped
+    assert sorted(seen.bodies) == ["a", "a", "b", "b", "c", "c"]
