@@ -11,6 +11,7 @@ import trio
 
 from pyrmq_core.broker.clients import consumer_calls
 from pyrmq_core.broker.processors import called_consumers
+from pyrmq_core.broker.tables.consumer_offsets import RESET_SECONDS, GroupOffsets
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -31,6 +32,7 @@ from pyrmq_core.protocol.requests.client.consume_message_directly import (
 from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumerRunningInfo, GetConsumerRunningInfo
 from pyrmq_core.protocol.requests.client.get_consumer_status import ConsumerStatus
 from pyrmq_core.protocol.requests.client.reset_consumer_offset import ResetConsumerOffset
+from tests.broker.memory_files import MemoryFiles
 from tests.broker.serving import Served, serving, until
 
 Answers = Callable[[Command, Peer], Command | Awaitable[Command | None] | None]
@@ -87,6 +89,65 @@ async def test_a_reset_is_committed_and_the_next_pull_learns_of_it(tmp_path: Pat
         assert (await pull(served, 1)).code == ResponseCode.SUCCESS  # once
         assert (await commit(served, 4)).remark is None
         assert await committed(served) == 4
+
+
+async def test_a_reset_is_given_to_the_members_until_one_of_them_goes_on_there(tmp_path: Path) -> None:
+    """The answer to one pull may be lost, or reach a client that has given the queue up."""
+    async with serving(tmp_path) as served:
+        await with_messages(served)
+        owner = await member(served, lambda request, peer: None)
+        await commit(owner, 3)
+        await reset(served, queue_id=0, offset=1)
+        assert (await pull(served, 2)).code == ResponseCode.SUCCESS  # not a member: it keeps an offset of its own
+        for _ in range(3):
+            moved = await pull(owner, 4, 5, commit_offset=3)
+            assert (moved.code, moved.next_begin_offset) == (ResponseCode.PULL_OFFSET_MOVED, 1)
+            assert (await commit(owner, 4)).remark == "Offset has been previously reset"
+        assert await committed(served) == 1
+        assert (await pull(owner, 1)).code == ResponseCode.SUCCESS
+        assert (await commit(owner, 2)).remark is None
+        assert (await pull(owner, 2)).code == ResponseCode.SUCCESS
+        assert await committed(served) == 2
+
+
+async def test_a_commit_of_the_reset_offset_ends_the_reset(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await with_messages(served)
+        owner = await member(served, lambda request, peer: None)
+        await reset(served, queue_id=0, offset=1)
+        assert (await commit(owner, 1)).remark is not None  # it does not know of the reset yet
+        await pull(owner, 4)
+        assert (await commit(owner, 1)).remark is None
+        assert (await commit(owner, 3)).remark is None
+        assert await committed(served) == 3
+
+
+async def test_the_pull_of_a_former_owner_does_not_take_a_reset_from_the_present_one(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, trio.open_nursery() as nursery:
+        await with_messages(served)
+        former, present = [await member(served, lambda request, peer: None, client_id=name) for name in ("a", "b")]
+        answers: list[PullAnswer] = []
+
+        async def wait(at: Served) -> None:
+            answers.append(await pull(at, 4, 6, suspend_timeout_ms=60_000))
+
+        for number, at in enumerate((former, present), 1):
+            nursery.start_soon(wait, at)
+            await until(lambda number=number: served.running.broker.held.count == number)  # type: ignore[misc]
+        await reset(served, queue_id=0, offset=4)  # also to where both are
+        await until(lambda: len(answers) == 2)
+        assert {(answer.code, answer.next_begin_offset) for answer in answers} == {(ResponseCode.PULL_OFFSET_MOVED, 4)}
+        assert (await pull(present, 4)).code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_members_that_do_not_follow_a_reset_are_let_go_after_a_while() -> None:
+    offsets, queue = GroupOffsets(MemoryFiles()), ("g", "T", 0)
+    offsets.reset(*queue, 5)
+    assert offsets.moved_to(*queue, 9, now=1000.0) == 5
+    assert offsets.moved_to(*queue, 9, now=1000.0 + RESET_SECONDS) == 5
+    assert not offsets.may_commit(*queue, 9, now=1000.0 + RESET_SECONDS)
+    assert offsets.moved_to(*queue, 9, now=1001.0 + RESET_SECONDS) is None
+    assert offsets.may_commit(*queue, 9, now=1001.0 + RESET_SECONDS)
 
 
 async def test_all_queues_are_reset_to_a_time_or_to_their_end(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
-from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.consumer_offsets import PREVIOUSLY_RESET, UpdateConsumerOffset
 from pyrmq_core.protocol.requests.broker.group_config import GetSubscriptionGroupConfig
 
 log = line_logger(__name__)
@@ -70,8 +70,10 @@ class OwnCommits:
             group, topic, queue_id = key
             offset = self._offsets.committed(group, topic, queue_id)
             if offset is not None and offset > rows.get((topic, group), {}).get(queue_id, -1):
-                answer = await _commit(UpdateConsumerOffset(group, topic, queue_id, offset), ask)
-                if answer.code == ResponseCode.SUCCESS:
+                answer = await _commit(UpdateConsumerOffset(group, topic, queue_id, offset, from_slave=True), ask)
+                if answer.code == ResponseCode.SUCCESS and answer.remark == PREVIOUSLY_RESET:
+                    log.info("group %s was reset at the master: queue %d of %s keeps that", group, queue_id, topic)
+                elif answer.code == ResponseCode.SUCCESS:
                     sent += 1
                     rows.setdefault((topic, group), {})[queue_id] = offset
                 elif offset or answer.code != ResponseCode.TOPIC_NOT_EXIST:  # nothing of an empty queue is lost

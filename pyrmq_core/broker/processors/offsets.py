@@ -9,13 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import trio
+
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, object_pieces
 from pyrmq_core.broker.tables.config_files import encode_config
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
-from pyrmq_core.protocol.requests.broker.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.consumer_offsets import (
+    PREVIOUSLY_RESET,
+    QueryConsumerOffset,
+    UpdateConsumerOffset,
+)
 from pyrmq_core.protocol.requests.broker.offsets import (
     GetEarliestStoreTime,
     GetMaxOffset,
@@ -78,9 +84,11 @@ def update_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command
     # The topic's number of queues is no limit, since it may have been larger; RocketMQ keeps a commit for any number.
     if not 0 <= header.queue_id < MAX_QUEUES_PER_TOPIC:
         return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{header.queue_id}] is illegal, no topic has it")
-    if broker.offsets.is_reset(header.consumer_group, header.topic, header.queue_id):
-        return replace(success(), remark="Offset has been previously reset")
-    broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+    key, offset = (header.consumer_group, header.topic, header.queue_id), header.commit_offset
+    is_out_of_date = header.from_slave and broker.offsets.was_reset(*key)
+    if is_out_of_date or not broker.offsets.may_commit(*key, offset, trio.current_time()):
+        return replace(success(), remark=PREVIOUSLY_RESET)
+    broker.offsets.commit(*key, offset)
     return success()
 
 

@@ -7,7 +7,9 @@ a few messages again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -19,12 +21,23 @@ from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 FILE_NAME: Final = "consumerOffset.json"
 SEPARATOR: Final = "@"
+# Members that were given a reset and go on elsewhere are let go after so long. Java's of 4.9 store it after 10 s.
+RESET_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Reset:
+    """A group's reset of one queue, first given to a pull at `given_at`; `is_over` once its members have it."""
+
+    offset: int
+    given_at: float = math.inf
+    is_over: bool = False
 
 
 class GroupOffsets:
     """Committed offsets by (topic, group) and queue id.
 
-    In memory alone: the next offset after each last pull, and resets that no pull of the group has received yet.
+    In memory alone: the next offset after each last pull, and the resets since the start. Times are the loop's.
 
     `on_commit` is called with group, topic and queue id of each offset that is committed here.
     """
@@ -34,7 +47,7 @@ class GroupOffsets:
         self._committed = ChangingRows[tuple[str, str], dict[int, int]](dict)
         self._topics = ChangingRows[str, set[str]](set)  # by group: those of which it committed offsets
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
-        self._resets: dict[tuple[str, str], dict[int, int]] = {}
+        self._resets: dict[tuple[str, str], dict[int, _Reset]] = {}
         self.is_changed = False
         self.data_version = DataVersion()
         self.on_commit: Callable[[str, str, int], None] = lambda group, topic, queue_id: None
@@ -89,26 +102,55 @@ class GroupOffsets:
         return queues
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Commits the offset, and keeps it until the group's next pull of the queue receives it.
+        """Commits the offset, and keeps it for the group's pulls of the queue until a member goes on there.
 
         The consumers' own commits are meanwhile of no effect: they do not know of the reset yet.
         """
         self.commit(group, topic, queue_id, offset)
-        self._resets.setdefault((topic, group), {})[queue_id] = offset
+        self._resets.setdefault((topic, group), {})[queue_id] = _Reset(offset)
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        """Returns True while no pull has received the reset of this queue."""
+        """Returns whether the queue has a reset that has not ended."""
+        resets = self._resets.get((topic, group))
+        return resets is not None and (reset := resets.get(queue_id)) is not None and not reset.is_over
+
+    def may_commit(self, group: str, topic: str, queue_id: int, offset: int, now: float) -> bool:
+        """Returns whether a consumer's commit counts: not while the queue is reset to another offset."""
+        reset = self._pending(group, topic, queue_id, now)
+        if reset is None:
+            return True
+        reset.is_over = offset == reset.offset and reset.given_at <= now
+        return reset.is_over
+
+    def was_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Returns whether the queue was reset since this start: what was committed before elsewhere is out of date."""
         return queue_id in self._resets.get((topic, group), {})
 
-    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Returns and forgets the offset of a reset that no pull has received; None without one."""
-        resets = self._resets.get((topic, group))
-        if resets is None:
+    def moved_to(self, group: str, topic: str, queue_id: int, offset: int | None, now: float) -> int | None:
+        """Returns the offset to which a pull of the group is moved by a reset; None if it goes on.
+
+        `offset` is that of the pull, None for one that began before the reset. The reset ends with the first pull there
+        by a member that was moved: the answer to another may be lost, or reach a client that has given the queue up.
+        """
+        reset = self._pending(group, topic, queue_id, now)
+        if reset is None:
             return None
-        offset = resets.pop(queue_id, None)
-        if not resets:
-            del self._resets[topic, group]
-        return offset
+        if reset.given_at <= now and offset == reset.offset:
+            reset.is_over = True
+            return None
+        reset.given_at = min(reset.given_at, now)
+        return reset.offset
+
+    def end_reset(self, group: str, topic: str, queue_id: int) -> None:
+        """Ends a reset that was given to a group without members, whose pulls keep their own offsets."""
+        self._resets[topic, group][queue_id].is_over = True
+
+    def _pending(self, group: str, topic: str, queue_id: int, now: float) -> _Reset | None:
+        if not self.is_reset(group, topic, queue_id):
+            return None
+        reset = self._resets[topic, group][queue_id]
+        reset.is_over = now - reset.given_at > RESET_SECONDS
+        return None if reset.is_over else reset
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int | None:
         return self._pulled.get((topic, group), {}).get(queue_id)

@@ -59,6 +59,30 @@ async def test_greater_offsets_come_back_before_the_masters_are_taken(
         assert len(sent_back(copy)) == 2
 
 
+async def test_a_group_that_was_reset_at_the_master_keeps_that(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when a member has followed the reset already, so that commits count again."""
+    caplog.set_level(logging.INFO)
+    async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
+        master = served.running.broker.offsets
+        make_groups(served, "g")
+        for queue_id in range(2):
+            master.commit("g", "T", queue_id, 3)
+        await copy.tables.fetch()
+        for queue_id in range(2):
+            copy.offsets.commit("g", "T", queue_id, 9)  # while the master is away
+            master.reset("g", "T", queue_id, 1)
+        assert master.moved_to("g", "T", 1, 9, now=0.0) == 1
+        assert master.may_commit("g", "T", 1, 1, now=0.0)
+        await copy.tables.fetch()
+        assert len(sent_back(copy)) == 2
+        for offsets in (master, copy.offsets):
+            assert offsets.of_group("g", "T") == {0: 1, 1: 1}
+        assert "group g was reset at the master: queue 1 of T keeps that" in caplog.text
+        assert "got 2 offsets" not in caplog.text
+
+
 async def test_offsets_that_the_master_refuses_are_dropped_and_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

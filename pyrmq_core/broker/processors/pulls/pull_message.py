@@ -1,9 +1,9 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, filters, slices of the log, and pulls that wait.
 
 Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. Two differences:
-a pull that receives a reset offset does not commit its own, which would undo the reset if the consumer ended then. And
-a slave holds a pull at an offset that only its master may have, for up to shortPollingTimeMills: Java's clients repeat
-it at once.
+a reset offset is given to every pull of the group's members until one goes on there, and no other offset is committed
+meanwhile; RocketMQ gives it once, which may be to a pull of a client that has given the queue up. And a slave holds a
+pull at an offset that only its master may have, for up to shortPollingTimeMills: Java's clients repeat it at once.
 """
 
 from __future__ import annotations
@@ -58,9 +58,12 @@ def pull(broker: Broker, request: Command, peer: Peer) -> Answer:
     if isinstance(chosen, Command):
         return chosen
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    if header.sys_flag & COMMIT_OFFSET and not broker.offsets.is_reset(group, topic, queue_id):
-        broker.offsets.commit(group, topic, queue_id, header.commit_offset)
-    answer = _look(broker, header, chosen)
+    committed = header.commit_offset
+    if header.sys_flag & COMMIT_OFFSET and broker.offsets.may_commit(
+        group, topic, queue_id, committed, trio.current_time()
+    ):
+        broker.offsets.commit(group, topic, queue_id, committed)
+    answer = _moved(broker, header, peer, header.queue_offset) or _look(broker, header, chosen)
     if header.sys_flag & SUSPEND and answer.code != ResponseCode.SUCCESS:
         size_bytes = held_bytes(request, chosen.tags_codes)
         if broker.held.has_room(peer, size_bytes):
@@ -84,13 +87,15 @@ async def _wait(broker: Broker, header: PullMessage, chosen: PullFilter, peer: P
             left_ms = round((end - trio.current_time()) * MILLISECONDS)
             await broker.held.wait(key, chosen.tags_codes, left_ms, peer, size_bytes, header.consumer_group)
         await peer.connection.wait_answer_turn()
-        answer = _look(broker, header, chosen)
+        answer = _moved(broker, header, peer, None) or _look(broker, header, chosen)
         if answer.code == ResponseCode.PULL_NOT_FOUND and nothing is not None:
             return nothing
         if chosen.passes is None or answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY or trio.current_time() >= end:
             return answer
-        nothing = answer
-        header = replace(header, queue_offset=PullAnswer.from_command(answer).next_begin_offset)
+        following = PullAnswer.from_command(answer).next_begin_offset
+        if following <= header.queue_offset:  # a slave moves no reader: the same look would follow at once
+            return answer
+        nothing, header = answer, replace(header, queue_offset=following)
         await trio.lowlevel.checkpoint()
 
 
@@ -107,13 +112,10 @@ async def _wait_for_copy(
         if low <= header.queue_offset < high:
             break
     await peer.connection.wait_answer_turn()
-    return _look(broker, header, chosen)
+    return _moved(broker, header, peer, None) or _look(broker, header, chosen)
 
 
 def _look(broker: Broker, header: PullMessage, chosen: PullFilter) -> Command:
-    reset = broker.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
-    if reset is not None:
-        return _moved(broker, header, reset)
     limits = broker.config.pull_limits
     most = GetLimits(min(header.max_msg_nums, limits.max_messages), limits.max_bytes, header.max_msg_nums)
     began = time.perf_counter_ns()
@@ -136,10 +138,25 @@ def _look(broker: Broker, header: PullMessage, chosen: PullFilter) -> Command:
     ).to_command()
 
 
-def _moved(broker: Broker, header: PullMessage, reset: int) -> Command:
-    """Returns the answer that moves a consumer to its reset offset."""
-    start, end = broker.store.bounds((header.topic, header.queue_id))
-    broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, reset)
+def _moved(broker: Broker, header: PullMessage, peer: Peer, offset: int | None) -> Command | None:
+    """Returns the answer that moves a consumer to its group's reset offset; None without one.
+
+    `offset` is that of the pull, None if the pull was held. Only members of the group are moved, if it has any: others
+    keep offsets of their own.
+    """
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    if not broker.offsets.is_reset(group, topic, queue_id):
+        return None
+    members = broker.clients.members(group)
+    if members and peer not in members:
+        return None
+    reset = broker.offsets.moved_to(group, topic, queue_id, offset, trio.current_time())
+    if reset is None:
+        return None
+    if not members:
+        broker.offsets.end_reset(group, topic, queue_id)
+    start, end = broker.store.bounds((topic, queue_id))
+    broker.offsets.note_pull(group, topic, queue_id, reset)
     return PullAnswer(
         code=ResponseCode.PULL_OFFSET_MOVED,
         remark=OFFSET_RESET,

@@ -1,18 +1,21 @@
 """Committed offsets of a consumer group: QUERY_CONSUMER_OFFSET (14) and UPDATE_CONSUMER_OFFSET (15).
 
 The answer to 14 is `offsets.OffsetFound`, or QUERY_NOT_FOUND when nothing is committed (4.9: offset 0). The answer to
-15 has no fields; 5.x refuses a group or topic that it does not know.
+15 has no fields; 5.x refuses a group or topic that it does not know. `fromSlave` is a field of this project's.
 Sources: remoting/protocol/header/QueryConsumerOffsetRequestHeader.java, UpdateConsumerOffsetRequestHeader.java.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.fields import wire, wire_int
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+
+# The remark of a success that changed nothing (broker/processor/ConsumerManageProcessor.java, 5.4.0).
+PREVIOUSLY_RESET: Final = "Offset has been previously reset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,10 @@ class QueryConsumerOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateConsumerOffset(HeaderRequest):
-    """A commit: the group goes on at `commit_offset`."""
+    """A commit: the group goes on at `commit_offset`.
+
+    With `from_slave` it was committed at a slave while its master was away: a reset at the master since then stays.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_CONSUMER_OFFSET
     consumer_group: str = wire("consumerGroup")
@@ -37,3 +43,4 @@ class UpdateConsumerOffset(HeaderRequest):
     queue_id: int = wire_int("queueId")
     commit_offset: int = wire("commitOffset")
     broker_name: str | None = wire("bname", None)
+    from_slave: bool | None = wire("fromSlave", None)
