@@ -87,5 +87,7 @@ async def accept(listener: socket.socket, no_room: RareLine) -> socket.socket:
                         "cannot accept connections: %s; raise the limit of open files%s", error.strerror, left_out
                     )
                 await trio.sleep(NO_ROOM_PAUSE_SECONDS)
+            else:
+                await trio.lowlevel.checkpoint()  # the next one may fail alike
         else:
             return accepted

@@ -13,8 +13,8 @@ from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerO
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode, ResponseCode
 from tests.support.consumer_jobs import SECONDS, Seen, consuming, fresh, made_topic, send
-from tests.support.reset_jobs import ResetJobs
-from tests.support.waiting import until
+from tests.support.reset_jobs import HeldUp, ResetJobs, member
+from tests.support.waiting import a_second, until
 
 
 @pytest.fixture
@@ -30,6 +30,19 @@ def nameserver(cluster: EmbeddedCluster) -> str:
 
 class TestOurs(ResetJobs):
     """The jobs of every server."""
+
+
+@pytest.mark.parametrize("kind", ["push", "lite"])
+async def test_a_broker_that_moves_every_pull_is_not_asked_in_a_busy_loop(cluster: EmbeddedCluster, kind: str) -> None:
+    topic, group = await made_topic(cluster.nameserver, queues=1), fresh("group")
+
+    async def move(request: Command, peer: Peer) -> Command:
+        return PullAnswer(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", 0, 3, 0).to_command()
+
+    rule = cluster.control(RequestCode.PULL_MESSAGE, move)
+    async with member(cluster.nameserver, kind, group, topic, HeldUp()):
+        await until(lambda: rule.seen, SECONDS)
+        assert await a_second(lambda: len(rule.seen)) < 50
 
 
 async def test_a_queue_that_is_given_up_as_a_reset_arrives_stores_the_reset(cluster: EmbeddedCluster) -> None:

@@ -285,6 +285,22 @@ async def test_no_room_for_a_connection_is_waited_out(
     assert "raise the limit of open files" in caplog.text
 
 
+async def test_connections_that_end_before_they_are_accepted_leave_other_tasks_their_turn() -> None:
+    class Aborting:
+        calls = 0
+
+        def accept(self) -> tuple[socket.socket, object]:
+            self.calls += 1
+            assert self.calls < 10_000, "no other task runs"
+            raise ConnectionAbortedError(103, "Software caused connection abort")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listening_module.accept, Aborting(), RareLine())  # type: ignore[arg-type]
+        for _ in range(100):
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+
+
 async def test_enforced_tls_without_a_certificate_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="no SSLContext is given"):
         await serve(echo, "127.0.0.1", 0, tls_mode=TlsMode.ENFORCING)

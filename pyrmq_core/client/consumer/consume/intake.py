@@ -211,13 +211,15 @@ class Intake:
     async def _follow(self, moved: RawPull) -> Never:
         """Follows a broker that moves the queue: the group's offset was reset, or the position is not kept any more.
 
-        A queue that is being given up stores the new offset in place of its own.
+        A queue that is being given up stores the new offset in place of its own. A pause keeps a broker that moves
+        every pull from making a busy loop.
         """
         process_queue = self.process_queue
         if 0 < process_queue.position < moved.min_offset:  # a group that is new begins at 0, and misses nothing
             self._say_gone(process_queue.position, moved.min_offset)
         was_dropped = process_queue.is_dropped
         process_queue.correct(moved.next_offset)
+        await trio.sleep(QUICK_ANSWER_SECONDS)
         if not was_dropped:
             self._arrivals.offset_corrected(process_queue, moved.next_offset)
         await trio.sleep_forever()  # the queue is dropped, and this task with it
