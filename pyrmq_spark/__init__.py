@@ -1,10 +1,10 @@
 """RocketMQ for Spark: the data source `rocketmq`, over the client core `pyrmq_core`.
 
 `source` is the entry that Spark finds; `read`, `stream` and `write` are batch reads, streaming reads, and writes of
-both kinds. `options`, `positions`, `offsets`, `read_limits`, `kafka_hints` and `namespaces` are pure: they parse options and
-decide by them. `worker` keeps the clients of a Python process, `patience` waits for brokers, `spark_errors` makes the errors that
-Spark shows. `session` has settings for sessions, one of which puts `python_path` on the path of Spark's Python
-processes. `driver_log`, `gc_freeze` and `pyspark_floor` adapt to Spark's log, processes and release.
+both kinds. `options`, `positions`, `offsets`, `read_limits`, `kafka_hints` and `namespaces` are pure: they parse
+options and decide by them. `worker` keeps the clients of a Python process, `patience` waits for brokers, `spark_errors`
+makes the errors that Spark shows. `session` has settings for sessions, one of which puts `python_path` on the path of
+Spark's Python processes. `driver_log`, `gc_freeze` and `pyspark_floor` adapt to Spark's log, processes and release.
 """
 
 from __future__ import annotations
