@@ -16,6 +16,7 @@ from tests.support.apache import BROKER_PORTS, free_port, registered_brokers
 from tests.support.jvm import JavaProcess
 
 BOOT_SECONDS = 60.0
+BROKER_MODULE = "pyrmq_core.broker"
 MEMORY_BACKED = Path("/dev/shm")
 SMALL_FILES = {
     "mappedFileSizeCommitLog": str(64 << 20),
@@ -29,7 +30,7 @@ class OurServer:
 
     def __init__(self, name: str, module: str, home: Path, nameserver: str | None, settings: Mapping[str, str]) -> None:
         self.name = name
-        self.address = f"127.0.0.1:{settings['listenPort']}"
+        self.address = f"{settings.get('brokerIP1', '127.0.0.1')}:{settings['listenPort']}"
         self.store = Path(settings.get("storePathRootDir", home))
         self._nameserver = nameserver or self.address
         home.mkdir()
@@ -83,6 +84,7 @@ def boot_our_cluster(
     *,
     nameserver_settings: Mapping[str, str] = MappingProxyType({}),
     broker_settings: Mapping[str, str] = MappingProxyType({}),
+    broker_module: str = BROKER_MODULE,
 ) -> Iterator[OurCluster]:
     """Yields a NameServer and brokers, up and registered; ends them all and removes their files on leaving."""
     with ExitStack() as stack:
@@ -94,14 +96,16 @@ def boot_our_cluster(
         nameserver.start()
         cluster = OurCluster(nameserver)
         for name in brokers:
-            broker = our_broker(name, nameserver.address, home / name, broker_settings)
+            broker = our_broker(name, nameserver.address, home / name, broker_settings, broker_module)
             stack.callback(broker.kill)
             broker.start()
             cluster.brokers[name] = broker
         yield cluster
 
 
-def our_broker(name: str, nameserver: str, home: Path, settings: Mapping[str, str]) -> OurServer:
+def our_broker(
+    name: str, nameserver: str, home: Path, settings: Mapping[str, str], module: str = BROKER_MODULE
+) -> OurServer:
     """Returns a broker that is not started yet; its store is in `home`, which it makes, unless they say more."""
     first = {
         "brokerName": name,
@@ -111,7 +115,7 @@ def our_broker(name: str, nameserver: str, home: Path, settings: Mapping[str, st
         "storePathRootDir": str(home / "store"),
         **SMALL_FILES,
     }
-    return OurServer(name, "pyrmq_core.broker", home, nameserver, {**first, **settings})
+    return OurServer(name, module, home, nameserver, {**first, **settings})
 
 
 @contextmanager

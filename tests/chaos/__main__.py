@@ -1,0 +1,64 @@
+"""One run: python -m tests.chaos SEED [--steps 30] [--kinds join,leave] [--seconds 60] [--settle 120] [--history FILE].
+
+It prints what was done, and each fault; exit status 0: every promise held, 1: one was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import trio
+
+from tests.chaos.checker import History, faults_of
+from tests.chaos.history import Event, line_of
+from tests.chaos.plan import EVERY_KIND, Kind, Plan, drawn
+from tests.chaos.planted import plant_by_environment
+from tests.chaos.runner import running
+
+
+def main() -> int:
+    """Runs the plan of a seed and returns the exit status."""
+    parser = argparse.ArgumentParser(prog="tests.chaos")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--kinds", default=",".join(EVERY_KIND))
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--settle", type=float, default=120.0)
+    parser.add_argument("--history", type=Path)
+    options = parser.parse_args()
+    plant_by_environment()
+    plan = drawn(options.seed, options.steps, [Kind(kind) for kind in options.kinds.split(",")])
+    events = trio.run(_run, plan, options.seconds, options.settle)
+    if options.history is not None:
+        options.history.write_bytes(b"".join(map(line_of, events)))
+    faults = faults_of(events)
+    for fault in faults:
+        _say(f"WRONG {fault}")
+    return 1 if faults else 0
+
+
+async def _run(plan: Plan, seconds: float, settle: float) -> list[Event]:
+    with tempfile.TemporaryDirectory(prefix="pyrmq-chaos-") as home:
+        async with running(plan, Path(home)) as run:
+            await run.execute(seconds, settle)
+    history = History(run.events)
+    kinds = Counter(fault.kind for fault in history.faults)
+    _say(
+        f"seed {plan.seed}: {run.done_steps} of {len(plan.steps)} steps, {len(history.sends)} messages sent, "
+        f"{len(history.got)} passed to handlers, {len(history.resets)} queues reset, "
+        f"{history.end.how if history.end else 'no end'}; {', '.join(f'{k} {n}' for k, n in kinds.items())}"
+    )
+    return run.events
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""The judgement over a run's history: what broke a promise, one line each; no line for what the promises allow."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from tests.chaos.history import (
+    OUT_OF_TIME,
+    Event,
+    Fault,
+    Got,
+    Hung,
+    Outcome,
+    Queue,
+    Reset,
+    Send,
+    Settled,
+    Stored,
+)
+
+# A member may hold so many messages of a queue, or have them on the way, when a reset reaches it.
+HELD: Final = 250
+# After these a send may be stored twice: its answer was lost, and the client repeats it.
+LOSE_ANSWERS: Final = ("cut", "kill")
+SECONDS_AROUND: Final = 5.0
+SHOWN: Final = 5
+
+
+class History:
+    """A run's events by kind."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.sends: dict[str, Send] = {}
+        self.got: list[Got] = []
+        self.hung: list[Hung] = []
+        self.faults: list[Fault] = []
+        self.resets: list[Reset] = []
+        self.places: defaultdict[str, list[Stored]] = defaultdict(list)
+        self.queues: defaultdict[Queue, list[Stored]] = defaultdict(list)
+        self.end: Settled | None = None
+        for event in events:
+            match event:
+                case Send():
+                    self.sends[event.id] = event
+                case Got():
+                    self.got.append(event)
+                case Hung():
+                    self.hung.append(event)
+                case Fault():
+                    self.faults.append(event)
+                case Reset():
+                    self.resets.append(event)
+                case Stored():
+                    self.places[event.id].append(event)
+                    self.queues[event.queue].append(event)
+                case Settled():
+                    self.end = event
+        self.got.sort(key=lambda got: got.at)
+        self.groups = {got.group for got in self.got} | {reset.group for reset in self.resets}
+
+    def acknowledged(self) -> Iterator[Send]:
+        return (send for send in self.sends.values() if send.outcome == Outcome.STORED)
+
+    def killed_after(self, broker: str, at: float) -> float:
+        """Returns when the broker was first killed after a time; infinity if it was not."""
+        kills = (fault for fault in self.faults if fault.kind == "kill" and fault.target == broker)
+        return min((fault.began for fault in kills if fault.began > at), default=float("inf"))
+
+
+def missing(history: History) -> dict[str, list[str]]:
+    """Returns the acknowledged messages that each group has not consumed and was to, those of a replay included."""
+    kept = {(got.group, got.id): got.at for got in history.got if got.kept}  # in the order of time: the last stays
+    unpaid: dict[str, list[str]] = {}
+    for group in history.groups:
+        owed = _owed_since(history, group)
+        since = ((send.id, owed.get(send.id, 0.0)) for send in history.acknowledged())
+        unpaid[group] = [id_ for id_, at in since if at is not None and kept.get((group, id_), -1.0) < at]
+    return unpaid
+
+
+def _owed_since(history: History, group: str) -> dict[str, float | None]:
+    """Returns, for messages that a reset moved, since when the group owes them; None for those that it passed over."""
+    owed: dict[str, float | None] = {}
+    for reset in sorted(history.resets, key=lambda reset: reset.began):
+        if reset.group != group:
+            continue
+        is_lost = history.killed_after(reset.broker, reset.began) < float("inf")
+        for place in history.queues[reset.queue]:
+            if place.offset < reset.after:
+                owed[place.id] = None
+            elif place.offset < reset.before and not is_lost:
+                owed[place.id] = reset.began
+            elif owed.get(place.id, 0.0) is None:
+                owed[place.id] = 0.0
+    return owed
+
+
+def nothing_is_lost(history: History) -> Iterator[str]:
+    """Each acknowledged message is stored, and consumed by each group once there was time for it."""
+    if history.end is None:
+        return
+    if lost := [send.id for send in history.acknowledged() if send.id not in history.places]:
+        yield f"{len(lost)} acknowledged messages are not stored: {lost[:SHOWN]}"
+    if history.end.how != OUT_OF_TIME:
+        for group, ids in missing(history).items():
+            if ids:
+                yield f"{group} never consumed {len(ids)} acknowledged messages ({history.end.how}): {ids[:SHOWN]}"
+
+
+def nothing_is_invented(history: History) -> Iterator[str]:
+    """What is consumed was sent, and its send did not report that it is not stored."""
+    strange = {got.id for got in history.got if got.id not in history.sends}
+    refused = {got.id for got in history.got if _outcome(history, got.id) == Outcome.NOT_STORED}
+    if strange and history.end is not None:
+        yield f"{len(strange)} messages were consumed that were never sent: {sorted(strange)[:SHOWN]}"
+    if refused:
+        yield f"{len(refused)} messages were consumed whose sends said not stored: {sorted(refused)[:SHOWN]}"
+
+
+def _outcome(history: History, id_: str) -> str | None:
+    return history.sends[id_].outcome if id_ in history.sends else None
+
+
+def no_copy_is_made_by_waiting(history: History) -> Iterator[str]:
+    """A broker that stands still stores one copy: only an answer that was lost, or a broker, makes a second."""
+    losses = [fault for fault in history.faults if fault.kind in LOSE_ANSWERS]
+    copies = {}
+    for send in history.acknowledged():
+        is_excused = any(
+            fault.began - SECONDS_AROUND < send.ended and send.began < fault.ended + SECONDS_AROUND for fault in losses
+        )
+        if len(history.places.get(send.id, ())) > 1 and not is_excused:
+            copies[send.id] = [place.queue for place in history.places[send.id]]
+    if copies:
+        first = list(copies.items())[:SHOWN]
+        yield f"{len(copies)} messages, each acknowledged once and with no answer lost, are stored twice: {first}"
+
+
+def only_what_was_given_back_is_retried(history: History) -> Iterator[str]:
+    """A later try is of a message that a handler gave back."""
+    given_back = {(got.group, got.id) for got in history.got if not got.kept}
+    strange = sorted({got.id for got in history.got if got.tries and (got.group, got.id) not in given_back})
+    if strange:
+        yield f"{len(strange)} messages were retried that no handler gave back: {strange[:SHOWN]}"
+
+
+def resets_are_followed(history: History) -> Iterator[str]:
+    """After a reset to a later offset, no more is consumed before that offset than a member may hold."""
+    by_queue: defaultdict[Queue, list[Got]] = defaultdict(list)
+    for got in history.got:
+        if not got.tries:
+            by_queue[got.queue].append(got)
+    for reset in history.resets:
+        later = (
+            other.began
+            for other in history.resets
+            if other.queue == reset.queue and other.group == reset.group and other.began > reset.began
+        )
+        until = min((*later, history.killed_after(reset.broker, reset.began)), default=float("inf"))
+        after = [
+            got
+            for got in by_queue[reset.queue]
+            if got.group == reset.group and reset.ended < got.at < until and got.offset < reset.after
+        ]
+        if len(after) > HELD:
+            yield f"{reset.group} consumed {len(after)} messages of {reset.queue} behind its reset to {reset.after}"
+
+
+def every_member_goes_on(history: History) -> Iterator[str]:
+    """No member hangs."""
+    for hung in history.hung:
+        yield f"{hung.member} {hung.what}"
+
+
+EARLY: Final[Sequence[Callable[[History], Iterator[str]]]] = (
+    nothing_is_invented,
+    only_what_was_given_back_is_retried,
+    resets_are_followed,
+    every_member_goes_on,
+)
+LATE: Final = (nothing_is_lost, no_copy_is_made_by_waiting)
+
+
+def already_wrong(events: Iterable[Event]) -> list[str]:
+    """Returns what can never become right again, of a run that goes on."""
+    history = History(events)
+    return [fault for rule in EARLY for fault in rule(history)]
+
+
+def faults_of(events: Iterable[Event]) -> list[str]:
+    """Returns everything that broke a promise in a run that is over."""
+    history = History(events)
+    return [fault for rule in (*EARLY, *LATE) for fault in rule(history)]

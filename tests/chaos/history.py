@@ -1,0 +1,135 @@
+"""What happened in a run: events with their times, which every process of the run writes and the checker reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import astuple, dataclass
+from enum import StrEnum, auto
+from typing import TypeAlias
+
+
+class Outcome(StrEnum):
+    """What a sender knows of its message."""
+
+    STORED = auto()
+    NOT_STORED = auto()
+    PERHAPS_STORED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message that a producer sent, from the call to its end; `id` is its body."""
+
+    began: float
+    ended: float
+    topic: str
+    id: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A message that a handler was called with: it was consumed (`kept`), or given back."""
+
+    at: float
+    group: str
+    member: str
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+    id: str
+    tries: int
+    kept: bool
+
+    @property
+    def queue(self) -> Queue:
+        return self.topic, self.broker, self.queue_id
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A sign that a member's loop runs, and the processor time that its process had used."""
+
+    at: float
+    member: str
+    processor_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hung:
+    """A member that did not go on: what it did not do, and its stacks."""
+
+    at: float
+    member: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A step of the plan that was done, from its begin to its end."""
+
+    began: float
+    ended: float
+    kind: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """A queue's offset that an administrator gave the group; the call returned at `ended`."""
+
+    began: float
+    ended: float
+    group: str
+    topic: str
+    broker: str
+    queue_id: int
+    before: int
+    after: int
+
+    @property
+    def queue(self) -> Queue:
+        return self.topic, self.broker, self.queue_id
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message in a queue, read when everything is over."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+    id: str
+
+    @property
+    def queue(self) -> Queue:
+        return self.topic, self.broker, self.queue_id
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The end of the waiting for all messages: how it ended."""
+
+    at: float
+    how: str
+
+
+# How the wait for the last messages ended. A machine that was too slow is no fault.
+ALL_CONSUMED, STOOD_STILL, OUT_OF_TIME = "all consumed", "stood still", "out of time"
+
+Queue: TypeAlias = "tuple[str, str, int]"
+Event: TypeAlias = Send | Got | Beat | Hung | Fault | Reset | Stored | Settled
+KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in (Send, Got, Beat, Hung, Fault, Reset, Stored, Settled)}
+
+
+def line_of(event: Event) -> bytes:
+    """Returns the event as a line of JSON."""
+    return json.dumps([type(event).__name__, *astuple(event)]).encode() + b"\n"
+
+
+def event_of(line: bytes) -> Event:
+    """Returns the event of a line."""
+    name, *fields = json.loads(line)
+    return KINDS[name](*fields)

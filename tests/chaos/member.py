@@ -1,0 +1,93 @@
+"""A member of the group as a process: it writes each message to a file before it acknowledges it, and its beats.
+
+python -m tests.chaos.member NAMESERVER GROUP NAME FILE SEED
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+import trio
+
+from pyrmq_core import ConsumeFromWhere, ConsumeLater, MessageExt, PushConsumer
+from tests.chaos.history import Beat, Event, Got, line_of
+from tests.chaos.plan import TOPICS
+from tests.chaos.planted import plant_by_environment
+
+BEAT_SECONDS = 0.25
+HANDLER_SECONDS = 0.006
+GIVEN_BACK = 0.02
+TRIES = 3
+BATCH = 4
+# So small that a member never holds as many messages of a queue as the checker allows after a reset.
+HOLDS, SPAN = 50, 100
+
+
+class Records:
+    """The file of a member's events; each is written whole, so that a kill takes none back."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def write(self, events: Sequence[Event]) -> None:
+        os.write(self._file, b"".join(map(line_of, events)))
+
+
+async def main(nameserver: str, group: str, name: str, file: str, seed: str) -> None:
+    """Consumes until it is killed, or stopped by SIGTERM."""
+    records, draw = Records(file), random.Random(f"{seed} {name}")
+
+    async def handle(messages: Sequence[MessageExt]) -> None:
+        await trio.sleep(HANDLER_SECONDS * len(messages))
+        gives_back = messages[0].reconsume_times < TRIES and draw.random() < GIVEN_BACK
+        kept = draw.randrange(len(messages)) if gives_back else len(messages)
+        records.write([_got(group, name, message, place < kept) for place, message in enumerate(messages)])
+        if gives_back:
+            raise ConsumeLater(1, ack_index=kept - 1)
+
+    async with PushConsumer(
+        group,
+        nameserver=nameserver,
+        consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
+        consume_threads=3,
+        consume_message_batch_max_size=BATCH,
+        persist_consumer_offset_interval=1.0,
+        pull_threshold_for_queue=HOLDS,
+        consume_concurrently_max_span=SPAN,
+    ) as consumer:
+        for topic in TOPICS:
+            await consumer.subscribe(topic)
+        with trio.open_signal_receiver(signal.SIGTERM) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_beat, records, name)
+                nursery.start_soon(consumer.run, handle)
+                async for _ in signals:
+                    await consumer.stop()
+                    nursery.cancel_scope.cancel()
+
+
+def _got(group: str, name: str, message: MessageExt, kept: bool) -> Got:
+    queue = message.queue
+    place = (queue.topic, queue.broker_name, queue.queue_id, message.queue_offset)
+    return Got(time.monotonic(), group, name, *place, message.body.decode(), message.reconsume_times, kept)
+
+
+async def _beat(records: Records, name: str) -> None:
+    while True:
+        records.write([Beat(time.monotonic(), name, time.process_time())])
+        await trio.sleep(BEAT_SECONDS)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    faulthandler.register(signal.SIGUSR1)
+    plant_by_environment()
+    nameserver, group, name, file, seed = sys.argv[1:]
+    trio.run(main, nameserver, group, name, file, seed)

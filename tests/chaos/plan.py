@@ -1,0 +1,79 @@
+"""A plan: what happens to a cluster and its clients, step by step, drawn from a seed; nothing here waits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum, auto
+from typing import Final
+
+BROKERS: Final = ("broker-a", "broker-b")
+# The topic whose batches are stored message by message, and the topic whose batches are one record each.
+PLAIN, PACKED = "plain", "packed"
+TOPICS: Final = (PLAIN, PACKED)
+LONGEST_GAP_SECONDS: Final = 1.5
+# A send has 3 s: a broker that stands still for longer than a try, and for less than the send.
+PAUSES: Final = (0.5, 1.3, 2.0)
+STALLS: Final = (0.7, 2.0, 5.0)
+# A broker that is killed forgets a reset of the last seconds: after one, none is killed for so many steps.
+STEPS_BETWEEN_RESET_AND_KILL: Final = 6
+
+
+class Kind(StrEnum):
+    """What a step does."""
+
+    CUT = auto()  # ends the connections to a broker
+    STALL = auto()  # holds what comes from clients (`up`), from the broker (`down`) or both
+    PAUSE = auto()  # stops the broker's process, and has it go on
+    KILL = auto()  # kills a broker, and starts it again
+    JOIN = auto()  # starts a member of the group
+    LEAVE = auto()  # stops the member that is longest there
+    LOSE = auto()  # kills a member
+    BURST = auto()  # sends many messages at once, so that members fall behind
+    SKIP = auto()  # resets the group to the ends of a topic's queues
+    REPLAY = auto()  # resets the group to where the last burst began
+
+
+RESETS: Final = (Kind.SKIP, Kind.REPLAY)
+EVERY_KIND: Final = tuple(Kind)
+WEIGHTS: Final = {Kind.JOIN: 3, Kind.LEAVE: 2, Kind.BURST: 2, Kind.PAUSE: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happens, to a broker or a topic, and the time until the next."""
+
+    kind: Kind
+    target: str
+    seconds: float
+    way: str
+    gap_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All steps of a run."""
+
+    seed: int
+    steps: tuple[Step, ...]
+
+
+def drawn(seed: int, steps: int, kinds: Sequence[Kind] = EVERY_KIND) -> Plan:
+    """Returns the plan of the seed: the same for the same arguments."""
+    draw = random.Random(seed)
+    weights = [WEIGHTS.get(kind, 1) for kind in kinds]
+    plan: list[Step] = []
+    for _ in range(steps):
+        (kind,) = draw.choices(kinds, weights)
+        if kind is Kind.KILL and any(step.kind in RESETS for step in plan[-STEPS_BETWEEN_RESET_AND_KILL:]):
+            kind = Kind.CUT if Kind.CUT in kinds else Kind.JOIN
+        plan.append(_step(draw, kind))
+    return Plan(seed, tuple(plan))
+
+
+def _step(draw: random.Random, kind: Kind) -> Step:
+    of_topic = kind in (*RESETS, Kind.BURST)
+    seconds = draw.choice(PAUSES if kind is Kind.PAUSE else STALLS)
+    target = draw.choice(TOPICS if of_topic else BROKERS)
+    return Step(kind, target, seconds, draw.choice(("up", "down", "both")), draw.uniform(0.1, LONGEST_GAP_SECONDS))

@@ -1,0 +1,106 @@
+"""Faults that a run can plant into its processes, to show that the checker finds them.
+
+Each puts back, at run time, what the code did before a mend: it replaces the mended names, and fails where one of them
+is gone. A patch of the text would have to be written anew whenever a line beside the mend changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from pyrmq_core.broker.processors import consumer_send_back
+from pyrmq_core.broker.processors.pulls import pull_message
+from pyrmq_core.broker.schedule import delay_levels
+from pyrmq_core.broker.store import queue_table
+from pyrmq_core.client.consumer.consume import send_back
+from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
+from pyrmq_core.client.consumer.consume.intake import Intake
+from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
+from pyrmq_core.client.consumer.pull.range_reader import RangeReader
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.model import MessageExt
+
+VARIABLE: Final = "PYRMQ_CHAOS_PLANT"
+# More than a batch of a member's handler: such a queue goes to the end of the line of those with waiting messages.
+MANY_MESSAGES: Final = 8
+
+
+def plant_by_environment() -> None:
+    """Plants the fault that the environment names, if any, into this process."""
+    name = os.environ.get(VARIABLE)
+    if name:
+        PLANTS[name]()
+
+
+def _replace(owner: Any, name: str, make: Callable[[Any], object]) -> None:
+    """Replaces a name of a class or module by what `make` returns for its value; raises if it is gone."""
+    setattr(owner, name, make(getattr(owner, name)))
+
+
+def _spin() -> None:
+    """A queue that was dropped takes the messages of its last answer, and its service never lets go of it.
+
+    The answer comes just as the queue is dropped: that is rare, and is brought about once in each member.
+    """
+    are_dropped: list[ProcessQueue] = []
+
+    def put(real: Callable[..., None]) -> Callable[..., None]:
+        def planted(queue: ProcessQueue, messages: Sequence[MessageExt], position: int) -> None:
+            if len(messages) >= MANY_MESSAGES and not are_dropped:
+                are_dropped.append(queue)
+            real(queue, messages, position)
+            queue.is_dropped = queue.is_dropped or queue in are_dropped
+
+        return planted
+
+    def next_queue(real: Callable[..., Any]) -> Callable[..., Any]:
+        def planted(service: ConcurrentService) -> Any:
+            while (assigned := real(service)) is not None and assigned.process_queue.is_dropped:
+                pass
+            return assigned
+
+        return planted
+
+    _replace(ProcessQueue, "put", put)
+    _replace(ConcurrentService, "_next_queue", next_queue)
+
+
+def _whole_batches() -> None:
+    """A message of a batch record that is given back has the broker store the whole record at one offset."""
+    for module in (send_back, consumer_send_back, delay_levels, queue_table):
+        _replace(module, "BATCH_RECORD", lambda _: 0)
+
+
+def _swallowed_resets() -> None:
+    """A member that reads ahead passes over the answer that resets its group, which the broker gives once."""
+
+    def moved(real: Callable[..., Any]) -> Callable[..., Any]:
+        def planted(broker: Any, header: Any, *others: Any) -> Any:
+            answer = real(broker, header, *others)
+            if answer is not None:
+                broker.offsets.end_reset(header.consumer_group, header.topic, header.queue_id)
+            return answer
+
+        return planted
+
+    _replace(RangeReader, "_is_moved", lambda _: lambda *_: False)
+    _replace(pull_message, "_moved", moved)
+
+
+def _second_copies() -> None:
+    """A try waits for a share of the time only, and the next sends the message to another broker."""
+
+    def try_seconds(real: Callable[..., float]) -> Callable[..., float]:
+        return lambda sender, state, seconds: real(sender, state, seconds / max(1, state.tries_left))
+
+    _replace(Sender, "_try_seconds", try_seconds)
+
+
+PLANTS: Final[dict[str, Callable[[], None]]] = {
+    "spin": _spin,
+    "whole batches": _whole_batches,
+    "swallowed resets": _swallowed_resets,
+    "second copies": _second_copies,
+}

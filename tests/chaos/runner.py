@@ -1,0 +1,242 @@
+"""A run: a cluster, its clients, and a plan that happens to them; everything is recorded."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import trio
+
+from pyrmq_core import Admin, Producer, PullConsumer, RocketMQError
+from tests.chaos.checker import History, already_wrong, missing
+from tests.chaos.history import ALL_CONSUMED, OUT_OF_TIME, STOOD_STILL, Event, Fault, Got, Reset, Settled, Stored
+from tests.chaos.members import Member
+from tests.chaos.plan import BROKERS, PACKED, PLAIN, Kind, Plan, Step
+from tests.chaos.proxy import BEFORE, BEHIND, Proxy, proxies
+from tests.chaos.traffic import SEND_SECONDS, Traffic
+from tests.support.our_cluster import OurCluster, boot_our_cluster
+
+GROUP = "workers"
+QUEUES = 4
+FEWEST_MEMBERS, MOST_MEMBERS = 1, 4
+CALL_SECONDS = 30.0
+COLLECT_SECONDS = 0.1
+LOOK_SECONDS = 1.0
+# Nothing was consumed while every member's loop beat so often: what is missing does not come any more.
+STILL_BEATS = 300
+SETTINGS = {"brokerIP1": BEFORE, "bindAddress": BEHIND, "autoCreateTopicEnable": "false"}
+
+
+class Run:
+    """One run of a plan; `events` is its history."""
+
+    def __init__(self, plan: Plan, cluster: OurCluster, ways: dict[str, Proxy], traffic: Traffic, home: Path) -> None:
+        self.plan = plan
+        self.events: list[Event] = traffic.events
+        self.done_steps = 0
+        self._cluster = cluster
+        self._ways = ways
+        self._traffic = traffic
+        self._home = home
+        self._members: list[Member] = []
+        self._all_members: list[Member] = []
+        self._broker_locks = {name: trio.Lock() for name in cluster.brokers}
+        self._is_unsure = False  # of an offset that an administrator's call perhaps changed
+        self._draw = random.Random(plan.seed)
+        self._do: dict[Kind, Callable[[Step], Awaitable[None]]] = {
+            Kind.CUT: self._cut,
+            Kind.STALL: self._stall,
+            Kind.PAUSE: self._pause,
+            Kind.KILL: self._kill,
+            Kind.JOIN: self._join,
+            Kind.LEAVE: self._leave,
+            Kind.LOSE: self._lose,
+            Kind.BURST: self._burst,
+            Kind.SKIP: self._reset,
+            Kind.REPLAY: self._reset,
+        }
+
+    async def execute(self, step_seconds: float, settle_seconds: float) -> None:
+        """Does the steps, as many as the time allows; then has all go on, and waits until all is consumed."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._collect)
+                for _ in range(2):
+                    self._start_member()
+                async with trio.open_nursery() as sending:
+                    sending.start_soon(self._traffic.run)
+                    await self._do_steps(step_seconds)
+                    self._traffic.stop()
+                self.events += await self._stored()
+                how = await self._settle(settle_seconds)
+                self.events.append(Settled(time.monotonic(), how))
+                async with trio.open_nursery() as leaving:
+                    for member in self._members:
+                        leaving.start_soon(member.stop)
+                nursery.cancel_scope.cancel()
+            self._collect_once()
+            self.events += [member.hung for member in self._all_members if member.hung is not None]
+        finally:
+            for member in self._all_members:
+                member.kill()
+
+    # --- Steps
+
+    async def _do_steps(self, seconds: float) -> None:
+        """Does them one behind another, those that last in the background; returns when all have ended."""
+        end = trio.current_time() + seconds
+        async with trio.open_nursery() as lasting:
+            for step in self.plan.steps:
+                if trio.current_time() > end or self._is_wrong():
+                    return
+                self.done_steps += 1
+                if step.kind in (Kind.STALL, Kind.PAUSE, Kind.KILL, Kind.LEAVE):
+                    lasting.start_soon(self._do[step.kind], step)
+                else:
+                    await self._do[step.kind](step)
+                await trio.sleep(step.gap_seconds)
+
+    @asynccontextmanager
+    async def _fault(self, step: Step) -> AsyncIterator[None]:
+        began = time.monotonic()
+        yield
+        self.events.append(Fault(began, time.monotonic(), step.kind, step.target))
+
+    async def _cut(self, step: Step) -> None:
+        async with self._fault(step):
+            self._ways[step.target].cut()
+
+    async def _stall(self, step: Step) -> None:
+        ways = ("up", "down") if step.way == "both" else (step.way,)
+        async with self._broker_locks[step.target], self._fault(step):
+            self._ways[step.target].stall(*ways)
+            await trio.sleep(step.seconds)
+            self._ways[step.target].stall()
+
+    async def _pause(self, step: Step) -> None:
+        broker = self._cluster.brokers[step.target]
+        async with self._broker_locks[step.target], self._fault(step):
+            await trio.to_thread.run_sync(broker.pause)
+            await trio.sleep(step.seconds)
+            broker.resume()
+
+    async def _kill(self, step: Step) -> None:
+        broker = self._cluster.brokers[step.target]
+        async with self._broker_locks[step.target], self._fault(step):
+            await trio.to_thread.run_sync(broker.kill)
+            await trio.sleep(step.seconds)
+            await trio.to_thread.run_sync(broker.start)
+
+    async def _join(self, step: Step) -> None:
+        async with self._fault(step):
+            if len(self._members) < MOST_MEMBERS:
+                self._start_member()
+
+    async def _leave(self, step: Step) -> None:
+        if len(self._members) > FEWEST_MEMBERS:
+            async with self._fault(step):
+                await self._members.pop(0).stop()
+
+    async def _lose(self, step: Step) -> None:
+        async with self._fault(step):
+            await trio.to_thread.run_sync(self._members.pop(self._draw.randrange(len(self._members))).kill)
+            if len(self._members) < FEWEST_MEMBERS:
+                self._start_member()
+
+    async def _burst(self, step: Step) -> None:
+        async with self._fault(step):
+            await self._traffic.burst(step.target)
+
+    async def _reset(self, step: Step) -> None:
+        """Resets the group in a topic, while no broker is held up."""
+        to: datetime | Literal["earliest", "latest"] = self._traffic.burst_began.get(step.target, "earliest")
+        if step.kind is Kind.SKIP:
+            to = "latest"
+        async with AsyncExitStack() as held:
+            for lock in self._broker_locks.values():
+                await held.enter_async_context(lock)
+            began = time.monotonic()
+            try:
+                async with Admin(nameserver=self._cluster.nameserver.address, timeout=CALL_SECONDS) as admin:
+                    changes = await admin.groups.reset(GROUP, step.target, to)
+            except RocketMQError:
+                self._is_unsure = True
+                return
+        ended = time.monotonic()
+        for change in changes:
+            place = (step.target, change.queue.broker_name, change.queue.queue_id)
+            self.events.append(Reset(began, ended, GROUP, *place, change.before or 0, change.after))
+
+    def _start_member(self) -> None:
+        name = f"member-{len(self._all_members) + 1}"
+        nameserver = self._cluster.nameserver.address
+        member = Member(name, (nameserver, GROUP, self.plan.seed), self._home, dict(os.environ))
+        self._members.append(member)
+        self._all_members.append(member)
+
+    # --- What is recorded, and the end
+
+    def _is_wrong(self) -> bool:
+        return any(member.hung for member in self._all_members) or bool(already_wrong(self.events))
+
+    async def _collect(self) -> None:
+        while True:
+            self._collect_once()
+            await trio.sleep(COLLECT_SECONDS)
+
+    def _collect_once(self) -> None:
+        for member in self._all_members:
+            self.events += member.new_events()
+
+    async def _stored(self) -> list[Event]:
+        """Returns every message of the two topics."""
+        stored: list[Event] = []
+        async with PullConsumer("audit", nameserver=self._cluster.nameserver.address, timeout=CALL_SECONDS) as consumer:
+            for topic in (PLAIN, PACKED):
+                for queue, bounds in (await consumer.offset_bounds(await consumer.message_queues(topic))).items():
+                    offset = bounds.start
+                    while offset < bounds.end:
+                        pulled = await consumer.pull(queue, offset)
+                        place = (topic, queue.broker_name, queue.queue_id)
+                        stored += [Stored(*place, one.queue_offset, one.body.decode()) for one in pulled.messages]
+                        offset = pulled.next_offset
+        return stored
+
+    async def _settle(self, seconds: float) -> str:
+        """Waits until every message is consumed, or it is sure that some never are, or the time is over."""
+        consumed, beats = -1, 0
+        with trio.move_on_after(seconds):
+            while not self._is_wrong():
+                if not any(missing(History(self.events)).values()):
+                    return OUT_OF_TIME if self._is_unsure else ALL_CONSUMED
+                count = sum(isinstance(event, Got) for event in self.events)
+                alive = sum(member.beats for member in self._members) // len(self._members)
+                if count != consumed:
+                    consumed, beats = count, alive
+                elif alive - beats > STILL_BEATS:
+                    return OUT_OF_TIME if self._is_unsure else STOOD_STILL
+                await trio.sleep(LOOK_SECONDS)
+        return OUT_OF_TIME
+
+
+@asynccontextmanager
+async def running(plan: Plan, home: Path) -> AsyncIterator[Run]:
+    """Yields a run of the plan that has not begun, on a cluster of its own."""
+    with boot_our_cluster(BROKERS, broker_settings=SETTINGS, broker_module="tests.chaos.planted_broker") as cluster:
+        nameserver = cluster.nameserver.address
+        ports = {name: int(broker.address.rpartition(":")[2]) for name, broker in cluster.brokers.items()}
+        async with (
+            proxies(ports) as ways,
+            Admin(nameserver=nameserver, timeout=CALL_SECONDS) as admin,
+            Producer("senders", nameserver=nameserver, send_timeout=SEND_SECONDS) as producer,
+        ):
+            await admin.create_topic(PLAIN, queues=QUEUES)
+            await admin.create_topic(PACKED, queues=QUEUES, batch=True)
+            await admin.groups.create(GROUP)
+            yield Run(plan, cluster, ways, Traffic(producer, random.Random(plan.seed)), home)

@@ -1,0 +1,201 @@
+"""The checker over planted histories: each broken promise is reported, and what promises allow is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.chaos.checker import HELD, already_wrong, faults_of, missing
+from tests.chaos.checker import History as Judged
+from tests.chaos.history import (
+    ALL_CONSUMED,
+    OUT_OF_TIME,
+    STOOD_STILL,
+    Beat,
+    Event,
+    Fault,
+    Got,
+    Hung,
+    Outcome,
+    Reset,
+    Send,
+    Settled,
+    Stored,
+    event_of,
+    line_of,
+)
+
+COUNT = 600
+
+
+def send(number: int, outcome: Outcome = Outcome.STORED) -> Send:
+    return Send(number, number + 0.5, "plain", f"plain-{number}", outcome)
+
+
+def stored(number: int, offset: int | None = None) -> Stored:
+    return Stored("plain", "broker-a", 0, number if offset is None else offset, f"plain-{number}")
+
+
+def got(number: int, at: float | None = None, *, tries: int = 0, kept: bool = True) -> Got:
+    at = number + 1.0 if at is None else at
+    return Got(at, "workers", "one", "plain", "broker-a", 0, number, f"plain-{number}", tries, kept)
+
+
+def reset(at: float, before: int, after: int) -> Reset:
+    return Reset(at, at + 0.1, "workers", "plain", "broker-a", 0, before, after)
+
+
+def settled(how: str = ALL_CONSUMED) -> Settled:
+    return Settled(10_000.0, how)
+
+
+def fault(kind: str, began: float, ended: float, target: str = "broker-a") -> Fault:
+    return Fault(began, ended, kind, target)
+
+
+def good(*without: object) -> list[Event]:
+    """Returns a run in which each message is sent, stored and consumed once."""
+    events: list[Event] = []
+    for number in range(COUNT):
+        events += [send(number), stored(number), got(number)]
+    return [event for event in [*events, settled()] if event not in without]
+
+
+def only_fault(events: list[Event]) -> str:
+    (fault,) = faults_of(events)
+    return fault
+
+
+def test_a_good_run_has_no_fault() -> None:
+    assert faults_of(good()) == []
+
+
+def test_events_come_back_from_their_lines() -> None:
+    events = [*good(), Beat(1.0, "one", 0.5), Hung(2.0, "one", "stands"), fault("cut", 1, 2), reset(1.0, 2, 3)]
+    assert [event_of(line_of(event)) for event in events] == events
+
+
+# --- Nothing is lost
+
+
+def test_a_message_that_no_member_consumed_is_lost() -> None:
+    events = [*good(got(7), settled()), settled(STOOD_STILL)]
+    assert "never consumed 1 acknowledged messages" in only_fault(events)
+    assert "plain-7" in only_fault(events)
+
+
+def test_a_message_that_was_only_given_back_is_lost() -> None:
+    assert "plain-7" in only_fault([*good(got(7)), got(7, kept=False)])
+
+
+def test_a_message_that_was_given_back_and_consumed_later_is_right() -> None:
+    again = replace(got(7, 900.0, tries=1), topic="%RETRY%workers")
+    assert faults_of([*good(got(7)), got(7, kept=False), again]) == []
+
+
+def test_a_message_that_no_queue_holds_is_lost() -> None:
+    assert "are not stored: ['plain-7']" in only_fault(good(stored(7)))
+
+
+def test_what_a_slow_machine_did_not_consume_in_time_is_no_fault() -> None:
+    assert faults_of([*good(got(7), settled()), settled(OUT_OF_TIME)]) == []
+
+
+def test_a_message_whose_send_failed_may_be_missing() -> None:
+    for outcome in (Outcome.NOT_STORED, Outcome.PERHAPS_STORED):
+        assert faults_of([*good(send(7), stored(7), got(7)), send(7, outcome)]) == []
+
+
+# --- Nothing is invented
+
+
+def test_a_message_that_was_never_sent_is_reported() -> None:
+    assert "never sent" in only_fault(good(send(7)))
+
+
+def test_a_message_whose_send_said_not_stored_is_reported() -> None:
+    assert "said not stored" in only_fault([*good(send(7)), send(7, Outcome.NOT_STORED)])
+
+
+def test_a_message_whose_send_is_under_way_may_be_consumed() -> None:
+    assert already_wrong(good(send(7), settled())) == []
+
+
+# --- No copies
+
+
+def test_a_second_copy_is_reported() -> None:
+    assert "stored twice" in only_fault([*good(), stored(7, COUNT)])
+
+
+@pytest.mark.parametrize("kind", ["pause", "stall"])
+def test_a_second_copy_of_a_send_that_only_waited_is_reported(kind: str) -> None:
+    assert "stored twice" in only_fault([*good(), fault(kind, 7, 9), stored(7, COUNT)])
+
+
+@pytest.mark.parametrize("kind", ["cut", "kill"])
+def test_a_second_copy_of_a_send_whose_answer_was_lost_is_right(kind: str) -> None:
+    assert faults_of([*good(), fault(kind, 7.2, 7.3), stored(7, COUNT)]) == []
+    assert "stored twice" in only_fault([*good(), fault(kind, 7.2, 7.3), stored(70, COUNT)])
+
+
+# --- Retries
+
+
+def test_a_retry_of_what_was_not_given_back_is_reported() -> None:
+    assert "retried that no handler gave back" in only_fault([*good(), got(7, 900.0, tries=1)])
+
+
+# --- Resets
+
+
+def consumed(first: int, last: int, at: float) -> list[Event]:
+    return [got(number, at + number / COUNT) for number in range(first, last)]
+
+
+def run_of(*events: Event) -> list[Event]:
+    return [event for number in range(COUNT) for event in (send(number), stored(number))] + [*events, settled()]
+
+
+def test_a_reset_to_the_end_that_is_followed_is_right() -> None:
+    behind = 100 + HELD
+    assert (
+        faults_of(run_of(*consumed(0, 100, 1), reset(5, 100, 500), *consumed(100, behind, 6), *consumed(500, COUNT, 7)))
+        == []
+    )
+
+
+def test_a_reset_to_the_end_that_is_swallowed_is_reported_at_once() -> None:
+    swallowed = run_of(*consumed(0, 100, 1), reset(5, 100, 500), *consumed(100, 101 + HELD, 6))
+    assert "behind its reset to 500" in "".join(already_wrong(swallowed[:-1]))
+
+
+def test_a_reset_back_that_is_followed_is_right() -> None:
+    assert faults_of(run_of(*consumed(0, 400, 1), reset(5, 400, 50), *consumed(50, COUNT, 6))) == []
+
+
+def test_a_reset_back_that_is_swallowed_loses_the_replay() -> None:
+    swallowed = run_of(*consumed(0, 400, 1), reset(5, 400, 50), *consumed(400, COUNT, 6))
+    assert "never consumed 350 acknowledged messages" in only_fault(swallowed)
+    assert missing(Judged(swallowed))["workers"][0] == "plain-50"
+
+
+def test_a_replay_owes_again_what_a_reset_to_the_end_passed_over() -> None:
+    skipped = [*consumed(0, 100, 1), reset(5, 100, 500), *consumed(500, COUNT, 6)]
+    assert faults_of(run_of(*skipped)) == []
+    assert "never consumed 400" in only_fault(run_of(*skipped, reset(8, COUNT, 100), *consumed(500, COUNT, 9)))
+    assert faults_of(run_of(*skipped, reset(8, COUNT, 100), *consumed(100, COUNT, 9))) == []
+
+
+def test_a_reset_that_a_killed_broker_forgot_is_no_fault() -> None:
+    for after in (500, 50):
+        forgotten = (*consumed(0, 400, 1), reset(5, 400, after), fault("kill", 5.5, 8), *consumed(400, COUNT, 9))
+        assert faults_of(run_of(*forgotten)) == []
+
+
+# --- Members
+
+
+def test_a_member_that_hangs_is_reported() -> None:
+    assert only_fault([*good(), Hung(5.0, "one", "did not leave")]) == "one did not leave"

@@ -1,0 +1,31 @@
+"""Faults that were mended, put back by a plant: the harness finds each, and by the check that is meant for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.plan import Kind
+from tests.chaos.planted import PLANTS, VARIABLE
+from tests.chaos.test_runs import KILLED_AFTER_SECONDS, run
+
+FOUND = {
+    "spin": ((Kind.JOIN, Kind.BURST), "without one turn of its loop"),
+    "whole batches": ((Kind.BURST,), "retried that no handler gave back"),
+    "swallowed resets": ((Kind.BURST, Kind.SKIP), "behind its reset to"),
+    "second copies": ((Kind.PAUSE,), "are stored twice"),
+}
+SEED = 5
+
+
+def test_every_plant_is_tried() -> None:
+    assert FOUND.keys() == PLANTS.keys()
+
+
+@pytest.mark.timeout(KILLED_AFTER_SECONDS)
+@pytest.mark.parametrize("name", FOUND)
+def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, name)
+    kinds, words = FOUND[name]
+    ended = run(SEED, "--steps", 16, "--kinds", ",".join(kinds))
+    assert ended.returncode == 1, ended.stdout
+    assert words in ended.stdout, ended.stdout

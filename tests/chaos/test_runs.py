@@ -1,0 +1,55 @@
+"""Random faults for a minute: no acknowledged message is lost or doubled, no member hangs, resets are followed.
+
+`PYRMQ_CHAOS_SEED=7 make test ARGS=tests/chaos/test_runs.py` runs the plan of a seed that was printed, and
+`make soak ARGS=tests/chaos` a hundred of them, from that seed on. A slow machine does fewer steps, and what it did not
+consume in time is not judged.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+STEPS, SECONDS, SETTLE_SECONDS = 30, 40, 120
+KILLED_AFTER_SECONDS = 900
+SEEDS = 100
+FIRST_SEED = int(os.environ.get("PYRMQ_CHAOS_SEED") or random.randrange(1_000_000_000))
+
+
+def run(seed: int, *options: object) -> subprocess.CompletedProcess[str]:
+    """Returns the end of a run in a process of its own, with all that it printed."""
+    command = [sys.executable, "-m", "tests.chaos", str(seed), *map(str, options)]
+    print(" ".join(command[1:]))  # noqa: T201 - shown when it fails
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=KILLED_AFTER_SECONDS,
+        check=False,
+    )
+
+
+def goes_well(seed: int) -> None:
+    ended = run(seed, "--steps", STEPS, "--seconds", SECONDS, "--settle", SETTLE_SECONDS)
+    print(ended.stdout)  # noqa: T201 - shown when it fails, and by `make soak`
+    assert ended.returncode == 0, f"PYRMQ_CHAOS_SEED={seed} does it again\n{ended.stdout}"
+
+
+@pytest.mark.timeout(KILLED_AFTER_SECONDS)
+def test_a_minute_of_random_faults() -> None:
+    goes_well(FIRST_SEED)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(KILLED_AFTER_SECONDS)
+@pytest.mark.parametrize("number", range(SEEDS))
+def test_a_hundred_seeds(number: int) -> None:
+    goes_well(FIRST_SEED + number)
