@@ -235,7 +235,7 @@ def _seconds(name: str, value: object) -> timedelta:
             return timedelta(seconds=value)
     except (ValueError, OverflowError):
         pass
-    raise InvalidMessage(f"{name} is {value!r}; it has to be a number of seconds, three days at most")
+    raise InvalidMessage(f"{name} is {value!r}; it has to be a number of seconds")
 
 
 def _time(name: str, value: object) -> datetime:

@@ -224,7 +224,7 @@ def test_progress_is_shown_on_a_terminal_after_a_second(cluster: EmbeddedCluster
         (("body", "--property", "a"), "is not NAME=VALUE"),
         (("body", "--property", "UNIQ_KEY=1"), "UNIQ_KEY is a name RocketMQ keeps for itself"),
         (("body", "--delay", "0"), "--delay"),
-        (("body", "--delay", "1e9"), "at most 3 days"),
+        (("body", "--delay", "1e9"), "the max delay 259200000ms"),
         (("body", "--delay", "1", "--delay-level", "1"), "exclude one another"),
         (("--file", "nowhere"), "nowhere"),
         (("text", "--input", "json"), "it is no JSON"),

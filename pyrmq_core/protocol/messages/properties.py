@@ -122,8 +122,6 @@ MAX_STORED_PROPERTIES_BYTES: Final = 32_767
 MAX_PROPERTIES_BYTES: Final = 32_600
 
 MAX_DELAY_LEVEL: Final = 18
-# `timerMaxDelaySec` of a 5.x broker, by default.
-MAX_TIMER_DELAY: Final = timedelta(days=3)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # Names of users' properties already found plain: programs use few, and checking each again costs 0.1 us.
@@ -326,10 +324,8 @@ def _delivery(message: Message) -> tuple[str, str]:
     delay = message.delay
     if not _is_a(delay, timedelta):
         raise InvalidMessage(f"topic {message.topic}: delay is {delay!r}; it is a timedelta")
-    if delay is None or not timedelta(0) < delay <= MAX_TIMER_DELAY:
-        raise InvalidMessage(
-            f"topic {message.topic}: delay is {delay}; it is more than nothing and at most 3 days (timerMaxDelaySec)"
-        )
+    if delay is None or delay <= timedelta(0):  # a broker decides what is too long (timerMaxDelaySec), as for Java
+        raise InvalidMessage(f"topic {message.topic}: delay is {delay}; it is more than nothing")
     return TIMER_DELAY_MS, str(max(1, delay // timedelta(milliseconds=1)))
 
 
