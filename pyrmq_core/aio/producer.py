@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 from pyrmq_core.aio.client import Client
 from pyrmq_core.aio.face import AsyncioFace, lent
 from pyrmq_core.aio.loop_returns import LoopReturns, here, lend
+from pyrmq_core.aio.send_futures import SendFuture, SendFutures
 from pyrmq_core.aio.send_window import SendWindow
 from pyrmq_core.aio.user_calls import UserCall
 from pyrmq_core.blocking.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
@@ -59,6 +60,7 @@ class Producer(AsyncioFace[TrioProducer]):
         self.group = settings.group
         self._batches = bool(settings.batching)
         self._sent = 0
+        self._futures = SendFutures(settings.group)
         self._listener: _ListenerOnLoop | None = None
         listener = settings.transaction_listener
         if listener is not None and inspect.iscoroutinefunction(listener.check_local_transaction):
@@ -87,6 +89,13 @@ class Producer(AsyncioFace[TrioProducer]):
     def state(self) -> ServiceState:
         """The state of the producer's life: just created, running, shut down, or start failed."""
         return self._service_state()
+
+    async def close(self) -> None:
+        """Closes it, after waiting for the sends under way. A second call does nothing."""
+        try:
+            await super().close()
+        finally:
+            self._futures.report()
 
     async def send(
         self,
@@ -129,11 +138,11 @@ class Producer(AsyncioFace[TrioProducer]):
         """
         producer = await self._async()
         if select is not None:
-            return await _begun_send(
+            return await self._begun_send(
                 partial(producer.send_soon, message, timeout=timeout, queue=queue, select=select, wait=wait)
             )
         draft = drafted(producer, message, timeout, queue)
-        future, pending = _pair(here())
+        future, pending = _pair(here(), self._futures)
         await self._enter(draft, pending, wait=wait)
         portal().soon(begin_soon, draft, pending, ended=pending.set_error)
         return future
@@ -148,7 +157,9 @@ class Producer(AsyncioFace[TrioProducer]):
     ) -> asyncio.Future[Sequence[SendResult]]:
         """Sends as `send_batch`, in the background; the future has one result a message."""
         producer = await self._async()
-        return await _begun_send(partial(producer.send_batch_soon, messages, timeout=timeout, queue=queue, wait=wait))
+        return await self._begun_send(
+            partial(producer.send_batch_soon, messages, timeout=timeout, queue=queue, wait=wait)
+        )
 
     async def send_in_transaction(
         self,
@@ -201,6 +212,21 @@ class Producer(AsyncioFace[TrioProducer]):
     send_batch = lent(TrioProducer.send_batch)
     send_oneway = lent(TrioProducer.send_oneway)
 
+    async def _begun_send(self, send: Callable[[], Any]) -> asyncio.Future[R]:
+        """Returns the future of a send that the trio face begins."""
+        returns = here()
+        future: asyncio.Future[R] = self._futures.new(returns.loop)
+
+        def ended(pending: Pending[R]) -> None:
+            pending.error  # noqa: B018 - the future reports the failure from now on
+            returns.soon(_settle, future, pending)
+
+        async def begin() -> None:
+            (await send()).add_done_callback(ended)
+
+        await lend(begin)
+        return future
+
     async def _enter(self, draft: Draft, pending: PendingSend, *, wait: bool) -> None:
         """Takes room for a message, waiting for it if there is none."""
         in_flight, size = draft.parts.in_flight, draft.body_bytes
@@ -239,22 +265,10 @@ def _start(future: asyncio.Future[SendResult], draft: Draft, pending: PendingSen
         start_waited_for(draft, pending, ON_LOOP)
 
 
-async def _begun_send(send: Callable[[], Any]) -> asyncio.Future[R]:
-    """Returns the future of a send that the trio face begins."""
-    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-    settle = partial(here().soon, _settle, future)
-
-    async def begin() -> None:
-        (await send()).add_done_callback(settle)
-
-    await lend(begin)
-    return future
-
-
-def _pair(returns: LoopReturns) -> tuple[asyncio.Future[SendResult], PendingSend]:
-    """Returns a future and the pending send whose end it will have."""
-    future: asyncio.Future[SendResult] = returns.loop.create_future()
+def _pair(returns: LoopReturns, futures: SendFutures | None = None) -> tuple[asyncio.Future[SendResult], PendingSend]:
+    """Returns a future and the pending send whose end it will have; one of `futures` for a background send."""
     pending = PendingSend()
+    future: asyncio.Future[SendResult] = returns.loop.create_future() if futures is None else futures.new(returns.loop)
     pending.add_done_callback(partial(returns.soon, _settle, future))
     return future, pending
 
@@ -263,6 +277,8 @@ def _settle(future: asyncio.Future[R], pending: Pending[R]) -> None:
     if future.done():
         return
     if pending.error is not None:
+        if isinstance(future, SendFuture):
+            future.failed(pending.error)
         future.set_exception(pending.error)
     else:
         future.set_result(pending.result)

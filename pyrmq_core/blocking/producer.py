@@ -18,12 +18,14 @@ from pyrmq_core.blocking.send_window import SendWindow
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
 from pyrmq_core.client.producer.bulk.send_window import WriteSummary
+from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailure, UnseenFailures
 from pyrmq_core.client.producer.producer import Producer as AsyncProducer
 from pyrmq_core.client.producer.producer import Select
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
 from pyrmq_core.client.producer.transactions import Transaction, decided_here, local_failure
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import (
     NO_PROPERTIES,
     LocalTransactionState,
@@ -128,19 +130,18 @@ class Producer(BlockingFace[AsyncProducer]):
 
         In asyncio, `pyrmq_core.aio` has the same with `await`.
         """
-        future: Future[SendResult] = Future()
-        settle = partial(_settle, future)
+        future: SendFuture[SendResult] = SendFuture()
         if select is not None:  # a function of the user's chooses, on the loop
 
             async def start(producer: AsyncProducer) -> None:
                 begun = await producer.send_soon(message, timeout=timeout, queue=queue, select=select, wait=wait)
-                begun.add_done_callback(settle)
+                begun.add_done_callback(partial(_settle, future, producer._open().unseen))
 
             self._run(start)
             return future
         pending = PendingSend()
-        pending.add_done_callback(settle)
         loop, draft = self._drafted(message, timeout, queue)
+        pending.add_done_callback(partial(_settle, future, draft.parts.unseen))
         in_flight, size = draft.parts.in_flight, draft.body_bytes
         try:
             if not in_flight.enter_nowait(pending, size):
@@ -168,11 +169,11 @@ class Producer(BlockingFace[AsyncProducer]):
         wait: bool = True,
     ) -> Future[Sequence[SendResult]]:
         """Sends as `send_batch`, in the background; the future has one result a message."""
-        future: Future[Sequence[SendResult]] = Future()
+        future: SendFuture[Sequence[SendResult]] = SendFuture()
 
         async def start(producer: AsyncProducer) -> None:
             begun = await producer.send_batch_soon(messages, timeout=timeout, queue=queue, wait=wait)
-            begun.add_done_callback(partial(_settle, future))
+            begun.add_done_callback(partial(_settle, future, producer._open().unseen))
 
         self._run(start)
         return future
@@ -272,13 +273,48 @@ class Producer(BlockingFace[AsyncProducer]):
         return loop, drafted(producer, message, timeout, queue)
 
 
-def _settle(future: Future[R], pending: Pending[R]) -> None:
-    """Gives the future what became of the send, unless it was cancelled. What its callbacks raise is logged."""
+class SendFuture(Future[R]):
+    """The future of a background send; its failure is reported if the program never looks at it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unseen: UnseenFailure | None = None
+        self._is_awaited = False
+
+    def result(self, timeout: float | None = None) -> R:
+        self._is_awaited = True
+        try:
+            return super().result(timeout)
+        finally:
+            self._look()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._is_awaited = True
+        try:
+            return super().exception(timeout)
+        finally:
+            self._look()
+
+    def fail(self, error: RocketMQError, failures: UnseenFailures) -> None:
+        """Ends it with the error of its send."""
+        if not self._is_awaited:
+            self._unseen = failures.failed(error)
+        self.set_exception(error)
+
+    def _look(self) -> None:
+        self._is_awaited = False
+        if self._unseen is not None:
+            self._unseen.look()
+
+
+def _settle(future: SendFuture[R], failures: UnseenFailures, pending: Pending[R]) -> None:
+    """Ends the future as the send ended, unless it was cancelled. What its callbacks raise is logged."""
     try:
+        error = pending.error
         if not future.set_running_or_notify_cancel():
             return
-        if pending.error is not None:
-            future.set_exception(pending.error)
+        if error is not None:
+            future.fail(error, failures)
         else:
             future.set_result(pending.result)
     except BaseException:

@@ -222,6 +222,7 @@ class LineSending:
         span = _span(lines)
         self._last = span.last
         self._under_way += span.count
+        pending.add_done_callback(lambda ended: ended.error)  # this command accounts for each, after an interrupt too
         give.send_nowait((span, pending))
         if {message.sharding_key for message in messages} != {None}:  # the next ones follow in their order
             ended = trio.Event()

@@ -179,7 +179,7 @@ class Producer:
         to = ANY_QUEUE if queue is None and message.sharding_key is None else target_of(message, queue)
         if select is not None:
             to, seconds = await self._selected(message, queue, select, seconds)
-        pending, size = PendingSend(), len((payload[0] if isinstance(payload, tuple) else payload).body)
+        pending, size = PendingSend(parts.unseen), len((payload[0] if isinstance(payload, tuple) else payload).body)
         if not parts.in_flight.enter_nowait(pending, size, True):
             await parts.in_flight.enter(pending, size, wait=wait)
         parts.begin(payload, to, seconds, pending)
@@ -213,7 +213,7 @@ class Producer:
         `WindowFull` instead of waiting. What brokers answer is final, as of `send_soon`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
-        pending, batch = PendingBatch(), self._encoding.checked(self._created(messages))
+        pending, batch = PendingBatch(parts.unseen), self._encoding.checked(self._created(messages))
         await parts.in_flight.enter(pending, sum([len(message.body) for message in batch.messages]), wait=wait)
         parts.batches.start(pending, self._encoding, batch, queue, seconds)
         return pending

@@ -16,6 +16,7 @@ from pyrmq_core.client.producer.bulk.accumulator import Accumulator
 from pyrmq_core.client.producer.bulk.batch_sends import BatchSends
 from pyrmq_core.client.producer.bulk.in_flight import InFlight
 from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
+from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailures
 from pyrmq_core.client.producer.message_trace import Tracer
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
 from pyrmq_core.client.producer.request_reply import RequestSender
@@ -38,6 +39,7 @@ class RunningProducer:
     client: ClientSession
     sender: Sender
     in_flight: InFlight
+    unseen: UnseenFailures
     batches: BatchSends
     accumulator: Accumulator | None
     requests: RequestSender
@@ -78,6 +80,7 @@ class RunningProducer:
 async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> AsyncIterator[RunningProducer]:
     """Registers the group for the time of the block; raises `InvalidState` if the client has a producer of it."""
     client.register_producer(settings.producer_group)
+    unseen = UnseenFailures(settings.group)
     try:
         async with open_owned_nursery() as nursery:
             tracer = None if settings.trace_topic is None else Tracer(settings.trace_topic)
@@ -94,6 +97,7 @@ async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> 
                 client=client,
                 sender=sender,
                 in_flight=in_flight,
+                unseen=unseen,
                 batches=BatchSends(nursery, sender, in_flight),
                 accumulator=accumulator,
                 requests=RequestSender(client, sender),
@@ -107,6 +111,7 @@ async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> 
                     parts.abandon()
                     parts.transactions.close()
     finally:
+        unseen.report()
         with trio.move_on_after(CLOSE_SECONDS, shield=True):
             await client.unregister_producer(settings.producer_group)
 

@@ -92,9 +92,9 @@ class Accumulator:
             if not self._open:
                 self._begun = trio.Event()
                 await self._begun.wait()
-            oldest = next(iter(self._open.values()), None)
-            if oldest is not None:
-                await trio.sleep_until(oldest.leaves_at)
+            leaves_at = next((batch.leaves_at for batch in self._open.values()), None)  # keeps no batch alive
+            if leaves_at is not None:
+                await trio.sleep_until(leaves_at)
                 self._flush(trio.current_time())
 
     def flush(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import trio
 
+from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailure, UnseenFailures
 from pyrmq_core.client.producer.send.receipt import Receipt, SendResults
 from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.errors import RocketMQError, SendFailed
@@ -22,14 +23,16 @@ R = TypeVar("R")
 
 
 class Pending(Generic[R]):
-    """A send under way, and later its result."""
+    """A send under way, and later its result; with `failures` an end as failed is reported if nothing looks at it."""
 
-    __slots__ = ("_callbacks", "_error", "_result", "_waited", "is_done")
+    __slots__ = ("_callbacks", "_error", "_failures", "_result", "_unseen", "_waited", "is_done")
 
     _reads: ClassVar[int] = 0  # of results that were there already
 
-    def __init__(self) -> None:
+    def __init__(self, failures: UnseenFailures | None = None) -> None:
         self.is_done = False
+        self._failures = failures
+        self._unseen: UnseenFailure | None = None
         self._waited: trio.Event | None = None
         self._result: R | None = None
         self._error: RocketMQError | None = None
@@ -62,7 +65,7 @@ class Pending(Generic[R]):
     def result(self) -> R:
         """The result of a send that has ended; raises the error of one that failed."""
         if self._result is None:
-            self._read()
+            self._look()
             if self._error is not None:
                 raise self._error
         assert self._result is not None, "the send is still under way"
@@ -72,14 +75,25 @@ class Pending(Generic[R]):
     def error(self) -> RocketMQError | None:
         """The error of a send that has ended; None if it succeeded."""
         if self._result is None:
-            self._read()
+            self._look()
         return self._error
 
     def set_error(self, error: RocketMQError) -> None:
         """Ends the send as failed, unless it has ended."""
         if not self.is_done:
             self._error = error
+            if self._failures is not None and not self._is_awaited():
+                self._unseen = self._failures.failed(error)
             self._end()
+
+    def _is_awaited(self) -> bool:
+        return self._waited is not None and self._waited.statistics().tasks_waiting > 0
+
+    def _look(self) -> None:
+        """Sets what is still to be parsed of the answer, and notes that the program looks at the end."""
+        self._read()
+        if self._unseen is not None:
+            self._unseen.look()
 
     def _read(self) -> None:
         """Sets what is still to be parsed of the answer."""
@@ -105,9 +119,10 @@ class PendingSend(Pending[SendResult]):
 
     __slots__ = ("_index", "_results", "state")
 
-    def __init__(self) -> None:  # sets all slots itself: one is made for every message
+    def __init__(self, failures: UnseenFailures | None = None) -> None:  # sets all slots itself: one for every message
         self.is_done = False
-        self._waited = self._result = self._error = self._callbacks = None
+        self._failures = failures
+        self._waited = self._result = self._error = self._callbacks = self._unseen = None
         self.state: SendState | None = None
         self._results: Receipt | SendResults | None = None
         self._index = 0

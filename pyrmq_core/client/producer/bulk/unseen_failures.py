@@ -1,0 +1,84 @@
+"""Failures of background sends that the program never looked at: reported, as asyncio does for its futures.
+
+A failure that is dropped unseen is one WARNING, at most one a minute; a producer's end says how many there are.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from typing import Final
+
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.network.rare_lines import RareLine
+
+log = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_LINES: Final = 60.0
+
+
+class UnseenFailures:
+    """The failed background sends of one producer whose ends the program has not looked at."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._lock = threading.Lock()  # futures are looked at in any thread
+        self._count = 0
+        self._first = ""  # a text: the error's traceback would keep its pending send alive
+        self._line = RareLine(SECONDS_BETWEEN_LINES)
+
+    def failed(self, error: RocketMQError) -> UnseenFailure:
+        """Counts a failure, and returns the object that its pending send or future keeps."""
+        with self._lock:
+            if not self._count:
+                self._first = str(error)
+            self._count += 1
+        return UnseenFailure(self, error)
+
+    def seen(self) -> None:
+        """Takes one failure from the count."""
+        with self._lock:
+            self._count -= 1
+
+    def dropped(self, error: RocketMQError) -> None:
+        """Logs a failure that the program cannot look at any more."""
+        if self._line.is_due():
+            log.warning(
+                "a background send of producer %s failed, and its result was dropped unseen: %s%s",
+                self._group,
+                error,
+                self._line.left_out(),
+            )
+
+    def report(self) -> None:
+        """Logs at the producer's end how many failures the program has not looked at."""
+        if self._count:
+            log.warning(
+                "producer %s ends, and the program has not looked at the failures of %d of its background sends; "
+                "wait for the result of each. The first: %s",
+                self._group,
+                self._count,
+                self._first,
+            )
+
+
+class UnseenFailure:
+    """A failure that the program has not looked at; it reports itself when it is dropped so."""
+
+    __slots__ = ("_error", "_failures")
+
+    def __init__(self, failures: UnseenFailures, error: RocketMQError) -> None:
+        self._failures: UnseenFailures | None = failures
+        self._error = error
+
+    def look(self) -> None:
+        """Notes that the program looked at it."""
+        failures, self._failures = self._failures, None
+        if failures is not None:
+            failures.seen()
+
+    def __del__(self) -> None:
+        failures = self._failures
+        if failures is not None and not sys.is_finalizing():
+            failures.dropped(self._error)
