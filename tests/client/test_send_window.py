@@ -16,6 +16,7 @@ from pyrmq_core import (
     Producer,
     SendFailed,
     SendStatus,
+    SendWindow,
     ThisQueue,
     encode_batch,
     encode_one,
@@ -329,3 +330,31 @@ async def test_leaving_without_drain_abandons(stage: Stage, producer: Producer) 
     assert window.summary.messages == 0
     release.set()
     assert (await producer.send(Message("orders", b"0|"), queue=A0)).message_queue == A0
+
+
+@pytest.mark.parametrize("drains", [False, True])
+async def test_a_failure_that_nothing_raised_is_a_warning(
+    stage: Stage, producer: Producer, caplog: pytest.LogCaptureFixture, drains: bool
+) -> None:
+    for server in stage.brokers.values():
+        server.always(SEND, refuse(13, "not that one"))
+    async with producer.open_window() as window:
+        await window.put(payload(), AnyQueue())
+        if drains:
+            with pytest.raises(SendFailed, match="not that one"):
+                await window.drain()
+        else:
+            await wait_failed(window)
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    if drains:
+        assert lines == []
+    else:
+        (line,) = lines
+        assert line.startswith("a window was left with a failure that neither put nor drain raised: Send [1] times")
+
+
+async def wait_failed(window: SendWindow) -> None:
+    """Waits until the window is empty, without a look at what became of its payloads."""
+    await window.wait_for_room(payload(size=1))
+    while window._under_way:
+        await window._until(lambda: not window._under_way)

@@ -6,6 +6,7 @@ Payloads for one ordered queue are sent one after another, in the order of their
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -29,6 +30,8 @@ from pyrmq_core.model import MessageQueue, SendStatus
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.payload import Payload
 from pyrmq_core.protocol.messages.split_payload import halves
+
+log = logging.getLogger(__name__)
 
 # The bound on payloads handed over, as a multiple of the bound on requests under way.
 HANDED_OVER: Final = 8
@@ -101,6 +104,7 @@ class SendWindow:
         self._room = WindowRoom(HANDED_OVER * max_requests, max_bytes)
         self._order = SendOrder(max_requests)
         self._changed: trio.Event | None = None
+        self._has_raised = False  # the failure, or the interrupt that is one
         self.summary = WriteSummary()
 
     async def put(self, payload: Payload, to: Target) -> None:
@@ -126,6 +130,7 @@ class SendWindow:
     def interrupted(self, topic: str) -> None:
         """Fails the window: a `put` was interrupted, so its payload may or may not have been handed over."""
         self._order.fail(given_up(topic))
+        self._has_raised = True
         self.start_more()
         changed, self._changed = self._changed, None
         if changed is not None:
@@ -147,7 +152,9 @@ class SendWindow:
         return [self._refused.popleft() for _ in range(len(self._refused))]
 
     def abandon(self) -> None:
-        """Gives up the requests under way, and sends nothing more."""
+        """Gives up the requests under way, and sends nothing more; logs an earlier failure that nothing raised."""
+        if self._order.failure is not None and not self._has_raised:
+            log.warning("a window was left with a failure that neither put nor drain raised: %s", self._order.failure)
         self._under_way.abandon()
 
     async def _until(self, has_come: Callable[[], bool]) -> None:
@@ -222,6 +229,7 @@ class SendWindow:
 
     def _raise_failure(self) -> None:
         if self._order.failure is not None:
+            self._has_raised = True
             raise self._order.failure
 
 
