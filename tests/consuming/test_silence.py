@@ -15,11 +15,12 @@ from pyrmq_core import Client, ConsumeFromWhere, LitePullConsumer, Message, Mess
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.requests.broker.consumer_list import ConsumerList
 from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQueues
+from tests.support.closed_port import closed_port
 from tests.support.jumping_clock import jumping_clock
 from tests.support.scripted import Step, refuse, silence
 from tests.support.stage import Stage, staged
 
-__all__ = ["jumping_clock"]
+__all__ = ["closed_port", "jumping_clock"]
 
 Code = RequestCode
 WORDS = "the words of the test"
@@ -265,6 +266,20 @@ async def test_a_topic_without_a_route_is_a_warning_and_its_retry_topic_is_none(
     async with consuming(stage, {}) as (consumer, _):
         await lines.wait(logging.WARNING, "dividing the queues of orders", "No route info of this topic: orders")
         assert [problem.work for problem in consumer.problems] == ["dividing the queues of orders"]
+
+
+async def test_a_broker_at_an_address_that_cannot_be_reached_is_a_problem(
+    stage: Stage, lines: Lines, jumping_clock: MockClock, closed_port: str
+) -> None:
+    """Its brokerIP1 is one of another network, say."""
+    (broker,) = stage.table.routes["orders"].broker_datas
+    elsewhere = replace(broker, broker_addrs={0: closed_port})
+    for topic in ("orders", "%RETRY%billing"):
+        stage.table.routes[topic] = replace(stage.table.routes[topic], broker_datas=(elsewhere,))
+    async with consuming(stage, {}) as (consumer, _):
+        await lines.wait(logging.WARNING, f"the heartbeat to {closed_port}", "connection refused")
+        await lines.wait(logging.WARNING, "dividing the queues of orders", "connection refused")
+        assert not any(problem.is_lasting for problem in consumer.problems)
 
 
 async def test_a_broker_without_a_master_locks_no_queues(stage: Stage, lines: Lines, jumping_clock: MockClock) -> None:
