@@ -16,7 +16,6 @@ from pyrmq_core.broker.schedule import delay_levels
 from pyrmq_core.broker.store import queue_table
 from pyrmq_core.client.consumer.consume import send_back
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
-from pyrmq_core.client.consumer.consume.intake import Intake
 from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
 from pyrmq_core.client.consumer.pull.range_reader import RangeReader
 from pyrmq_core.client.producer.send.sender import Sender
