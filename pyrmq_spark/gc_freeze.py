@@ -1,4 +1,7 @@
-"""Keeps the garbage collector away from loaded modules in Spark's Python processes: Spark collects after each step."""
+"""Keeps the garbage collector away from loaded modules in Spark's Python processes: Spark collects after each step.
+
+It also has these processes end without a traceback, where the settings of the session do not reach them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pyrmq_spark.python_path.sitecustomize import end_quietly
+
 _modules_frozen = 0
 
 
@@ -14,7 +19,7 @@ def freeze_loaded_objects() -> None:
     """Moves every object loaded so far out of the garbage collector's reach (`gc.freeze`), in Spark's own processes.
 
     It does nothing if no module was loaded since the last call, or in a process that Spark did not start, whose garbage
-    is the user's.
+    is the user's. Such a process also ends quietly from now on (`end_quietly`).
 
     Every Spark step calls it twice. The call after the step's modules are loaded shortens the collection that Spark
     runs at the end: without it that takes 10 ms after a step on the driver's side and 20 ms after a task, a twentieth
@@ -26,6 +31,7 @@ def freeze_loaded_objects() -> None:
     if len(sys.modules) > _modules_frozen and started_by_spark():
         _modules_frozen = len(sys.modules)
         gc.freeze()
+        end_quietly()
 
 
 @contextmanager

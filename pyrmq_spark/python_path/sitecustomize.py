@@ -10,6 +10,8 @@ which PyArrow loads with NumPy, starts a thread for each processor, and these sp
 is set here, unless the variable has a value. The process of a query also collects garbage more rarely: while it loads
 modules, nearly nothing is garbage, and the collections took 40 ms.
 
+A worker that Spark does not need any more ends without a traceback (`end_quietly`).
+
 A process has one `sitecustomize`: the one that this file hides is run after it. It loads nothing of `pyrmq_spark`.
 """
 
@@ -18,8 +20,10 @@ import os
 import sys
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from typing import Any
 
 ARCHIVE = os.path.join("python", "lib", "pyspark.zip")
+DAEMON = "pyspark.daemon"
 QUERY_PROGRAM = "pyspark.sql.streaming.python_streaming_source_runner"
 # Python's own number is 700, or 2,000. With this one some MB of garbage may wait.
 OBJECTS_BEFORE_COLLECTION = 100_000
@@ -37,6 +41,36 @@ def without_archives(path: list[str]) -> list[str]:
     return path
 
 
+def end_quietly() -> None:
+    """Has Spark's daemon print no traceback for a worker whose socket Spark has closed.
+
+    Spark closes the socket of a worker that was idle for a minute, or whose task was cut short. The worker then reports
+    the end of its input, and that last write fails: over TCP never, over a socket of the file system always. An error
+    of a task goes to Spark through an open socket.
+    """
+    import traceback
+
+    print_exc = traceback.print_exc
+    if print_exc.__name__ == "print_unless_spark_hung_up":
+        return
+
+    def print_unless_spark_hung_up(*arguments: Any, **options: Any) -> None:
+        if not _spark_hung_up(sys.exception()):
+            print_exc(*arguments, **options)
+
+    traceback.print_exc = print_unless_spark_hung_up
+
+
+def _spark_hung_up(error: BaseException | None) -> bool:
+    """Returns whether the write failed in the daemon's own code, and not in a task's."""
+    if not isinstance(error, BrokenPipeError | ConnectionResetError) or error.__traceback__ is None:
+        return False
+    last = error.__traceback__
+    while last.tb_next is not None:
+        last = last.tb_next
+    return getattr(last.tb_frame.f_globals.get("__spec__"), "name", "") == DAEMON
+
+
 def run_hidden() -> None:
     """Runs the `sitecustomize` that Python would have run without this one, if there is any."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -48,6 +82,8 @@ def run_hidden() -> None:
 
 if __name__ == "sitecustomize":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if DAEMON in sys.orig_argv:
+        end_quietly()
     if sys.orig_argv[-1:] == [QUERY_PROGRAM]:
         gc.set_threshold(OBJECTS_BEFORE_COLLECTION, *gc.get_threshold()[1:])
     sys.path[:] = without_archives(sys.path)

@@ -56,6 +56,7 @@ class RocketMQWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Logs what stays in the topic: the counts of the finished tasks, and how many tasks reported none to Spark."""
         _log_failure("the write failed", "is stored once more by a second run", messages)
+        freeze_loaded_objects()
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
@@ -79,6 +80,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Logs what stays in the topic, and is sent again when the query goes on."""
         _log_failure(f"batch {batchId} failed", "comes again when the query goes on", messages)
+        freeze_loaded_objects()
 
 
 def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[PartitionWritten]:
