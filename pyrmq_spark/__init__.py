@@ -3,8 +3,9 @@
 `source` is the entry that Spark finds; `read`, `stream` and `write` are batch reads, streaming reads, and writes of
 both kinds. `options`, `positions`, `offsets`, `read_limits`, `kafka_hints` and `namespaces` are pure: they parse
 options and decide by them. `worker` keeps the clients of a Python process, `patience` waits for brokers, `spark_errors`
-makes the errors that Spark shows. `session` has settings for sessions, one of which puts `python_path` on the path of
-Spark's Python processes. `driver_log`, `gc_freeze` and `pyspark_floor` adapt to Spark's log, processes and release.
+makes the errors that Spark shows. `session` is for drivers: settings, one of which puts `python_path` on the path of
+Spark's Python processes, and threads. `driver_log`, `gc_freeze` and `pyspark_floor` adapt to Spark's log, processes and
+release.
 """
 
 from __future__ import annotations
@@ -14,17 +15,26 @@ from typing import TYPE_CHECKING, Final
 from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
-    from pyrmq_spark.session import session_settings
+    from pyrmq_spark.session import activate_session, session_settings
     from pyrmq_spark.source import RocketMQDataSource
     from pyrmq_spark.stream.progress import OffsetPublisher, QueueLag, commit_offsets, lag
 
-__all__ = ["OffsetPublisher", "QueueLag", "RocketMQDataSource", "commit_offsets", "lag", "session_settings"]
+__all__ = [
+    "OffsetPublisher",
+    "QueueLag",
+    "RocketMQDataSource",
+    "activate_session",
+    "commit_offsets",
+    "lag",
+    "session_settings",
+]
 
 # Names are loaded when used: Spark imports this package in every process in which it looks for sources.
 _LAZY: Final = {
     "OffsetPublisher": "pyrmq_spark.stream.progress",
     "QueueLag": "pyrmq_spark.stream.progress",
     "RocketMQDataSource": "pyrmq_spark.source",
+    "activate_session": "pyrmq_spark.session",
     "commit_offsets": "pyrmq_spark.stream.progress",
     "lag": "pyrmq_spark.stream.progress",
     "session_settings": "pyrmq_spark.session",

@@ -1,12 +1,26 @@
-"""The settings of a Spark session that suit this source; they hold for every Python process of the session."""
+"""What a driver does for its session: settings that suit this source, its threads, and the Python of its workers."""
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+from pyrmq_spark.gc_freeze import started_by_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 FOLDER: Final = Path(__file__).parent / "python_path"
+# The command that Spark starts if PYSPARK_PYTHON names none.
+DEFAULT_PYTHON: Final = "python3"
+PYTHON_SECONDS: Final = 10.0
+
+_is_python_checked = False
 
 
 def session_settings() -> dict[str, bool | float | int | str | None]:
@@ -18,11 +32,14 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
 
     `spark.executorEnv.PYTHONPATH`: a folder of this package, with which Spark's Python processes import an installed
     PySpark with its bytecode; else each new query compiles it anew. With it they compute with one thread where
-    `OMP_NUM_THREADS` is not set, as Spark's tasks do anyway, and a query's process collects garbage more rarely. Append
-    paths of your own with `os.pathsep`. Spark passes it to a source that is registered
-    (`spark.dataSource.register(RocketMQDataSource)`); for one that Spark finds itself, its driver has it from the
-    environment variable PYTHONPATH alone.
+    `OMP_NUM_THREADS` is not set, as Spark's tasks do anyway, a query's process collects garbage more rarely, and a
+    worker that Spark does not need any more prints no traceback. Append paths of your own with `os.pathsep`. Spark
+    passes it to a source that is registered (`spark.dataSource.register(RocketMQDataSource)`); for one that Spark finds
+    itself, its driver has it from the environment variable PYTHONPATH alone.
+
+    Logs a warning if Spark would start another Python than this one.
     """
+    warn_of_another_python()
     # The type is that of the builder's argument.
     settings: dict[str, bool | float | int | str | None] = {}
     if os.name != "nt":
@@ -30,3 +47,61 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     if FOLDER.is_dir():  # the package may lie in an archive
         settings["spark.executorEnv.PYTHONPATH"] = str(FOLDER)
     return settings
+
+
+def activate_session(spark: SparkSession) -> None:
+    """Makes `spark` the active session of the calling thread, where Spark looks for the source of a write or a stream.
+
+    Spark 4.3 finds a Python source by its name only in a thread with an active session, which a new thread has not:
+    `df.write...save()` and `writeStream...start()` fail there with DATA_SOURCE_NOT_FOUND. Call it at the beginning of
+    each thread: `ThreadPoolExecutor(initializer=activate_session, initargs=(spark,))`. A session of Spark Connect needs
+    no such call, and is left as it is.
+    """
+    from pyspark.sql import SparkSession
+
+    if isinstance(spark, SparkSession):
+        jvm: Any = spark._jvm
+        jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def warn_of_another_python() -> None:
+    """Logs one warning in a driver if the Python that Spark starts by default has other packages than this one."""
+    global _is_python_checked
+    if _is_python_checked or started_by_spark():
+        return
+    _is_python_checked = True
+    if not sys.executable or {"PYSPARK_PYTHON", "SPARK_REMOTE"} & os.environ.keys():
+        return
+    import shutil
+
+    other = shutil.which(DEFAULT_PYTHON)
+    if other is None:
+        where = f"no {DEFAULT_PYTHON} is on the path"
+    elif os.path.dirname(other) == os.path.dirname(sys.executable) or _prefix(other) == os.path.realpath(sys.prefix):
+        return
+    else:
+        where = f"the first on the path is {other}, without the packages of this one"
+    log.warning(
+        "PYSPARK_PYTHON is not set, so Spark starts its Python processes by the command %s, and %s: set "
+        "PYSPARK_PYTHON=%s before the session starts",
+        DEFAULT_PYTHON,
+        where,
+        sys.executable,
+    )
+
+
+def _prefix(python: str) -> str | None:
+    """Returns the directory of a Python's environment, which only it knows: its file may be a link or a script."""
+    import subprocess
+
+    try:
+        answer = subprocess.run(
+            [python, "-c", "import sys; print(sys.prefix)"],
+            capture_output=True,
+            text=True,
+            timeout=PYTHON_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return os.path.realpath(answer.stdout.strip())

@@ -30,6 +30,7 @@ from pyrmq_spark.options import (
     read_source,
 )
 from pyrmq_spark.positions import Word
+from pyrmq_spark.session import warn_of_another_python
 from pyrmq_spark.spark_errors import InvalidOption, UnsupportedMode, as_spark_error
 
 if TYPE_CHECKING:
@@ -66,7 +67,12 @@ class RocketMQDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Returns the name that `format` takes: rocketmq."""
+        """Returns the name that `format` takes: rocketmq.
+
+        It is the first call in a process that looks for sources, and in a driver that registers this one.
+        """
+        freeze_loaded_objects()
+        warn_of_another_python()
         return "rocketmq"
 
     def schema(self) -> str:

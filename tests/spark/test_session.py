@@ -11,7 +11,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from pyrmq_spark import session, session_settings
+from pyrmq_spark import RocketMQDataSource, session, session_settings
 from pyrmq_spark.python_path import sitecustomize
 
 INSTALLED = Path(pyspark.__file__).parent
@@ -41,6 +41,67 @@ def test_a_system_without_such_sockets_gets_no_setting_for_them(monkeypatch: pyt
 def test_a_package_in_an_archive_names_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(session, "FOLDER", tmp_path / "archive.zip" / "pyrmq_spark" / "python_path")
     assert list(session_settings()) == ["spark.python.unix.domain.socket.enabled"]
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A driver that has not looked for its Python yet, and whose environment names none."""
+    monkeypatch.setattr(session, "_is_python_checked", False)
+    for name in ("PYSPARK_PYTHON", "SPARK_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def another_python(folder: Path, prefix: str) -> str:
+    """Makes a command `python3` that says that its environment is `prefix`; returns its folder."""
+    command = folder / "python3"
+    command.write_text(f"#!/bin/sh\necho {prefix}\n")
+    command.chmod(0o755)
+    return str(folder)
+
+
+def test_another_python_on_the_path_is_one_warning(
+    driver: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Spark starts it, and then finds no source, or no module in a task."""
+    driver.setenv("PATH", another_python(tmp_path, "/usr"))
+    session_settings()
+    session_settings()
+    assert RocketMQDataSource.name() == "rocketmq"
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        (
+            "WARNING",
+            "PYSPARK_PYTHON is not set, so Spark starts its Python processes by the command python3, and the first on "
+            f"the path is {tmp_path}/python3, without the packages of this one: set PYSPARK_PYTHON={sys.executable} "
+            "before the session starts",
+        )
+    ]
+
+
+def test_a_driver_that_registers_the_source_alone_warns_too(
+    driver: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    driver.setenv("PATH", str(tmp_path))
+    RocketMQDataSource.name()
+    assert "python3, and no python3 is on the path: set PYSPARK_PYTHON=" in caplog.text
+
+
+@pytest.mark.parametrize("environment", [{"PYSPARK_PYTHON": "python3"}, {"SPARK_REMOTE": "sc://host"}])
+def test_a_python_that_is_named_and_one_of_a_server_are_no_warning(
+    driver: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    for name, value in (environment | {"PATH": another_python(tmp_path, "/usr")}).items():
+        driver.setenv(name, value)
+    session_settings()
+    assert not caplog.records
+
+
+def test_a_link_or_script_that_starts_this_python_is_no_warning(
+    driver: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    driver.setenv("PATH", another_python(tmp_path, sys.prefix))
+    session_settings()
+    assert not caplog.records
 
 
 def python(code: str, *path: str, last: Sequence[str] = ()) -> str:
