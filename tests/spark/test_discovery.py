@@ -1,6 +1,7 @@
 """Spark finds the source by its name, after an install and after an editable one."""
 
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -48,3 +49,11 @@ def test_an_installed_package_is_found(tmp_path: Path, editable: bool) -> None:
         timeout=60,
     )
     assert found.stdout.split(maxsplit=2) == ["rocketmq", "pyrmq_spark.source", "[]\n"]
+
+
+def test_no_example_registers_the_source_of_an_installed_package() -> None:
+    """Spark looks for sources at `register` too, and warns that it replaces the one that it found."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    blocks = [block for page in pages for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
+    assert any('format("rocketmq")' in block for block in blocks)
+    assert not [block for block in blocks if "dataSource.register" in block]

@@ -68,3 +68,23 @@ def test_a_table_with_secrets_is_made_and_read_and_shows_none(
         spark.sql(f"SELECT * FROM {name}").collect()
     for text in [*shown, str(error.value)]:
         assert not any(secret in text for secret in SECRETS)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+def test_an_insert_names_the_options_of_its_table(
+    spark: SparkSession, cluster: EmbeddedCluster, tables: list[str]
+) -> None:
+    """The catalog keeps the columns, and no option."""
+    name = f"orders_{uuid.uuid4().hex[:8]}"
+    tables.append(name)
+    with Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic(name, queues=1)
+    options = f"nameServer '{cluster.nameserver}', topic '{name}'"
+    spark.sql(f"CREATE TABLE {name} (body STRING, tags STRING) USING rocketmq OPTIONS ({options})")
+    spark.sql(f"INSERT INTO {name} WITH ({options}) VALUES ('one', 'paid'), ('two', NULL)")
+    wait_readable(cluster.nameserver, name, 2)
+    rows = spark.sql(f"SELECT body, tags FROM {name} WITH ({options})").collect()
+    assert sorted(map(tuple, rows)) == [("one", "paid"), ("two", None)]
+    with pytest.raises(Exception, match="keeps no option of CREATE TABLE"):
+        spark.sql(f"INSERT INTO {name} VALUES ('three', 'paid')")
