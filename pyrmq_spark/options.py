@@ -227,7 +227,7 @@ class SourceOptions:
 
     @property
     def none_as_young(self) -> NoMatchStrategy:
-        """What a queue does that has no message as young as the start: between two ends it is an empty range."""
+        """The start of a queue without a message as young as the time; between two ends its range is empty."""
         return NoMatchStrategy.LATEST if self.batch_only else self.starting_strategy
 
     @property

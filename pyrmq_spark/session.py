@@ -1,4 +1,4 @@
-"""What a driver does for its session: settings that suit this source, its threads, and the Python of its workers."""
+"""The work of a driver for its session: settings that suit this source, its threads, and the Python of its workers."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def errors_after_hanging_up(path: Path | str, *, module: str = "pyspark.worker",
 
 
 def test_spark_alone_prints_a_traceback() -> None:
-    """What the others are compared with."""
+    """The other tests are compared with this one."""
     assert "BrokenPipeError" in errors_after_hanging_up("")
 
 
