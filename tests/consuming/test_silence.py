@@ -11,7 +11,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core import Client, ConsumeFromWhere, LitePullConsumer, Message, MessageExt, Producer, PushConsumer
+from pyrmq_core import (
+    Client,
+    ConsumeFromWhere,
+    LitePullConsumer,
+    Message,
+    MessageExt,
+    Producer,
+    PushConsumer,
+    RequestTimeout,
+)
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.requests.broker.consumer_list import ConsumerList
 from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQueues
@@ -224,6 +233,27 @@ async def test_messages_that_cannot_be_given_back_are_a_warning(
     faults: dict[int, Step] = {Code.CONSUMER_SEND_MSG_BACK: fault, Code.SEND_MESSAGE_V2: fault}
     async with consuming(stage, faults, fails=True):
         await lines.wait(logging.WARNING, "could not be given back and is consumed here again: ", words)
+
+
+@FAULTS
+async def test_messages_that_go_to_the_retry_topic_instead_are_an_info_line(
+    stage: Stage, lines: Lines, jumping_clock: MockClock, fault: Step, words: str
+) -> None:
+    async with consuming(stage, {Code.CONSUMER_SEND_MSG_BACK: fault}, fails=True):
+        await lines.wait(logging.INFO, "was not sent back and is sent to the retry topic instead: ", words)
+        await stage.brokers["broker-a"].wait_seen(Code.SEND_MESSAGE_V2)
+
+
+@FAULTS
+async def test_a_request_whose_reply_a_broker_will_not_push_is_a_warning(
+    stage: Stage, client: Client, lines: Lines, jumping_clock: MockClock, fault: Step, words: str
+) -> None:
+    """A broker pushes replies to clients that it has a heartbeat of."""
+    stage.brokers["broker-a"].always(Code.HEART_BEAT, fault)
+    async with Producer("shop", client=client) as producer:
+        with pytest.raises(RequestTimeout):
+            await producer.request(Message("orders", b"how many?"), timeout=10)
+        await lines.wait(logging.WARNING, "the heartbeat to 127.0.0.1:", words)
 
 
 @FAULTS

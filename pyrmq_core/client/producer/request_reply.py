@@ -11,7 +11,6 @@ send is acknowledged; this one waits for the reply.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from contextlib import suppress
 from typing import Final
@@ -27,8 +26,6 @@ from pyrmq_core.model import MessageExt
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.protocol.messages.payload import Payload
 from pyrmq_core.protocol.messages.properties import CLUSTER, CORRELATION_ID, MSG_TYPE, REPLY_TO_CLIENT, TTL
-
-log = logging.getLogger(__name__)
 
 REPLY: Final = "reply"
 
@@ -81,13 +78,7 @@ class RequestSender:
         async with trio.open_nursery() as nursery:
             for address in masters:
                 if address is not None and not self._client.heartbeats.was_reached(address):
-                    nursery.start_soon(self._tell, address)
-
-    async def _tell(self, address: str) -> None:
-        try:
-            await self._client.heartbeats.tell(address)
-        except RocketMQError as error:
-            log.debug("%s does not know this client, and will not push replies: %s", address, error)
+                    nursery.start_soon(self._client.heartbeats.introduce, address)
 
 
 def reply_properties(request: MessageExt) -> tuple[str, dict[str, str]]:

@@ -80,7 +80,7 @@ class Heartbeats:
         self._problems.keep(HEARTBEAT, addresses)
         async with trio.open_nursery() as nursery:
             for address in addresses:
-                nursery.start_soon(self._tell_quietly, address, limit)
+                nursery.start_soon(self._introduce, address, limit)
 
     async def tell(self, address: str, *, timeout: float = TIMEOUT_SECONDS) -> int:
         """Sends one to a broker now and returns its version. Raises `NetworkError`s and `ResponseError`."""
@@ -93,11 +93,20 @@ class Heartbeats:
             request_left=True,
         )
 
+    async def introduce(self, address: str) -> None:
+        """Sends one to a broker now; a failure is a problem of the client."""
+        try:
+            await self.tell(address)
+        except RocketMQError as error:
+            self._problems.failed(HEARTBEAT, address, error)
+        else:
+            self._problems.passed(HEARTBEAT, address)
+
     async def connected(self, address: str) -> None:
         """Sends one over a new connection, if its broker should know the groups (as 5.x does)."""
         self._reached.discard(address)
         if not self._locks[address].locked() and address in self._addresses():
-            await self._tell_quietly(address, trio.CapacityLimiter(1))
+            await self.introduce(address)
 
     def disconnected(self, address: str) -> None:
         """Notes that the broker forgot the groups with the connection."""
@@ -138,14 +147,9 @@ class Heartbeats:
         self._reached.add(address)
         return answer.version
 
-    async def _tell_quietly(self, address: str, limit: trio.CapacityLimiter) -> None:
+    async def _introduce(self, address: str, limit: trio.CapacityLimiter) -> None:
         async with limit:
-            try:
-                await self.tell(address)
-            except RocketMQError as error:
-                self._problems.failed(HEARTBEAT, address, error)
-            else:
-                self._problems.passed(HEARTBEAT, address)
+            await self.introduce(address)
 
     async def _say_goodbye(self, address: str, command: Command, group: str | None) -> None:
         try:

@@ -51,7 +51,7 @@ class SendBack:
         self._group = group
         self._most = max_reconsume_times
         self._sender = Sender(client, SendSettings(INNER_PRODUCER))
-        self._failed = RareLine()
+        self._refused, self._failed = RareLine(), RareLine()
 
     async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
         """Returns whether the message is stored for another try, or among the dead letters.
@@ -73,7 +73,9 @@ class SendBack:
         try:
             await self._client.ask_broker(queue, request.to_command(), timeout=SEND_BACK_TIMEOUT_SECONDS)
         except RocketMQError as error:
-            log.debug("%s was not sent back and is sent to the retry topic instead: %s", message.msg_id, error)
+            if self._refused.is_due():
+                text = f"{error}{self._refused.left_out()}"
+                log.info("%s was not sent back and is sent to the retry topic instead: %s", message.msg_id, text)
             return await self.send_to_retry_topic(message, _level(message, delay_level))
         return True
 
