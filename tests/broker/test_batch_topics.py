@@ -116,7 +116,7 @@ puts = st.builds(
 
 @pytest.mark.parametrize("topic", ["B", "plain"])
 def test_a_batch_record_is_not_stored_as_one_message(topic: str) -> None:
-    """Whatever the way to the store: a retry, a dead letter, a delivery, a transaction."""
+    """No way leads past the store: no retry, dead letter, delivery or transaction."""
     store = opened(MemoryFiles())
     with pytest.raises(DoesNotFit, match="where one message belongs"):
         store.put(replace(Put((b"a", b"b"), True).append(), topic=topic, inner_num=0), NOW_MS)

@@ -108,7 +108,7 @@ async def test_a_message_that_only_looks_delivered_is_delivered(tmp_path: Path) 
 async def test_a_batch_that_was_given_back_as_one_message_is_delivered_as_its_messages(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As earlier versions stored it: the record does not say which of its messages failed."""
+    """Earlier versions stored it so: the record does not say which of its messages failed."""
     body = encode_batch_body(BatchItem(0, b"%d" % n, b"TAGS\x01t%d\x02UNIQ_KEY\x01U%d\x02" % (n, n)) for n in range(3))
     added = {"RETRY_TOPIC": "B", "DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "0"}
     properties = encode_properties({"UNIQ_KEY": "R", "TAGS": "t0", **added}).encode()

@@ -20,10 +20,11 @@ from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.errors import DataLost, RecordError
 from pyrmq_core.model import EVERYTHING, MessageQueue, OffsetRange, PullStatus
+from pyrmq_core.protocol.messages.batch import BatchItem
 from pyrmq_core.protocol.messages.bodies import AS_STORED, BodyRules
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.messages.record import FIXED_V4, SYS_FLAG_POSITION, encode_record
-from tests.columnar.stored import Broker, pull, record
+from tests.columnar.stored import Broker, batch_record, pull, record
 from tests.support import golden
 
 SCHEMAS = [schema_of(list(SOURCE_COLUMNS)), schema_of(["queueOffset", "body"]), schema_of(["queueOffset", "keys"])]
@@ -199,6 +200,15 @@ def test_offsets_left_out_twice_or_out_of_order_are_refused_in_both() -> None:
     assert REFUSED not in verdicts(whole(0, 1, 2), SCHEMAS[0])
     for offsets in ((0, 2), (1, 2), (0, 1), (), (0, 1, 1, 2), (0, 2, 1), (0, 0, 2), (0, 1, 5)):
         assert verdicts(whole(*offsets), SCHEMAS[0]) == (REFUSED, REFUSED), offsets
+
+
+@pytest.mark.parametrize(("topic", "is_read"), [("T", True), ("%RETRY%g", False), ("%DLQ%g", False)])
+def test_a_batch_counts_as_no_message_of_a_group(topic: str, is_read: bool) -> None:
+    """Also one alone, which would pass for its first message."""
+    whole = batch_record(0, BatchItem(0, b"a", b""), BatchItem(0, b"b", b""))
+    of_topic = pull(0, whole, count=1 if topic != "T" else 2, queue=MessageQueue(topic, "broker-a", 0))
+    assert (REFUSED not in verdicts([of_topic], SCHEMAS[0])) is is_read
+    assert len(set(map(str, verdicts([of_topic], SCHEMAS[0])))) == 1
 
 
 def test_a_topic_of_both_versions_has_one_verdict_for_each_length() -> None:

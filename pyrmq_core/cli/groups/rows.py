@@ -17,20 +17,27 @@ from pyrmq_core.client.admin.group_values import (
     QueueProgress,
 )
 from pyrmq_core.client.admin.producers import ConnectedProducer
-from pyrmq_core.errors import RocketMQError
+from pyrmq_core.errors import RecordError, RocketMQError
 
 # The words of heartbeats, as people say them.
 TYPES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
 
 
 def failed_text(failures: Mapping[str, RocketMQError], *, as_json: bool) -> str:
-    """Returns a line for each broker that gave no answer; with `--json` it is printed on standard error instead."""
-    lines = [f"{name} gave no answer: {failures[name]}" for name in sorted(failures)]
+    """Returns a line for each broker that gave no answer, or a part that cannot be read.
+
+    With `--json` it is printed on standard error instead.
+    """
+    lines = [f"{name} {_failed(failures[name])}: {failures[name]}" for name in sorted(failures)]
     if not as_json:
         return rendered(*lines)
     for line in lines:
         click.echo(line, err=True)
     return ""
+
+
+def _failed(error: RocketMQError) -> str:
+    return "has messages that cannot be read" if isinstance(error, RecordError) else "gave no answer"
 
 
 def group_row(row: GroupSummary) -> dict[str, object]:

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from pyrmq_core.client.admin.servers import AdminServers
 from pyrmq_core.client.arguments import first_millisecond, whole_number
 from pyrmq_core.client.consumer.pull.puller import Puller
+from pyrmq_core.client.consumer.pull.unreadable import Readable, readable
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.message_queries import MessageList
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
@@ -21,12 +22,13 @@ from pyrmq_core.client.producer.send.targets import AnyQueue
 from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.unique_ids import unique_ids
-from pyrmq_core.errors import InvalidArgument, RocketMQError
-from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, SendResult
+from pyrmq_core.errors import InvalidArgument, RecordError, RocketMQError
+from pyrmq_core.model import MessageExt, MessageQueue, SendResult
+from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.compression import compress, compression_of
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX
 from pyrmq_core.protocol.messages.namespaces import message_without_namespace
-from pyrmq_core.protocol.messages.payload import Payload, decode
+from pyrmq_core.protocol.messages.payload import Payload
 from pyrmq_core.protocol.messages.properties import (
     DELAY,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -67,26 +69,34 @@ class DeadLetters:
 
         async def read(queue: MessageQueue) -> list[MessageExt]:
             try:
-                return await self._read(queue, max_num, begin_ms)
+                found = await self._read(queue, max_num, begin_ms)
             except RocketMQError as error:
                 failures[queue.broker_name] = error
                 return []
+            if found.faults:
+                failures[queue.broker_name] = found.faults[0]
+            return found.messages
 
         found = [message for messages in (await query_many(queues, read)).values() for message in messages]
         found.sort(key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
         return MessageList(tuple(message_without_namespace(one, self._servers.namespace) for one in found), failures)
 
-    async def _read(self, queue: MessageQueue, max_num: int, begin_ms: int | None) -> list[MessageExt]:
+    async def _read(self, queue: MessageQueue, max_num: int, begin_ms: int | None) -> Readable:
         bounds = (await self._queues.offset_bounds([queue]))[queue]
         first = bounds.start if begin_ms is None else await self._queues.offset_at(queue, begin_ms)
         first = max(bounds.start, first, bounds.end - max_num)
+        every = Readable([], [], first)
         if first >= bounds.end:
-            return []
-        found: list[MessageExt] = []
+            return every
         async with self._puller.read(queue, first, bounds.end) as pulls:
             async for pull in pulls:
-                found += decode(pull, OffsetRange(pull.start, pull.next_offset), allow_gaps=True)
-        return found
+                found = readable(pull, BodyRules())
+                every.messages.extend(found.messages)
+                every.faults.extend(found.faults)
+                if found.next_offset < pull.next_offset:
+                    text = f"{queue}: offsets {found.next_offset} to {pull.next_offset} cannot be read"
+                    every.faults.append(RecordError(text))
+        return every
 
     async def resend(self, message: MessageExt, to: Literal["retry", "origin"]) -> SendResult:
         origin = self.origin(message)

@@ -38,7 +38,7 @@ from pyrmq_core.columnar.decoding.rows import (
     numbers_at,
 )
 from pyrmq_core.model import EVERYTHING, OffsetRange
-from pyrmq_core.protocol.messages.payload import RawPull
+from pyrmq_core.protocol.messages.payload import NO_BATCHES, RawPull
 from pyrmq_core.protocol.messages.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, COMPRESSED, HOSTS_V6, STORE_HOST_V6
 
@@ -56,6 +56,8 @@ def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool
         rows = _plain_rows(octets, places, np.repeat(filled, counts))
     batches = rows.head("sys_flag") & BATCH_RECORD == BATCH_RECORD
     if batches.any():
+        if any(pull.queue.topic.startswith(NO_BATCHES) for pull in pulls):
+            raise Unreadable
         if verify_crc:
             check_crcs(rows, np.flatnonzero(batches))
         rows = unwrapped(rows, batches)

@@ -27,11 +27,13 @@ from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES,
 from pyrmq_core.protocol.messages.checked_batch import CheckedBatch, checked_batch
 from pyrmq_core.protocol.messages.completeness import check_whole
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
-from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, MAX_MESSAGE_BYTES, RETRY_PREFIX, check_message
 from pyrmq_core.protocol.messages.namespaces import message_without_namespace
 from pyrmq_core.protocol.messages.properties import (
+    ORIGIN_MESSAGE_ID,
     WAIT,
     decode_java_utf8,
+    decode_properties,
     encode_properties,
     message_properties_string,
 )
@@ -41,6 +43,8 @@ from pyrmq_core.protocol.messages.unread_message import UnreadMessage, add_plain
 
 # `compressMsgBodyOverHowmuch` of Java's producer.
 COMPRESS_OVER_BYTES: Final = 4096
+# A batch record in these topics counts as one message: no broker takes batches there.
+NO_BATCHES: Final = (RETRY_PREFIX, DLQ_PREFIX)
 WAITS_NOT: Final = encode_properties({WAIT: "false"})
 
 
@@ -345,6 +349,8 @@ def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow
             raw = unpack_record(records, position)
             position += raw.store_size
             if raw.sys_flag & BATCH_RECORD == BATCH_RECORD:
+                if pull.queue.topic.startswith(NO_BATCHES):
+                    raise _no_message(raw)
                 body = plain_body(
                     raw, replace(rules, keep_undecodable=False, keep_compressed=False), pull.queue, pull.address
                 )
@@ -371,6 +377,14 @@ def _errors_with_place(pull: RawPull) -> Iterator[None]:
         raise
     except RecordError as error:
         raise RecordError(f"{pull.queue}, pulled from offset {pull.start}: {error}") from error
+
+
+def _no_message(raw: RawRecord) -> RecordError:
+    origin = decode_properties(decode_java_utf8(raw.properties)).get(ORIGIN_MESSAGE_ID, "not named")
+    return RecordError(
+        f"the record at offset {raw.queue_offset} is a whole batch, which earlier brokers took back in place of one "
+        f"message; the record of its topic is {origin} (offset_msg_id)"
+    )
 
 
 def _unwrapped(raw: RawRecord, body: bytes, start: int, stop: int) -> Iterator[_Item]:

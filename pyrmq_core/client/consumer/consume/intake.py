@@ -19,7 +19,8 @@ from pyrmq_core.client.consumer.consume.received import Receiver
 from pyrmq_core.client.consumer.pull.pull_errors import fault_of
 from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
 from pyrmq_core.client.consumer.pull.puller import Puller
-from pyrmq_core.errors import DataLost, ResponseError, RocketMQError
+from pyrmq_core.client.consumer.pull.unreadable import UnreadableRecords
+from pyrmq_core.errors import DataLost, RecordError, ResponseError, RocketMQError
 from pyrmq_core.model import MessageExt, PullStatus
 from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.framing.codes import ResponseCode
@@ -113,6 +114,7 @@ class Intake:
         self._settings = settings
         self._arrivals = arrivals
         self._gate = gate
+        self._unreadable = UnreadableRecords()
         self._room: trio.Event | None = None
         self._failures = 0
         self._problems = problems
@@ -256,6 +258,9 @@ class Intake:
         except DataLost as lost:
             log.warning("%s: %s; the consumer goes on with what is kept", pull.queue, lost)
             return self.receiver.messages(pull, allow_gaps=True)
+        except RecordError as error:
+            found = self._unreadable.pass_over(pull, error, self.receiver.rules)
+            return self.receiver.wanted(pull, found.messages), found.next_offset
 
     async def _wait_for_room(self) -> None:
         while not self._gate.is_open or not self.process_queue.has_room(self.limits):

@@ -37,12 +37,16 @@ class Receiver:
         """
         own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
         found, left_out = messages_of(pull, own, self.rules, allow_gaps=allow_gaps)
+        return self.wanted(pull, found), pull.next_offset if left_out is None else left_out
+
+    def wanted(self, pull: RawPull, messages: list[MessageExt]) -> list[MessageExt]:
+        """Returns those messages of a pull that pass the filter, as they were sent."""
         if not self.filter.passes_all:
             matches = self.filter.matches
-            found = [message for message in found if matches(message.properties.get("TAGS"))]
+            messages = [message for message in messages if matches(message.properties.get("TAGS"))]
         if self.namespace is not None or pull.queue.topic.startswith(RETRY_PREFIX):
-            found = [self.as_sent(message) for message in found]
-        return found, pull.next_offset if left_out is None else left_out
+            return [self.as_sent(message) for message in messages]
+        return messages
 
     def as_sent(self, message: MessageExt) -> MessageExt:
         """Returns the message under its first topic, without the namespace."""

@@ -1,0 +1,94 @@
+"""Records that cannot be read: the readable ones around them, and the end of the tries to read one.
+
+Java's clients stop at such a record without a word, and go on behind the whole answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyrmq_core.errors import RecordError
+from pyrmq_core.model import MessageExt, OffsetRange
+from pyrmq_core.protocol.messages.bodies import MAX_PLAIN_BYTES, BodyRules
+from pyrmq_core.protocol.messages.payload import RawPull, messages_of
+from pyrmq_core.protocol.messages.record import unpack_record
+
+log = logging.getLogger(__name__)
+
+# With the pauses between them some 6 s: the bytes may arrive right from another broker, or another time.
+TRIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """The readable messages of a pull, an error for each record that is not, and the offset of the next pull."""
+
+    messages: list[MessageExt]
+    faults: list[RecordError]
+    next_offset: int
+
+
+def readable(pull: RawPull, rules: BodyRules) -> Readable:
+    """Returns the messages of a pull in the order of their offsets, without the records that cannot be read.
+
+    Behind a record whose end is not known nothing can be read: the next pull begins there, or behind it if it is the
+    first. The same holds for bodies that take too much together.
+    """
+    own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
+    messages: list[MessageExt] = []
+    faults: list[RecordError] = []
+    records, position, reached, plain_bytes = bytes(pull.records), 0, own.start, 0
+    while position < len(records):
+        try:
+            raw = unpack_record(records, position)
+        except RecordError as error:
+            if reached > own.start:
+                return Readable(messages, faults, reached)
+            return Readable(messages, [error], min(own.start + 1, own.end))
+        record = replace(pull, records=records[position : position + raw.store_size], is_unfiltered=False)
+        position += raw.store_size
+        try:
+            found, _ = messages_of(record, OffsetRange(reached, own.end), rules)
+        except RecordError as error:
+            faults.append(error)
+            reached = max(reached, raw.queue_offset + 1)
+            continue
+        plain_bytes += sum(len(message.body) for message in found)
+        if plain_bytes > MAX_PLAIN_BYTES and messages:
+            return Readable(messages, faults, reached)
+        messages += found
+        reached = max(reached, raw.queue_offset + 1, *(message.queue_offset + 1 for message in found))
+    return Readable(messages, faults, max(reached, own.end))
+
+
+class UnreadableRecords:
+    """The tries to read a queue's records: after the last one the queue goes on without those that cannot be read."""
+
+    def __init__(self) -> None:
+        self._start = -1
+        self._tries = 0
+
+    def pass_over(self, pull: RawPull, error: RecordError, rules: BodyRules) -> Readable:
+        """Returns what is readable of a pull, and warns of the rest; raises its `error` while it is to be tried again.
+
+        A pull that begins elsewhere is another one.
+        """
+        if pull.start != self._start:
+            self._start, self._tries = pull.start, 0
+        self._tries += 1
+        if self._tries < TRIES:
+            raise error
+        found = readable(pull, rules)
+        if found.next_offset <= pull.start:
+            raise error
+        is_whole = found.next_offset >= pull.next_offset  # without faults: of offsets that came twice
+        for fault in found.faults or [error] * is_whole:
+            log.warning(
+                "%s: a record could not be read in %d tries and is not consumed; the consumer goes on behind it: %s",
+                pull.queue,
+                TRIES,
+                fault,
+            )
+        return found
