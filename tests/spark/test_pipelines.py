@@ -17,9 +17,9 @@ from tests.support.standalone import job_environment
 
 ROOT = Path(__file__).parent.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
-SECONDS = 440
+SECONDS = 840
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def test_the_example_fills_its_table_and_its_sink(tmp_path: Path) -> None:

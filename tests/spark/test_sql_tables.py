@@ -71,7 +71,7 @@ def test_a_table_with_secrets_is_made_and_read_and_shows_none(
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_an_insert_names_the_options_of_its_table(
     spark: SparkSession, cluster: EmbeddedCluster, tables: list[str]
 ) -> None:
