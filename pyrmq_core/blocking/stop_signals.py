@@ -1,4 +1,4 @@
-"""`StopSignals`: Ctrl-C and SIGTERM end a blocking run in order, and then the process as they always do."""
+"""`StopSignals`: Ctrl-C, SIGTERM and SIGHUP end a blocking run in order, and then the process as they always do."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ DEFAULTS: Final[dict[signal.Signals, Any]] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
 }
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    DEFAULTS[signal.SIGHUP] = signal.SIG_DFL
 
 
 class StopSignals:

@@ -16,7 +16,7 @@ from pyrmq_core.broker.server import run_broker
 from pyrmq_core.broker.setting_values import read_config_file
 from pyrmq_core.broker.settings import BrokerConfig, unknown_names, unused_names
 from pyrmq_core.network.listener import raise_limit_of_files
-from pyrmq_core.network.process_end import exit_status
+from pyrmq_core.network.process_end import exit_status, stop_signals
 
 log = logging.getLogger("pyrmq_core.broker")
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq
 
 
 def _start(options: argparse.Namespace) -> None:
-    """Prints the settings, or serves until SIGTERM or SIGINT; the log goes to standard error."""
+    """Prints the settings, or serves until SIGTERM, SIGINT or SIGHUP; the log goes to standard error."""
     config = _configured(options)
     if options.print_config_item:
         _say("\n".join(f"{name}={value}" for name, value in config.to_properties().items()))
@@ -44,7 +44,7 @@ def _start(options: argparse.Namespace) -> None:
 
 
 async def _serve_until_stopped(config: BrokerConfig) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(*stop_signals()) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_announce, config, nursery)
             async for number in signals:

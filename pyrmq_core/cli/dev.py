@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -16,6 +15,7 @@ from pyrmq_core import Client
 from pyrmq_core.cli.tables import rendered
 from pyrmq_core.cli.web import start_page
 from pyrmq_core.embedded import EmbeddedCluster
+from pyrmq_core.network.process_end import stop_signals
 
 # SQL filters and reads from slaves are off by default. Here they are on, so that they can be tried before production.
 SETTINGS: Final = {"enablePropertyFilter": "true", "slaveReadEnable": "true"}
@@ -32,14 +32,14 @@ async def serve_dev(
     topics: Mapping[str, int],
     as_json: bool,
 ) -> None:
-    """Serves until Ctrl-C or SIGTERM, then prints whether the stores are kept; without `web_port` there is no page.
+    """Serves until a signal stops it, then prints whether the stores are kept; without `web_port` there is no page.
 
     With `as_json` all that is printed is one object, when everything serves.
     """
     made = EmbeddedCluster(
         brokers, slaves=slaves, sync=sync, settings=SETTINGS, topics=topics, host=host, port=port, directory=directory
     )
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(*stop_signals()) as signals:
         async with made as cluster, _page(cluster, web_port) as page:
             click.echo(_addresses(cluster, page) if as_json else _table(cluster, page, directory), nl=False)
             async for _ in signals:

@@ -13,7 +13,7 @@ import click
 import trio
 
 from pyrmq_core.cli.connections import ConnectionOption
-from pyrmq_core.network.process_end import exit_status
+from pyrmq_core.network.process_end import exit_status, stop_signals
 
 
 class SectionedCommand(click.Command):
@@ -65,7 +65,7 @@ def _print_any_text() -> None:
 def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
     """Runs the async function; the group reports what it raises.
 
-    Ctrl-C and SIGTERM cancel it, then `KeyboardInterrupt` is raised, or `SystemExit` with status 143.
+    A signal that stops programs cancels it, then `KeyboardInterrupt` is raised, or `SystemExit` with status 143 or 129.
     """
     trio.run(functools.partial(_interruptible, call, *args))
 
@@ -74,13 +74,14 @@ async def _interruptible(call: Callable[..., Awaitable[None]], *args: Any) -> No
     # By default trio raises the interrupt between any two instructions, also where a task is just being made: its
     # coroutine would be lost, and Python would say so on standard error.
     received: list[int] = []
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(*stop_signals()) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_at_first, signals, received, nursery.cancel_scope)
             await call(*args)
             nursery.cancel_scope.cancel()
-    if signal.SIGTERM in received:
-        raise SystemExit(128 + signal.SIGTERM)
+    for number in received:
+        if number != signal.SIGINT:
+            raise SystemExit(128 + number)
     if received:
         raise KeyboardInterrupt
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import click
 import trio
 
@@ -11,6 +9,7 @@ from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.servers import run
 from pyrmq_core.client.client import Client
 from pyrmq_core.errors import MissingLibrary
+from pyrmq_core.network.process_end import stop_signals
 
 PORT = 8080
 
@@ -25,7 +24,7 @@ def web(connection: Connection, port: int, host: str, allow_hosts: tuple[str, ..
     """Serve a page that shows the cluster, until Ctrl-C."""
 
     async def serve() -> None:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with trio.open_signal_receiver(*stop_signals()) as signals:
             async with connection.client() as client, trio.open_nursery() as nursery:
                 address = await start_page(
                     nursery,

@@ -18,7 +18,7 @@ from pyrmq_core.nameserver.server import run_nameserver
 from pyrmq_core.network import failure_in
 from pyrmq_core.network.listener import raise_limit_of_files
 from pyrmq_core.network.log_lines import line_logger
-from pyrmq_core.network.process_end import exit_status
+from pyrmq_core.network.process_end import exit_status, stop_signals
 
 log = line_logger(__name__)
 
@@ -57,7 +57,10 @@ def configure(config_file: Path | None = None, *, port: int | None = None, host:
 
 
 def run_process(config: NameServerConfig) -> None:
-    """Serves until SIGTERM or SIGINT, with the log on standard error. Raises `RocketMQError` when it cannot start."""
+    """Serves until SIGTERM, SIGINT or SIGHUP, with the log on standard error.
+
+    Raises `RocketMQError` when it cannot start.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     raise_limit_of_files()
     try:
@@ -67,7 +70,7 @@ def run_process(config: NameServerConfig) -> None:
 
 
 async def _serve_until_stopped(config: NameServerConfig) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(*stop_signals()) as signals:
         async with trio.open_nursery() as nursery:
             running = await nursery.start(run_nameserver, config)
             gc.set_threshold(YOUNG_OBJECTS)

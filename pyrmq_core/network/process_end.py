@@ -1,9 +1,10 @@
-"""The end of our programs: an expected failure is one line and the exit status that a shell expects, no traceback."""
+"""The end of our programs: signals that end them in order, and one line and a shell's exit status, no traceback."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +16,17 @@ FAILED: Final = 1
 # 128 and the signal's number, as a shell reports a program that the signal ended: SIGINT, SIGPIPE.
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Returns the signals that end a program in order: of Ctrl-C, of a service, and of a terminal that is closed.
+
+    SIGHUP is left out where it is ignored, as `nohup` has it, and where a system has none.
+    """
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
+        return signal.SIGINT, signal.SIGTERM
+    return signal.SIGINT, signal.SIGTERM, hangup
 
 
 def exit_status(work: Callable[[], object], program: str) -> int:

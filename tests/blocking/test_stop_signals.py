@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during `PushConsumer.run`, in processes of their own: an orderly end, then the usual one."""
+"""Ctrl-C, SIGTERM and SIGHUP during `PushConsumer.run`, in processes of their own: an orderly end, then the usual."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def committed(cluster: EmbeddedCluster, group: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 128 + signal.SIGTERM)]
+    ("number", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_a_signal_waits_for_the_handler_and_stores_its_offset(
     cluster: EmbeddedCluster, number: signal.Signals, status: int
@@ -123,7 +123,8 @@ def test_a_handler_of_the_program_is_left_alone(cluster: EmbeddedCluster) -> Non
 def test_the_defaults_are_back_after_the_run(cluster: EmbeddedCluster) -> None:
     before = (
         "threading.Timer(0, consumer.stop).start(); consumer.run(handler);"
-        "print([signal.getsignal(n) for n in (2, 15)] == [signal.default_int_handler, signal.SIG_DFL]); sys.exit()"
+        "defaults = [signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL];"
+        "print([signal.getsignal(n) for n in (2, 15, 1)] == defaults); sys.exit()"
     )
     with started(cluster, "defaults", before) as process:
         output, errors = process.communicate(timeout=ENDS_WITHIN)

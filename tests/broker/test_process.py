@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -30,14 +30,16 @@ def settings_file(directory: Path, **settings: str) -> Path:
     return path
 
 
-def spawned(*arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+def spawned(*arguments: str, program: Sequence[str] = PROGRAM) -> "subprocess.Popen[str]":
+    return subprocess.Popen([*program, *arguments], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
 
 @asynccontextmanager
-async def started(*arguments: str) -> AsyncIterator[tuple["subprocess.Popen[str]", str]]:
+async def started(
+    *arguments: str, program: Sequence[str] = PROGRAM
+) -> AsyncIterator[tuple["subprocess.Popen[str]", str]]:
     """Yields the process and the address it listens on; kills it if the test left it alive."""
-    process = spawned(*arguments)
+    process = spawned(*arguments, program=program)
     output = process.stdout
     assert output is not None
     try:
@@ -102,7 +104,7 @@ async def test_sigkill_loses_no_acknowledged_message(tmp_path: Path) -> None:
         assert len(found) == len(set(found))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_stops_in_order_and_the_next_start_reads_nothing_again(tmp_path: Path, number: int) -> None:
     async with nameservers() as (server,):
         path = settings_file(tmp_path, namesrvAddr=server.address, brokerName="b1")
@@ -172,3 +174,16 @@ async def test_a_directory_is_one_brokers(tmp_path: Path) -> None:
             address.rpartition(":")[2],
         )
         assert (third.returncode, "cannot listen on" in third.stderr) == (1, True)
+
+
+async def test_nohup_keeps_it_from_the_end_of_its_terminal(tmp_path: Path) -> None:
+    """`nohup` has SIGHUP ignored, which a handler for it would undo; SIGTERM then finds the broker at work."""
+    arguments = ("-c", str(settings_file(tmp_path)), "--port", "0")
+    async with started(*arguments, program=("nohup", *PROGRAM)) as (process, address):
+        process.send_signal(signal.SIGHUP)
+        async with trio.open_nursery() as nursery:
+            pool = ConnectionPool(nursery)
+            assert (await pool.call(address, message("T", b"kept").to_command(), timeout=30)).code == 0
+            await pool.aclose()
+        process.send_signal(signal.SIGTERM)
+        assert await trio.to_thread.run_sync(process.wait, 30) == 0

@@ -74,7 +74,7 @@ def test_sql_chooses(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> No
     assert [line.split()[-1] for line in lines] == ["2", "4"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stores_what_was_printed(
     cluster: EmbeddedCluster, topic: str, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -12,7 +12,8 @@ from tests.support.commands import ended, started
 from tests.support.terminal import Terminal
 
 
-def test_addresses_as_json_and_topics(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_addresses_as_json_and_topics(tmp_path: Path, number: signal.Signals) -> None:
     topics = ("--topic", "orders:3", "--topic", "plain")
     process = started("dev", "--port", "0", "--brokers", "2", *topics, "--json", home=tmp_path)
     assert process.stdout is not None
@@ -23,8 +24,9 @@ def test_addresses_as_json_and_topics(tmp_path: Path) -> None:
     assert [row["topic"] for row in terminal.rows("topic", "list")] == ["orders", "plain"]
     assert {row["writeQueueNums"] for row in terminal.rows("topic", "route", "orders")} == {3}
     assert {row["writeQueueNums"] for row in terminal.rows("topic", "route", "plain")} == {8}
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     assert ended(process) == (0, "", [])
+    assert not Path(found["directory"]).exists()
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ async def is_open(pool: ConnectionPool, address: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_it_says_where_it_is_and_a_signal_ends_it_in_order(tmp_path: Path, stop: signal.Signals) -> None:
     kv = tmp_path / "kv.json"
     settings = tmp_path / "namesrv.conf"
