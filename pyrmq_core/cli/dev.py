@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -12,6 +11,7 @@ import trio
 from rich.table import Table
 
 from pyrmq_core import Client
+from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.cli.tables import rendered
 from pyrmq_core.cli.web import start_page
 from pyrmq_core.embedded import EmbeddedCluster
@@ -57,7 +57,7 @@ def _addresses(cluster: EmbeddedCluster, page: str) -> str:
         "directory": str(cluster.directory),
         "page": page or None,
     }
-    return json.dumps(members, ensure_ascii=False) + "\n"
+    return json_text(members) + "\n"
 
 
 def _table(cluster: EmbeddedCluster, page: str, directory: str | None) -> str:

@@ -22,9 +22,11 @@ import trio
 
 from pyrmq_core import NetworkError, RocketMQError
 from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.tables import json_option
 from pyrmq_core.network.connect import open_wire
+from pyrmq_core.network.log_lines import visible_text
 
 OK: Final = "OK"
 WARN: Final = "WARN"  # a job may run, and may not
@@ -87,10 +89,10 @@ def doctor(connection: Connection, as_json: bool) -> None:
     checks = [*check_python(os.environ), check_java(os.environ)]
     run(_add_servers, connection, checks)
     if as_json:
-        click.echo(json.dumps([asdict(check) for check in checks], ensure_ascii=False))
+        click.echo(json_text([asdict(check) for check in checks]))
     else:
         for check in checks:
-            click.echo(check.line())
+            click.echo(visible_text(check.line()))
     raise SystemExit(1 if any(check.status == FAIL for check in checks) else 0)
 
 

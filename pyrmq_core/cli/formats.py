@@ -3,6 +3,7 @@
     -o text | json | raw | '{queueId}@{queueOffset} {properties[region]} {body}'
 
 `{name}` in a template stands for a field of the message, `{name:>10}` for the same in ten columns, `{{` for a brace.
+A message may come from a stranger: what would steer the terminal is printed as its escape, unless `--raw` is given.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any, Final, TypeAlias
 import click
 
 from pyrmq_core import MessageExt
+from pyrmq_core.cli.json_output import json_text
+from pyrmq_core.network.log_lines import visible_text
 
 # Returns what is printed of a message.
 MessageLine: TypeAlias = Callable[[MessageExt], str | bytes]
@@ -59,11 +62,12 @@ JSON_FIELDS: Final = (
 )
 
 
-def text_line(message: MessageExt) -> str:
+def text_line(message: MessageExt, *, raw: bool = False) -> str:
     """Returns a message's place, tags, keys and body."""
     marks = " ".join(mark for mark in (message.tags, message.keys) if mark)
     place = f"{message.broker_name}/{message.queue_id}@{message.queue_offset}"
-    return f"{place} {marks + ' ' if marks else ''}{_text(message)}"
+    line = f"{place} {marks + ' ' if marks else ''}{_text(message)}"
+    return line if raw else visible_text(line)
 
 
 def json_line(message: MessageExt) -> str:
@@ -72,10 +76,10 @@ def json_line(message: MessageExt) -> str:
     members |= {"properties": dict(message.properties), "body": _text(message)}
     if members["body"].encode() != message.body:
         members["bodyBase64"] = base64.b64encode(message.body).decode()
-    return json.dumps(members, ensure_ascii=False)
+    return json_text(members)
 
 
-def template_line(template: str) -> Callable[[MessageExt], str]:
+def template_line(template: str, *, raw: bool = False) -> Callable[[MessageExt], str]:
     """Returns the function that fills the template; `ValueError` says what is wrong with it."""
     for escape, character in ESCAPES.items():
         template = template.replace(escape, character)
@@ -92,8 +96,12 @@ def template_line(template: str) -> Callable[[MessageExt], str]:
             raise ValueError(f"{{{name}:{spec}}}: {error}; as {{{name}:>10}}") from None
         parts.append((literal, _field(name), spec or ""))
 
+    text_of = _raw if raw else _shown
+
     def line(message: MessageExt) -> str:
-        shown = [literal if field is None else literal + _shown(field(message), spec) for literal, field, spec in parts]
+        shown = [
+            literal if field is None else literal + text_of(field(message), spec) for literal, field, spec in parts
+        ]
         return "".join(shown)
 
     return line
@@ -108,8 +116,12 @@ def _field(name: str) -> Callable[[MessageExt], object]:
     raise ValueError(f"there is no field {{{name}}}; there are {', '.join(FIELDS)}, properties[NAME]")
 
 
-def _shown(value: object, spec: str) -> str:
+def _raw(value: object, spec: str) -> str:
     return format("" if value is None else str(value), spec)
+
+
+def _shown(value: object, spec: str) -> str:
+    return format("" if value is None else visible_text(str(value)), spec)
 
 
 # The forms that have names.
@@ -120,27 +132,33 @@ FORMS: Final[Mapping[str, MessageLine]] = {
 }
 
 
-def message_form(text: str) -> MessageLine:
+def message_form(text: str, *, raw: bool = False) -> MessageLine:
     """Returns the form of a name or a template; raises `BadParameter` with what there is."""
     if text in FORMS:
-        return FORMS[text]
+        return _unstripped(functools.partial(text_line, raw=True)) if raw and text == "text" else FORMS[text]
     if "{" not in text:
         raise click.BadParameter(f"{text!r}: text, json, raw, or a template such as '{{queueOffset}} {{body}}'")
     try:
-        return template_line(text)
+        return _unstripped(template_line(text, raw=True)) if raw else template_line(text)
     except ValueError as error:
         raise click.BadParameter(f"{text!r}: {error}") from None
 
 
+def _unstripped(line: Callable[[MessageExt], str]) -> Callable[[MessageExt], bytes]:
+    """Returns the form in bytes: click takes escape sequences out of a text that goes into a pipe."""
+    return lambda message: line(message).encode()
+
+
 def form_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds `-o`, and `--json`, which means the same as `-o json`; the command receives one `form`."""
+    """Adds `-o`, `--raw`, and `--json`, which means the same as `-o json`; the command receives one `form`."""
 
     @functools.wraps(command)
-    def with_form(*arguments: Any, form: MessageLine, as_json: bool, **options: Any) -> None:
-        command(*arguments, form=json_line if as_json else form, **options)
+    def with_form(*arguments: Any, form: str, as_json: bool, raw: bool, **options: Any) -> None:
+        command(*arguments, form=json_line if as_json else message_form(form, raw=raw), **options)
 
-    def read(ctx: click.Context, param: click.Parameter, value: str) -> MessageLine:
-        return message_form(value)
+    def checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
+        message_form(value)
+        return value
 
     json_flag = click.option("--json", "as_json", is_flag=True, help="As -o json: one JSON object a message.")
     form = click.option(
@@ -148,7 +166,8 @@ def form_options(command: Callable[..., None]) -> Callable[..., None]:
         "form",
         default="text",
         metavar="FORM",
-        callback=read,
+        callback=checked,
         help="text, json, raw (the body), or a template such as '{queueId} {body}'.  [default: text]",
     )
-    return form(json_flag(with_form))
+    raw = click.option("--raw", is_flag=True, help="Print control characters as they are, not as escapes.")
+    return form(json_flag(raw(with_form)))

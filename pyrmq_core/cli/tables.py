@@ -6,7 +6,6 @@ A watched table takes the whole terminal, as `top` does. Where the output is no 
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -20,7 +19,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.errors import RocketMQError
+from pyrmq_core.network.log_lines import visible_text
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON array of objects.")
 
@@ -70,7 +71,7 @@ def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) ->
     if as_json:
         show(rows, (), as_json=True)
     elif text:
-        click.echo(text)
+        click.echo(visible_text(text))
 
 
 def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> str:
@@ -81,7 +82,7 @@ def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_
     """
     rows, columns = list(rows), list(columns)
     if as_json:
-        return json.dumps(rows, ensure_ascii=False) + "\n"
+        return json_text(rows) + "\n"
     console = _console()
     cells = [[_cell(row[column]) for column in columns] for row in rows]
     right = [_are_numbers([row[column] for row in rows]) for column in columns]
@@ -128,7 +129,8 @@ def rendered(*lines: Table | str) -> str:
     console = _console()
     with console.capture() as captured:
         for line in lines:
-            console.print(line, soft_wrap=not console.is_terminal, markup=False)
+            text = visible_text(line) if isinstance(line, str) else line
+            console.print(text, soft_wrap=not console.is_terminal, markup=False)
     return captured.get()
 
 
@@ -167,7 +169,7 @@ async def _made(make: Callable[[], Awaitable[str]]) -> str:
     try:
         return await make()
     except RocketMQError as error:
-        return f"Error: {error}\n"
+        return visible_text(f"Error: {error}\n")
 
 
 def _are_numbers(values: Iterable[object]) -> bool:

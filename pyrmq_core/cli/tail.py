@@ -30,6 +30,7 @@ from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.times import instant
 from pyrmq_core.client.consumer.pull.range_reader import passes
 from pyrmq_core.errors import InvalidArgument, NetworkError, ResponseError, RoutingError
+from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 
 WAIT_SECONDS: Final = 5.0
@@ -272,7 +273,8 @@ class _Reader:
                     raise
                 if queue.broker_name not in self._away:
                     self._away.add(queue.broker_name)
-                    click.echo(f"{queue.broker_name} is away, trying again until it is back: {error}", err=True)
+                    away = f"{queue.broker_name} is away, trying again until it is back: {error}"
+                    click.echo(visible_text(away), err=True)
                 await trio.sleep(RETRY_SECONDS)
                 with contextlib.suppress(RocketMQError):  # it may come back at another address
                     await self._consumer.current_queues([queue.topic])

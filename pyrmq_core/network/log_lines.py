@@ -1,4 +1,4 @@
-"""Loggers that write each message as one line, whatever a peer put into the names and values in it."""
+"""Texts of peers made harmless to a terminal, and loggers that write each message as one line."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ MAX_LINE_CHARS: Final = 4_000
 
 # Control characters, line ends of Unicode, marks that turn the direction of text, and halves of surrogates.
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_STEERING: Final = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 _FORMATTER: Final = logging.Formatter()
 
 
@@ -19,6 +20,11 @@ def one_line(text: str) -> str:
     if len(text) > MAX_LINE_CHARS:
         text = f"{text[:MAX_LINE_CHARS]}... ({len(text)} characters)"
     return _UNSAFE.sub(_escaped, text)
+
+
+def visible_text(text: str) -> str:
+    """Returns the text with characters that steer a terminal or disguise a text escaped; tabs and line ends stay."""
+    return _STEERING.sub(_escaped, text)
 
 
 def line_logger(name: str) -> logging.Logger:

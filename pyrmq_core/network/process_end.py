@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pyrmq_core.errors import RocketMQError
+from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.network.nurseries import failure_in
 
 FAILED: Final = 1
@@ -50,7 +51,7 @@ def exit_status(work: Callable[[], object], program: str) -> int:
         if isinstance(failure, RocketMQError | OSError):
             notes = "".join(f" ({note})" for note in getattr(failure, "__notes__", ()))
             with contextlib.suppress(OSError):  # standard error is gone as well
-                sys.stderr.write(f"{program}: {failure}{notes}\n")
+                sys.stderr.write(visible_text(f"{program}: {failure}{notes}\n"))
             return FAILED
         if failure is raised:
             raise

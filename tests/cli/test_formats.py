@@ -91,3 +91,38 @@ def test_json_is_sent_as_the_message_that_it_was(body: bytes) -> None:
     again = LineForm("copies", {}, as_json=True).message(line.encode())
     assert (again.topic, again.body, again.tags, again.keys) == ("copies", body, "paid", "1 2")
     assert (again.sharding_key, again.flag, again.properties) == ("k", 7, {"region": "eu"})
+
+
+STEERING = "\x1b]0;title\x07\x1b[2J\x9b31m\u202etxt.exe\r\x7f"
+VISIBLE = r"\x1b]0;title\x07\x1b[2J\x9b31m\u202etxt.exe\r\x7f"
+
+
+@pytest.mark.parametrize("name", ["body", "tags", "keys", "properties[region]"])
+@pytest.mark.parametrize("text", ["text", "{tags} {keys} {properties[region]} {body}", "{properties} {body}"])
+def test_no_form_for_people_steers_a_terminal(text: str, name: str) -> None:
+    texts = {"body": "one\ttwo\n", "tags": "t", "keys": "k", "properties[region]": "eu"} | {name: STEERING}
+    properties = {"TAGS": texts["tags"], "KEYS": texts["keys"], "region": texts["properties[region]"]}
+    stranger = message(texts["body"].encode(), **properties)
+    line = message_form(text)(stranger)
+    assert isinstance(line, str)
+    assert line.replace("\t", "").replace("\n", "").isprintable()
+    encoded = message_form(text, raw=True)(stranger)
+    assert isinstance(encoded, bytes)
+    as_it_is = encoded.decode()
+    if "{properties}" not in text and (name != "properties[region]" or "region" in text):
+        assert VISIBLE in line
+        assert STEERING in as_it_is
+        assert line == as_it_is.replace(STEERING, VISIBLE)
+
+
+def test_an_escape_of_the_template_itself_stays() -> None:
+    assert message_form("\x1b[1m{body}\x1b[0m")(message(b"\x1b")) == "\x1b[1m\\x1b\x1b[0m"
+
+
+def test_json_and_raw_keep_every_character() -> None:
+    stranger = message(STEERING.encode())
+    line = message_form("json")(stranger)
+    assert isinstance(line, str)
+    assert line.isprintable()
+    assert json.loads(line)["body"] == STEERING
+    assert message_form("raw")(stranger) == STEERING.encode()

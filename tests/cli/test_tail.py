@@ -79,6 +79,20 @@ def test_a_group_says_where_it_goes_on_and_stays_there(cluster: EmbeddedCluster,
     assert errors == ["--queue broker-a/1 of topic T holds 5 messages, none of them after the offsets of group billing"]
 
 
+@pytest.mark.parametrize("command", [("tail",), ("consume", "--from", "earliest", "--max", "1", "-g")])
+def test_a_stranger_does_not_steer_the_terminal(
+    cluster: EmbeddedCluster, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    topic = f"Strange-{command[0]}"
+    with Producer("G", nameserver=cluster.nameserver) as producer:
+        producer.send(Message(topic, b"\x1b]52;c;Y2F0\x07\xc2\x9b2J", tags="\x1b[8m"))
+    for options, shown in (((), r"\x1b[8m \x1b]52;c;Y2F0\x07\x9b2J"), (("--raw",), "\x1b[8m \x1b]52;c;Y2F0\x07\x9b2J")):
+        group = (f"g{len(options)}",) if command[0] == "consume" else ()
+        words = (*command, *group, topic, "-n", cluster.nameserver, *options)
+        status, output, _ = ended(started(*words, home=tmp_path))
+        assert (status, output.partition(" ")[2]) == (0, f"{shown}\n")
+
+
 def test_what_json_prints_is_sent_again(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     lines, _ = tail(cluster, tmp_path, "-o", "json")
     words = ("send", "Copies", "--input", "json", "-q", "-n", cluster.nameserver)

@@ -16,6 +16,7 @@ from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import json_line
 from pyrmq_core.cli.groups.rows import failed_text
+from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.cli.tables import json_option, rendered, show, text_of
 from pyrmq_core.cli.times import iso_time, optional_instant, shown_time
@@ -153,7 +154,7 @@ async def _show(admin: Admin, found: MessageList, life: Life) -> None:
             members.append({**_message_members(message), **more})
         else:
             click.echo(_life_text(message, tracks if life.track else None, events if life.trace else None), nl=False)
-    click.echo(json.dumps(members, ensure_ascii=False) + "\n" if life.as_json else failed, nl=False)
+    click.echo(json_text(members) + "\n" if life.as_json else failed, nl=False)
     if result is not None:
         _say_consumed(life, found.messages[0], result)
 
@@ -286,7 +287,7 @@ def list_letters(group: str, connection: Connection, begin: str | None, limit: i
     async def work(admin: Admin) -> None:
         found = await admin.messages.dead_letters(group, max_num=limit, begin=since)
         if as_json:
-            click.echo(json.dumps([_message_members(one) for one in found.messages], ensure_ascii=False))
+            click.echo(json_text([_message_members(one) for one in found.messages]))
         elif found.messages:
             show([_letter_row(one) for one in found.messages], LETTER_COLUMNS, as_json=False)
         else:

@@ -18,6 +18,7 @@ from pyrmq_core.client.admin.group_values import (
 )
 from pyrmq_core.client.admin.producers import ConnectedProducer
 from pyrmq_core.errors import RecordError, RocketMQError
+from pyrmq_core.network.log_lines import visible_text
 
 # The words of heartbeats, as people say them.
 TYPES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
@@ -32,7 +33,7 @@ def failed_text(failures: Mapping[str, RocketMQError], *, as_json: bool) -> str:
     if not as_json:
         return rendered(*lines)
     for line in lines:
-        click.echo(line, err=True)
+        click.echo(visible_text(line), err=True)
     return ""
 
 

@@ -12,6 +12,7 @@ from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection
 from pyrmq_core.cli.tables import report, show
 from pyrmq_core.client.admin.servers import Gathered
+from pyrmq_core.network.log_lines import visible_text
 
 broker_option = click.option("-b", "--broker", help="One broker, by name or address; else all.")
 cluster_option = click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.")
@@ -40,6 +41,6 @@ def show_gathered(
     """Prints the rows, and the brokers that gave no answer on standard error; these end the command with 1."""
     show(rows, columns, as_json=as_json)
     for error in found.failures.values():
-        click.echo(f"Error: {error}", err=True)
+        click.echo(visible_text(f"Error: {error}"), err=True)
     if found.failures:
         raise SystemExit(1)

@@ -5,7 +5,6 @@ Every master answers, no queue is without a master, no disk is full, and with `-
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Final
@@ -15,6 +14,7 @@ import click
 from pyrmq_core import Admin, RocketMQError
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.doctor import FAIL, OK, WARN, Check
+from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.tables import json_option
 from pyrmq_core.client.admin.broker_values import BrokerStatus
@@ -22,6 +22,7 @@ from pyrmq_core.client.admin.topics import ORDER_NAMESPACE, parse_order
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.name_server_choice import parse_nameservers
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
+from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 
 MOST_NAMES: Final = 5
@@ -50,10 +51,10 @@ def health(connection: Connection, max_lag: int | None, groups: tuple[str, ...],
 
     run(work)
     if as_json:
-        click.echo(json.dumps([asdict(check) for check in checks], ensure_ascii=False))
+        click.echo(json_text([asdict(check) for check in checks]))
     else:
         for check in checks:
-            click.echo(check.line())
+            click.echo(visible_text(check.line()))
     raise SystemExit(1 if any(check.status == FAIL for check in checks) else 0)
 
 

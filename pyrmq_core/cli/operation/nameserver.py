@@ -10,6 +10,7 @@ from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.operation.server_groups import ServerGroup
 from pyrmq_core.cli.operation.settings import chosen_settings, settings_of
 from pyrmq_core.cli.tables import json_option, report, show
+from pyrmq_core.network.log_lines import visible_text
 
 
 def _run_nameserver(arguments: list[str]) -> int:
@@ -47,7 +48,7 @@ def config(settings: tuple[str, ...], connection: Connection, changes: tuple[str
             rows += [{"nameserver": address, "setting": one, "value": chosen[one]} for one in chosen]
         show(rows, ["nameserver", "setting", "value"], as_json=as_json)
         for error in found.failures.values():
-            click.echo(f"Error: {error}", err=True)
+            click.echo(visible_text(f"Error: {error}"), err=True)
         if found.failures:
             raise SystemExit(1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import trio
 from pyrmq_core import Admin, RocketMQError
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.cli.operation.broker import broker_members, brokers_text
 from pyrmq_core.cli.servers import SectionedCommand
 from pyrmq_core.cli.tables import Watch, rendered, show_watched, text_of
@@ -116,4 +116,4 @@ def _json_line(
         ],
         "error": failure,
     }
-    return json.dumps(members, ensure_ascii=False) + "\n"
+    return json_text(members) + "\n"

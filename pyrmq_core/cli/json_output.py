@@ -1,0 +1,16 @@
+"""JSON as commands print it: readable, and harmless to a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+# Those that JSON lets stand in a text although they steer a terminal (C1 is as good as ESC there) or disguise a text.
+STEERING: Final = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def json_text(value: object) -> str:
+    """Returns the value as JSON in one line."""
+    text = json.dumps(value, ensure_ascii=False)
+    return STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
