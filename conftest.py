@@ -19,6 +19,8 @@ TESTS = Path(__file__).parent / "tests"
 # The files that take longest, in this order: several processes run a file each, and one that starts last ends last.
 LONGEST = (
     "spark/test_killed_streams.py",
+    "chaos/test_planted.py",
+    "chaos/test_runs.py",
     "spark/test_where_it_runs.py",
     "cli/test_ends.py",
     "spark/test_streams.py",

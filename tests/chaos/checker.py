@@ -98,7 +98,7 @@ def _owed_since(history: History, group: str) -> dict[str, float | None]:
 
 
 def nothing_is_lost(history: History) -> Iterator[str]:
-    """Each acknowledged message is stored, and consumed by each group once there was time for it."""
+    """Yields acknowledged messages that are not stored, or that a group never consumed though there was time."""
     if history.end is None:
         return
     if lost := [send.id for send in history.acknowledged() if send.id not in history.places]:
@@ -110,7 +110,7 @@ def nothing_is_lost(history: History) -> Iterator[str]:
 
 
 def nothing_is_invented(history: History) -> Iterator[str]:
-    """What is consumed was sent, and its send did not report that it is not stored."""
+    """Yields messages that were consumed and never sent, or whose send reported that they are not stored."""
     strange = {got.id for got in history.got if got.id not in history.sends}
     refused = {got.id for got in history.got if _outcome(history, got.id) == Outcome.NOT_STORED}
     if strange and history.end is not None:
@@ -124,7 +124,7 @@ def _outcome(history: History, id_: str) -> str | None:
 
 
 def no_copy_is_made_by_waiting(history: History) -> Iterator[str]:
-    """A broker that stands still stores one copy: only an answer that was lost, or a broker, makes a second."""
+    """Yields messages that are stored twice although no answer to their sends was lost: waiting makes no copy."""
     losses = [fault for fault in history.faults if fault.kind in LOSE_ANSWERS]
     copies = {}
     for send in history.acknowledged():
@@ -139,7 +139,7 @@ def no_copy_is_made_by_waiting(history: History) -> Iterator[str]:
 
 
 def only_what_was_given_back_is_retried(history: History) -> Iterator[str]:
-    """A later try is of a message that a handler gave back."""
+    """Yields messages that came as a later try and that no handler gave back."""
     given_back = {(got.group, got.id) for got in history.got if not got.kept}
     strange = sorted({got.id for got in history.got if got.tries and (got.group, got.id) not in given_back})
     if strange:
@@ -147,7 +147,7 @@ def only_what_was_given_back_is_retried(history: History) -> Iterator[str]:
 
 
 def resets_are_followed(history: History) -> Iterator[str]:
-    """After a reset to a later offset, no more is consumed before that offset than a member may hold."""
+    """Yields resets to a later offset before which more is consumed afterwards than a member may hold."""
     by_queue: defaultdict[Queue, list[Got]] = defaultdict(list)
     for got in history.got:
         if not got.tries:
@@ -169,7 +169,7 @@ def resets_are_followed(history: History) -> Iterator[str]:
 
 
 def every_member_goes_on(history: History) -> Iterator[str]:
-    """No member hangs."""
+    """Yields the members that hang, or ended by themselves."""
     for hung in history.hung:
         yield f"{hung.member} {hung.what}"
 

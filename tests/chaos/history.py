@@ -1,4 +1,4 @@
-"""What happened in a run: events with their times, which every process of the run writes and the checker reads."""
+"""The history of a run: events with their times, which every process of the run writes and the checker reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 
 class Outcome(StrEnum):
-    """What a sender knows of its message."""
+    """The end of a send, as its sender knows it."""
 
     STORED = auto()
     NOT_STORED = auto()

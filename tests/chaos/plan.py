@@ -21,7 +21,7 @@ STEPS_BETWEEN_RESET_AND_KILL: Final = 6
 
 
 class Kind(StrEnum):
-    """What a step does."""
+    """The effect of a step."""
 
     CUT = auto()  # ends the connections to a broker
     STALL = auto()  # holds what comes from clients (`up`), from the broker (`down`) or both

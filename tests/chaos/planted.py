@@ -39,7 +39,7 @@ def _replace(owner: Any, name: str, make: Callable[[Any], object]) -> None:
 
 
 def _spin() -> None:
-    """A queue that was dropped takes the messages of its last answer, and its service never lets go of it.
+    """Has a dropped queue take the messages of its last answer, and its service never let go of it.
 
     The answer comes just as the queue is dropped: that is rare, and is brought about once in each member.
     """
@@ -67,13 +67,13 @@ def _spin() -> None:
 
 
 def _whole_batches() -> None:
-    """A message of a batch record that is given back has the broker store the whole record at one offset."""
+    """Has the broker store a whole batch record at one offset when one message of it is given back."""
     for module in (send_back, consumer_send_back, delay_levels, queue_table):
         _replace(module, "BATCH_RECORD", lambda _: 0)
 
 
 def _swallowed_resets() -> None:
-    """A member that reads ahead passes over the answer that resets its group, which the broker gives once."""
+    """Has a member that reads ahead pass over the answer that resets its group, which the broker gives once."""
 
     def moved(real: Callable[..., Any]) -> Callable[..., Any]:
         def planted(broker: Any, header: Any, *others: Any) -> Any:
@@ -89,7 +89,7 @@ def _swallowed_resets() -> None:
 
 
 def _second_copies() -> None:
-    """A try waits for a share of the time only, and the next sends the message to another broker."""
+    """Has a try wait for a share of the time only; the next sends the message to another broker."""
 
     def try_seconds(real: Callable[..., float]) -> Callable[..., float]:
         return lambda sender, state, seconds: real(sender, state, seconds / max(1, state.tries_left))

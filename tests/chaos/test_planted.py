@@ -8,11 +8,12 @@ from tests.chaos.plan import Kind
 from tests.chaos.planted import PLANTS, VARIABLE
 from tests.chaos.test_runs import KILLED_AFTER_SECONDS, run
 
+# The number of steps, their kinds, and the words of the check.
 FOUND = {
-    "spin": ((Kind.JOIN, Kind.BURST), "without one turn of its loop"),
-    "whole batches": ((Kind.BURST,), "retried that no handler gave back"),
-    "swallowed resets": ((Kind.BURST, Kind.SKIP), "behind its reset to"),
-    "second copies": ((Kind.PAUSE,), "are stored twice"),
+    "spin": (16, (Kind.JOIN, Kind.BURST), "without one turn of its loop"),
+    "whole batches": (16, (Kind.BURST,), "retried that no handler gave back"),
+    "swallowed resets": (16, (Kind.BURST, Kind.SKIP), "behind its reset to"),
+    "second copies": (4, (Kind.PAUSE,), "are stored twice"),
 }
 SEED = 5
 
@@ -25,7 +26,7 @@ def test_every_plant_is_tried() -> None:
 @pytest.mark.parametrize("name", FOUND)
 def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, name)
-    kinds, words = FOUND[name]
-    ended = run(SEED, "--steps", 16, "--kinds", ",".join(kinds))
+    steps, kinds, words = FOUND[name]
+    ended = run(SEED, "--steps", steps, "--kinds", ",".join(kinds))
     assert ended.returncode == 1, ended.stdout
     assert words in ended.stdout, ended.stdout
