@@ -17,7 +17,7 @@ from tests.support.jvm import JavaProcess
 
 ROOT: Final = Path(__file__).parent.parent.parent
 # Of a processor, without a beat: a machine that is slow gives a process less of it, and is no fault.
-SPIN_SECONDS: Final = 8.0
+SPIN_SECONDS: Final = 5.0
 # A member whose loop runs on, and that has not left so many beats after it was to.
 BEATS_TO_STOP: Final = 400
 TICKS: Final = os.sysconf("SC_CLK_TCK")
