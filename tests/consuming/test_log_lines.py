@@ -41,6 +41,14 @@ async def test_a_handler_that_raises_is_a_warning_with_its_traceback_at_most_onc
     assert f"in {handler.__name__}\n" in caplog.text
 
 
+async def test_what_leaves_a_deliverys_block_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """It goes on to the user's code."""
+    caplog.set_level(logging.INFO)
+    await HandlerCalls(parse_on_loop, threads=1, warns=False).call([a_message(7)])
+    (record,) = caplog.records
+    assert (record.levelname, record.exc_info) == ("INFO", None)
+
+
 def test_a_hook_that_raises_is_a_warning_with_its_traceback_at_most_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -190,16 +190,16 @@ class PushConsumer:
 
     async def _run_deliveries(self, deliveries: Deliveries, orderly: bool) -> None:
         try:
-            await self._run(deliveries.deliver, orderly=orderly, consume_timeout=math.inf, most_batches=1)
+            await self._run(deliveries.deliver, orderly=orderly, consume_timeout=math.inf, is_iterated=True)
         finally:
             deliveries.end()
 
-    async def _run(
-        self, handler: Handler, *, orderly: bool, consume_timeout: float, most_batches: int = MOST_BATCHES_A_TRIP
-    ) -> None:
+    async def _run(self, handler: Handler, *, orderly: bool, consume_timeout: float, is_iterated: bool = False) -> None:
         if self._has_run:
             raise self._runs_once()
-        calls = HandlerCalls(handler, self._settings.consume_threads, most_batches)
+        most_batches = 1 if is_iterated else MOST_BATCHES_A_TRIP
+        # What leaves a delivery's block goes on to the user's code.
+        calls = HandlerCalls(handler, self._settings.consume_threads, most_batches, warns=not is_iterated)
         topic = self._settings.trace_topic
         tracer = None if topic is None else ConsumerTracer(topic)
         self._has_run = True

@@ -99,10 +99,12 @@ class HandlerCalls:
     """The calls of one handler; at most `threads` of a plain one run at once.
 
     `batches_a_trip` is how many batches a trip should have: as many as the last trip's handler would take in the time
-    of a trip, and at most `most_batches`.
+    of a trip, and at most `most_batches`. Without `warns`, the handler's exceptions reach the user by another way.
     """
 
-    def __init__(self, handler: Handler, threads: int, most_batches: int = MOST_BATCHES_A_TRIP) -> None:
+    def __init__(
+        self, handler: Handler, threads: int, most_batches: int = MOST_BATCHES_A_TRIP, *, warns: bool = True
+    ) -> None:
         if not callable(handler):
             raise InvalidArgument(f"handler={handler!r}: it is a function of a list of messages")
         self.is_async = is_async(handler)
@@ -111,6 +113,7 @@ class HandlerCalls:
         self._limiter = trio.CapacityLimiter(threads)
         self._most_batches = most_batches
         self.batches_a_trip = 1
+        self._level = logging.WARNING if warns else logging.INFO
         self._failed = RareLine()
 
     async def call(self, messages: Messages) -> Outcome:
@@ -173,7 +176,8 @@ class HandlerCalls:
         if isinstance(error, SuspendCurrentQueue):
             return Outcome(messages, error, suspend=error)
         if self._failed.is_due():
-            log.warning(
+            log.log(
+                self._level,
                 "handler %s raised %s: %s; the %d messages from %s on are delivered again%s",
                 self._name,
                 type(error).__name__,
@@ -181,7 +185,7 @@ class HandlerCalls:
                 len(messages),
                 messages[0].msg_id,
                 self._failed.left_out(),
-                exc_info=error,
+                exc_info=error if self._level == logging.WARNING else None,
             )
         return Outcome(messages, error)
 
