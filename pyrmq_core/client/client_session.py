@@ -123,6 +123,7 @@ class ClientSession:
                 await self._discovery.start(nursery, nameservers)
             nursery.start_soon(self._poll_routes, routes)
             nursery.start_soon(self._send_heartbeats, routes, heartbeats)
+            nursery.start_soon(self._leave_lost_masters, routes, caller)
             stack.push_async_callback(self._leave, heartbeats)
             self._stack = stack.pop_all()
         self._life.started()
@@ -306,6 +307,24 @@ class ClientSession:
         while True:
             await trio.sleep(self._settings.poll_nameserver_interval)
             await self._round("polling routes", routes.refresh_all)
+
+    async def _leave_lost_masters(self, routes: Routes, caller: RemotingClient) -> None:
+        """Ends the calls to a master in whose place another one is: it may be silent for ever, as without power.
+
+        A send that may try again then goes to the new master, and does not wait for all of its time.
+        """
+        masters: dict[str, str] = {}
+        while True:
+            changed = routes.brokers_changed
+            named = {address for broker in routes.brokers for address in broker.broker_addrs.values()}
+            for broker in routes.brokers:
+                if (master := broker.master) is None:  # one is elected: the last one may come back
+                    continue
+                before = masters.get(broker.broker_name, master)
+                if before not in named:
+                    caller.close(before)
+                masters[broker.broker_name] = master
+            await changed.wait()
 
     async def _send_heartbeats(self, routes: Routes, heartbeats: Heartbeats) -> None:
         """Sends heartbeats every `heartbeat_broker_interval` seconds, and at once when a broker is new."""

@@ -10,10 +10,13 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import Client, KeyedQueue, Message, MessageQueue, NoRoute, Outcome, Producer, SendFailed
+from pyrmq_core.client.producer.send.receipt import Receipt
 from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.model import Permission
 from tests.client.sends import payload
-from tests.support.stage import AUTO_CREATE, Stage
+from tests.support.scripted import SEND, route_of, silence
+from tests.support.stage import AUTO_CREATE, Stage, settled, staged
 
 ALL = Permission.READ | Permission.WRITE | Permission.INHERIT
 ELECTION_SECONDS = 4.0
@@ -162,3 +165,49 @@ async def test_queues_of_a_tenant_keep_their_keys(stage: Stage, jumping_clock: M
         info = await producer.publish_info("orders")
     assert info.queue_of_key("order-1") == MessageQueue("orders", "broker-b", 2)
     assert info.interleaved(0).queue_of_key("order-1") == MessageQueue("orders", "broker-b", 2)
+
+
+async def test_a_key_follows_its_broker_to_a_new_master(
+    jumping_clock: MockClock,
+) -> None:
+    """The old master is silent for ever, and its connection stays open: the next poll of routes ends the wait."""
+    async with staged("broker-a", "broker-b", "broker-b-new") as stage:
+        stage.topic("orders", brokers=["broker-a", "broker-b"])
+        stage.brokers["broker-b"].always(SEND, silence)
+        async with Client(nameserver=stage.nameserver.address, poll_nameserver_interval=5) as client:
+            sender = Sender(client._session, SendSettings("senders"))
+            receipts: list[Receipt] = []
+
+            async def send() -> None:
+                receipts.append(await sender.send(payload(), KeyedQueue("order-1"), timeout=30))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send)
+                await stage.brokers["broker-b"].wait_seen(SEND)
+                take_masters(stage, "orders", "broker-b")
+                await trio.sleep(7)
+                assert receipts == []
+                new = {"broker-a": stage.addresses["broker-a"], "broker-b": stage.addresses["broker-b-new"]}
+                stage.table.routes["orders"] = route_of(new)
+    (receipt,) = receipts
+    assert receipt.queue == MessageQueue("orders", "broker-b", 2)
+    assert [(attempt.address, attempt.outcome) for attempt in receipt.attempts] == [
+        (stage.addresses["broker-b"], Outcome.PERHAPS_STORED)
+    ]
+    assert len(stage.brokers["broker-b-new"].of(SEND)) == 1
+
+
+async def test_a_master_that_became_a_slave_keeps_its_connection(
+    stage: Stage, client: Client, jumping_clock: MockClock
+) -> None:
+    routes = client._session.routes
+    await routes.refresh("orders")
+    connection = await client._session.caller._pool.connection(stage.addresses["broker-b"], timeout=3)
+    route = stage.table.routes["orders"]
+    swapped = {0: stage.addresses["broker-a"], 1: stage.addresses["broker-b"]}
+    stage.table.routes["orders"] = replace(
+        route, broker_datas=(route.broker_datas[0], replace(route.broker_datas[1], broker_addrs=swapped))
+    )
+    await routes.refresh("orders")
+    await settled()
+    assert not connection.is_closed
