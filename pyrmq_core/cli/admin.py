@@ -7,11 +7,14 @@ from typing import Final
 
 import click
 
-from pyrmq_core import NoRoute
+from pyrmq_core import NoRoute, RocketMQError
+from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand, run
 from pyrmq_core.cli.tables import json_option, report, show
 from pyrmq_core.client.admin.admin import Admin
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
@@ -114,26 +117,53 @@ def create(
 @click.argument("name", metavar="TOPIC")
 @connection_options
 @click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster; else all.")
+@yes_option
 @json_option
-def delete(name: str, connection: Connection, cluster: str | None, as_json: bool) -> None:
+def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as_json: bool) -> None:
     """Delete a topic with its messages."""
+    connected: list[str] = []
+
+    async def look_up(admin: Admin) -> None:
+        await _brokers_of(admin, name, cluster)
+        connected.extend(await _connected_groups(admin, name))
 
     async def work(admin: Admin) -> None:
-        try:
-            found = await admin.route(name)
-        except NoRoute:
-            raise click.ClickException(f"no broker has the topic {name}; nothing is deleted") from None
-        clusters = {broker.cluster for broker in found.broker_datas}
-        if cluster is not None and cluster not in clusters:
-            there = ", ".join(sorted(clusters))
-            raise click.ClickException(f"no broker of {cluster} has the topic {name} ({there}); nothing is deleted")
+        brokers = await _brokers_of(admin, name, cluster)
         await admin.delete_topic(name, cluster=cluster)
-        brokers = sorted(
-            broker.broker_name for broker in found.broker_datas if cluster is None or broker.cluster == cluster
-        )
         report(f"topic {name} is deleted", [{"topic": name, "brokerName": one} for one in brokers], as_json=as_json)
 
+    if not yes:
+        with_admin(connection, look_up)
+        groups = f" Members of {', '.join(connected)} are connected and read it." if connected else ""
+        confirm(visible_text(f"Delete topic {name} with all its messages?{groups}"))
     with_admin(connection, work)
+
+
+async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]:
+    """Returns the brokers, of the cluster if there is one, that have the topic; an error if there are none."""
+    try:
+        found = await admin.route(name)
+    except NoRoute:
+        raise click.ClickException(f"no broker has the topic {name}; nothing is deleted") from None
+    clusters = {broker.cluster for broker in found.broker_datas}
+    if cluster is not None and cluster not in clusters:
+        there = ", ".join(sorted(clusters))
+        raise click.ClickException(f"no broker of {cluster} has the topic {name} ({there}); nothing is deleted")
+    return sorted(broker.broker_name for broker in found.broker_datas if cluster is None or broker.cluster == cluster)
+
+
+async def _connected_groups(admin: Admin, name: str) -> list[str]:
+    """Returns the groups that subscribe to the topic and have members connected; those of brokers that answer."""
+
+    async def is_connected(group: str) -> bool:
+        try:
+            found = await admin.groups.describe(group, running_info=False)
+        except RocketMQError:  # it has only offsets, or no broker answers
+            return False
+        return bool(found.members) and any(one.topic == name for one in found.subscriptions)
+
+    found = await query_many((await admin.topics.group_names(name)).groups, is_connected)
+    return [group for group, connected in found.items() if connected]
 
 
 @click.command(cls=SectionedCommand)

@@ -53,7 +53,7 @@ def test_a_secret_of_the_environment(with_users: str, with_accounts: str) -> Non
 
 def test_keys_that_may_only_read(with_accounts: str) -> None:
     reader = Terminal(with_accounts, PYRMQ_ACCESS_KEY=READER, PYRMQ_SECRET_KEY=READER_SECRET)
-    for words in (("list",), ("put", "mine-alone", "--secret", NEW_SECRET), ("delete", KEY)):
+    for words in (("list",), ("put", "mine-alone", "--secret", NEW_SECRET), ("delete", KEY, "--yes")):
         refused = reader.refused(1, "acl", "account", *words)
         assert refused.startswith("Error: broker-a (127.0.0.1:")
         assert NEW_SECRET not in refused

@@ -68,7 +68,7 @@ def test_a_topic_from_its_making_to_its_end(cluster: EmbeddedCluster, terminal: 
     assert len(stats) == 8
     assert sum(int(str(row["messages"])) for row in stats) == 3
     assert len(terminal.text("tail", "Made", "--from", "earliest", "--json").splitlines()) == 3
-    assert terminal.text("topic", "delete", "Made") == "topic Made is deleted\n"
+    assert terminal.text("topic", "delete", "Made", "--yes") == "topic Made is deleted\n"
     assert terminal.rows("topic", "list") == []
 
 

@@ -53,7 +53,7 @@ def test_a_topic_that_only_one_broker_knows(cluster: EmbeddedCluster, terminal: 
     assert wrong == "Error: topic alone is not on broker broker-a, or that one has no master"
     wrong = terminal.refused(1, "topic", "perm", "alone", "r", "-b", "broker-a")
     assert wrong.endswith("it is on broker-b of DefaultCluster")
-    assert terminal.rows("topic", "delete", "alone") == [{"topic": "alone", "brokerName": "broker-b"}]
+    assert terminal.rows("topic", "delete", "alone", "--yes") == [{"topic": "alone", "brokerName": "broker-b"}]
     assert "No route info of this topic: alone" in terminal.refused(1, "topic", "stats", "alone")
 
 

@@ -260,32 +260,6 @@ def test_wrong_use_ends_with_2(terminal: Terminal, arguments: tuple[str, ...]) -
     assert terminal.run(*arguments).exit_code == 2
 
 
-def test_a_deletion_is_confirmed_at_a_terminal(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    with Admin(nameserver=cluster.nameserver) as admin:
-        for answer, status, there in (("n", 1, True), ("y", 0, False)):
-            group = fresh("asked")
-            admin.groups.create(group)
-            ours, theirs = pty.openpty()
-            try:
-                process = subprocess.Popen(
-                    [*PROGRAM, "group", "delete", group, "-n", cluster.nameserver],
-                    stdin=theirs,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    cwd=tmp_path,
-                    env={**os.environ, "HOME": str(tmp_path)},
-                )
-                os.write(ours, f"{answer}\n".encode())
-                _, errors = process.communicate(timeout=50)
-            finally:
-                os.close(ours)
-                os.close(theirs)
-            assert process.returncode == status, errors
-            assert f"%DLQ%{group}" in errors
-            assert bool(admin.groups.config(group)) is there
-
-
 def test_a_broker_that_gives_no_answer_is_named(tmp_path: Path) -> None:
     async def cut(_request: Command, _peer: Peer) -> Command:
         raise CutConnection

@@ -58,8 +58,8 @@ def test_changes_are_rows(cluster: EmbeddedCluster) -> None:
             ("nameserver", "config", "--set", "orderMessageEnable=true"),
             [{"setting": "orderMessageEnable", "value": "true"}],
         ),
-        (("broker", "clean", "unused-topics"), [{"brokerName": "broker-a", "cleaned": "unused-topics"}]),
-        (("topic", "delete", "T"), [{"topic": "T", "brokerName": "broker-a"}]),
+        (("broker", "clean", "unused-topics", "--yes"), [{"brokerName": "broker-a", "cleaned": "unused-topics"}]),
+        (("topic", "delete", "T", "--yes"), [{"topic": "T", "brokerName": "broker-a"}]),
         (("group", "delete", "G", "--yes"), [{"group": "G"}]),
     ]
     for words, rows in expected:

@@ -116,7 +116,7 @@ def test_figures_of_a_broker(terminal: Terminal, cluster: EmbeddedCluster) -> No
 
 def test_clean_up_and_writing(terminal: Terminal) -> None:
     for what in ("unused-topics", "expired-queues", "expired-logs"):
-        assert terminal.text("broker", "clean", what) == f"{what}: done at broker-a, broker-b\n"
+        assert terminal.text("broker", "clean", what, "--yes") == f"{what}: done at broker-a, broker-b\n"
     assert terminal.text("broker", "clean", "expired-logs", "broker-b") == "expired-logs: done at broker-b\n"
     assert terminal.refused(2, "broker", "clean", "everything").startswith("Error: Invalid value for")
     terminal.text("topic", "create", "Closed", "-w", "1", "-r", "1")

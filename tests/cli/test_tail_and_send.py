@@ -179,7 +179,7 @@ def test_deleting_what_is_not_there_says_so(cluster: EmbeddedCluster, tmp_path: 
     status, output, errors = delete("T", "--cluster", "Elsewhere")
     assert (status, output) == (1, "")
     assert errors == ["Error: no broker of Elsewhere has the topic T (DefaultCluster); nothing is deleted"]
-    assert delete("T") == (0, "topic T is deleted\n", [])
+    assert delete("T", "--yes") == (0, "topic T is deleted\n", [])
 
 
 def test_an_unknown_topic_is_made_with_our_own_command(cluster: EmbeddedCluster, tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def test_replication(beside: Beside) -> None:
 
 def test_clean_up_and_writing(beside: Beside) -> None:
     for what in ("unused-topics", "expired-logs"):
-        assert beside.pyrmq.text("broker", "clean", what) == f"{what}: done at broker-a, broker-b\n"
+        assert beside.pyrmq.text("broker", "clean", what, "--yes") == f"{what}: done at broker-a, broker-b\n"
     try:
         cleaned = beside.pyrmq.text("broker", "clean", "expired-queues")
     except AssertionError as error:

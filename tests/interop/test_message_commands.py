@@ -128,5 +128,5 @@ def test_changes_are_rows(terminal: Terminal, topic: str) -> None:
     assert (sought["brokerName"], sought["queueId"]) == QUEUES[3]
     assert [row["consumerOffset"] for row in terminal.rows("group", "progress", group, "-t", topic)][3] == 0
     assert terminal.rows("group", "delete", group, "--yes") == [{"group": group}]
-    deleted = terminal.rows("topic", "delete", topic)
+    deleted = terminal.rows("topic", "delete", topic, "--yes")
     assert deleted == [{"topic": topic, "brokerName": name} for name in ("broker-a", "broker-b")]

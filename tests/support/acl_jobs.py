@@ -40,7 +40,7 @@ def users_and_policies(terminal: Terminal, name: str) -> None:
     said.append(terminal.text("acl", "policy", "delete", name))
     assert terminal.rows("acl", "policy", "list", name) == []
     said += [terminal.text("acl", "user", "list"), terminal.text("acl", "user", "list", "--json")]
-    said.append(terminal.text("acl", "user", "delete", name, "--json"))
+    said.append(terminal.text("acl", "user", "delete", name, "--yes", "--json"))
     assert json.loads(said[-1]) == [{"brokerName": "broker-a", "username": name}]
     assert terminal.rows("acl", "user", "list", name) == []
     assert not any(NEW_SECRET in text for text in said)
@@ -70,7 +70,7 @@ def accounts(terminal: Terminal, key: str) -> None:
     assert str(after["file"]).endswith("plain_acl.yml")
     assert int(str(after["changes"])) == int(str(before["changes"])) + 3
     assert datetime.fromisoformat(str(after["changed"])).tzinfo
-    said.append(terminal.text("acl", "account", "delete", key, "--json"))
+    said.append(terminal.text("acl", "account", "delete", key, "--yes", "--json"))
     assert json.loads(said[-1]) == [{"brokerName": "broker-a", "accessKey": key}]
     assert key not in terminal.text("acl", "account", "list")
     assert not any(NEW_SECRET in text for text in said)

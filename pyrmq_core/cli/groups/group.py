@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import Final
 
@@ -10,6 +9,7 @@ import click
 
 from pyrmq_core import Admin, MessageQueue
 from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.groups.rows import (
     change_row,
@@ -235,7 +235,7 @@ def create(
 @connection_options
 @cluster_option
 @click.option("--force", is_flag=True, help="Although members are connected.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 def delete(name: str, connection: Connection, cluster: str | None, force: bool, yes: bool, as_json: bool) -> None:
     """Delete a group with its offsets, retries and dead letters."""
@@ -249,14 +249,6 @@ def delete(name: str, connection: Connection, cluster: str | None, force: bool, 
         report(f"group {name} is deleted", [{"group": name}], as_json=as_json)
 
     with_admin(connection, work)
-
-
-def confirm(question: str) -> None:
-    """Raises unless a person at the terminal says yes; without a terminal it is wrong use."""
-    if not sys.stdin.isatty():
-        raise click.UsageError("this deletes what cannot be brought back; give --yes where no terminal is")
-    if not click.confirm(question, err=True):
-        raise click.ClickException("nothing is deleted")
 
 
 @click.command(cls=SectionedCommand)

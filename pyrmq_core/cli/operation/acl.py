@@ -8,6 +8,7 @@ import click
 
 from pyrmq_core import Admin
 from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.operation.access_changes import broker_option, change, cluster_option, show_gathered
 from pyrmq_core.cli.operation.acl_accounts import account
@@ -120,9 +121,14 @@ def update_user(
 @connection_options
 @broker_option
 @cluster_option
+@yes_option
 @json_option
-def delete_user(name: str, connection: Connection, broker: str | None, cluster: str | None, as_json: bool) -> None:
+def delete_user(
+    name: str, connection: Connection, broker: str | None, cluster: str | None, yes: bool, as_json: bool
+) -> None:
     """Remove a user and its policies."""
+    if not yes:
+        confirm(f"Remove user {name} with its password and its policies? Its clients are refused from then on.")
     change(
         connection,
         {"username": name},

@@ -9,6 +9,7 @@ import click
 
 from pyrmq_core import Admin
 from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.operation.access_changes import broker_option, change, cluster_option, show_gathered
 from pyrmq_core.cli.servers import CommandGroup
@@ -128,9 +129,14 @@ def put_account(
 @connection_options
 @broker_option
 @cluster_option
+@yes_option
 @json_option
-def delete_account(key: str, connection: Connection, broker: str | None, cluster: str | None, as_json: bool) -> None:
+def delete_account(
+    key: str, connection: Connection, broker: str | None, cluster: str | None, yes: bool, as_json: bool
+) -> None:
     """Remove an account."""
+    if not yes:
+        confirm(f"Remove account {key} with its secret and its rights? Its clients are refused from then on.")
     change(
         connection,
         {"accessKey": key},

@@ -9,6 +9,7 @@ import click
 
 from pyrmq_core import Admin
 from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.operation.server_groups import ServerGroup
 from pyrmq_core.cli.operation.settings import chosen_settings, settings_of
@@ -17,7 +18,8 @@ from pyrmq_core.client.admin.broker_values import BrokerStatus
 from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats
 
 LIST_COLUMNS: Final = ("broker", "role", "address", "version", "in/s", "out/s", "disk", "state")
-CLEAN_UPS: Final = ("unused-topics", "expired-queues", "expired-logs")
+UNUSED_TOPICS: Final = "unused-topics"
+CLEAN_UPS: Final = (UNUSED_TOPICS, "expired-queues", "expired-logs")
 
 cluster_option = click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.")
 id_option = click.option("--id", "broker_id", default=0, show_default=True, type=click.IntRange(0), help="0: master.")
@@ -208,9 +210,16 @@ def ha(name: str, connection: Connection, broker_id: int, as_json: bool) -> None
 @click.argument("name", metavar="[BROKER]", required=False)
 @connection_options
 @cluster_option
+@yes_option
 @json_option
-def clean(what: str, name: str | None, connection: Connection, cluster: str | None, as_json: bool) -> None:
-    """Have a broker, or all masters, remove what they need no more."""
+def clean(what: str, name: str | None, connection: Connection, cluster: str | None, yes: bool, as_json: bool) -> None:
+    """Have a broker, or all masters, remove what they need no more.
+
+    unused-topics are what is left of topics that a broker has no settings of: their queues are deleted, so their
+    messages cannot be read any more.
+    """
+    if what == UNUSED_TOPICS and not yes:
+        confirm(f"Delete the queues of all topics without settings, at {name or 'all masters'}?")
 
     async def work(admin: Admin) -> None:
         brokers = admin.brokers

@@ -1,0 +1,24 @@
+"""The question before a command deletes what cannot be brought back, and the option `--yes` that answers it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def yes_option(command: Command) -> Command:
+    """Adds `--yes`, and passes it as `yes`."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def confirm(question: str) -> None:
+    """Raises unless a person at the terminal says yes; without a terminal it is wrong use."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("this deletes what cannot be brought back; give --yes where no terminal is")
+    if not click.confirm(question, err=True):
+        raise click.ClickException("nothing is deleted")
