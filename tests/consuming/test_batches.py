@@ -4,8 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from pyrmq_core import Admin, Client, InvalidArgument
 from pyrmq_core.blocking import EmbeddedCluster
-from tests.support.batch_group_jobs import BatchGroupJobs
+from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeMessageDirectly
+from tests.support.batch_group_jobs import BatchGroupJobs, batch_sent
+from tests.support.consumer_jobs import SECONDS, Seen, consuming, fresh
 
 
 @pytest.fixture(scope="module")
@@ -16,3 +19,21 @@ def nameserver() -> Iterator[str]:
 
 class TestBatchGroupJobs(BatchGroupJobs):
     """All of them, in this process."""
+
+
+async def test_no_member_is_handed_a_batch_in_place_of_a_message(nameserver: str) -> None:
+    """A member of Java would take the bytes of the whole batch for one message."""
+    topic, group, seen = await batch_sent(nameserver), fresh("group"), Seen()
+    async with (
+        Client(nameserver=nameserver) as client,
+        Admin(client=client) as admin,
+        consuming(nameserver, group, topic, seen),
+    ):
+        await seen.wait(10)
+        message = seen.messages[3]
+        with pytest.raises(InvalidArgument, match="lies in a batch that is one record"):
+            await admin.messages.consume_directly(group, message)
+        request = ConsumeMessageDirectly(group, "any", message.offset_msg_id, "broker-a", topic)
+        answer = await client._session.call(message.store_host, request.to_command(), timeout=SECONDS)
+        assert (answer.code, len(seen.messages)) == (1, 10)
+        assert "is a batch that is one record" in (answer.remark or "")

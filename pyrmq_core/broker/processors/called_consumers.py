@@ -1,7 +1,8 @@
 """Requests that an administrator sends to a consumer through the broker: 307, 309, and offsets in memory (223).
 
 The broker passes 307 and 309 on to the client with this id, over the connection of its heartbeat, and returns its
-answer. 223 becomes a 221 to each member of the group; a member without a readable answer is left out.
+answer; 309 not for a batch that is one record. 223 becomes a 221 to each member of the group; a member without a
+readable answer is left out.
 Source: broker/processor/AdminBrokerProcessor.java (callConsumer, consumeMessageDirectly, getConsumerStatus),
 broker/client/net/Broker2Client.java (5.4.0).
 """
@@ -22,6 +23,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
+from pyrmq_core.protocol.messages.record import batch_base
 from pyrmq_core.protocol.requests.broker.consumer_admin import GetStatusOfConsumers
 from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeMessageDirectly
 from pyrmq_core.protocol.requests.client.get_consumer_running_info import GetConsumerRunningInfo
@@ -53,6 +55,8 @@ def consume_directly(broker: Broker, request: Command, _: Peer) -> Answer:
     record = broker.store.record(place) if place >= 0 else None
     if record is None:
         return refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {place}")
+    if batch_base(record) is not None:  # Java's consumer would take its bytes for one message
+        return refusal(ResponseCode.SYSTEM_ERROR, f"{place} is a batch that is one record, and no message")
     topic = broker.topics.get(header.topic or "")
     group = broker.groups.known(header.consumer_group)
     passed = replace(

@@ -13,9 +13,10 @@ from pyrmq_core.client.admin.group_tables import connections_of
 from pyrmq_core.client.admin.message_tracks import MessageTrack, tracks_of
 from pyrmq_core.client.admin.servers import Server
 from pyrmq_core.client.message_queries import MessageList, MessageQueries
-from pyrmq_core.errors import BrokerNotFound, InvalidState, NoRoute, RocketMQError
+from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, NoRoute, RocketMQError
 from pyrmq_core.model import MessageExt, SendResult
 from pyrmq_core.protocol.messages.names import check_group
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.messages.trace import TRACE_TOPIC
 from pyrmq_core.protocol.messages.trace_events import TraceEvent, trace_events
 from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeDirectlyResult, ConsumeMessageDirectly
@@ -111,9 +112,16 @@ class Messages(AdminFamily):
     ) -> ConsumeDirectlyResult:
         """Has one member of the group consume the message now, and returns its result; offsets do not change.
 
-        Without `client_id` the broker's first member does. Raises `InvalidState` if none is connected there.
+        Without `client_id` the broker's first member does. Raises `InvalidState` if none is connected there,
+        `InvalidArgument` for a message of a batch that is one record: brokers pass on records alone, and members of
+        Java take the whole batch for one message.
         """
         check_group(group)
+        if message.sys_flag & BATCH_RECORD:
+            raise InvalidArgument(
+                f"message {message.msg_id} lies in a batch that is one record, of which a broker passes no single "
+                "message on; send it again, or reset the group's offset to it"
+            )
         servers = await self._servers.brokers()
         server = servers.get(message.broker_name)
         if server is None:
