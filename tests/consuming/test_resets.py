@@ -8,12 +8,12 @@ import pytest
 import trio
 import trio.testing
 
-from pyrmq_core import MessageQueue
+from pyrmq_core import Message, MessageQueue, Producer
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
-from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
 from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode, ResponseCode
 from tests.support.consumer_jobs import SECONDS, Seen, consuming, fresh, made_topic, send
-from tests.support.reset_jobs import HeldUp, ResetJobs, member
+from tests.support.reset_jobs import COUNT, HeldUp, ResetJobs, member
 from tests.support.waiting import a_second, until
 
 
@@ -30,6 +30,30 @@ def nameserver(cluster: EmbeddedCluster) -> str:
 
 class TestOurs(ResetJobs):
     """The jobs of every server."""
+
+
+@pytest.mark.parametrize("kind", ["push", "lite"])
+async def test_a_reset_that_a_broker_gives_once_is_followed_amid_a_read_ahead(
+    cluster: EmbeddedCluster, kind: str
+) -> None:
+    """Apache's brokers give it once; ours would give it again."""
+    topic, group, seen = await made_topic(cluster.nameserver, queues=1), fresh("group"), HeldUp()
+    seen.go_on.set()
+    moved: list[int] = []
+
+    async def move_once(request: Command, peer: Peer) -> object:
+        pull = PullMessage.from_command(request)
+        if moved or pull.topic != topic or pull.sys_flag & PullSysFlag.SUSPEND or pull.queue_offset < COUNT // 2:
+            return PASS
+        moved.append(pull.queue_offset)
+        return PullAnswer(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", 0, COUNT, 0).to_command()
+
+    async with Producer(fresh("senders"), nameserver=cluster.nameserver) as producer:
+        await producer.send_batch([Message(topic, b"%d" % number) for number in range(COUNT)], timeout=20)
+    cluster.control(RequestCode.PULL_MESSAGE, move_once)  # type: ignore[arg-type]
+    async with member(cluster.nameserver, kind, group, topic, seen):
+        await until(lambda: seen.times(0) == 2, SECONDS)
+    assert moved
 
 
 @pytest.mark.parametrize("kind", ["push", "lite"])
