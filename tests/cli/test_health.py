@@ -106,6 +106,16 @@ def test_one_of_two_nameservers_is_away(cluster: EmbeddedCluster) -> None:
     assert Terminal(away).refused(1, "health").count(away) == 1
 
 
+def test_nameservers_that_differ(cluster: EmbeddedCluster) -> None:
+    with EmbeddedCluster() as other:
+        other.stop("broker-a")
+        found = checks(Terminal(f"{other.nameserver};{cluster.nameserver}"), 1)
+        assert [one[:2] for one in found[:3]] == [("nameserver", OK), ("nameserver", OK), ("nameserver", FAIL)]
+        address = cluster.brokers["broker-a"]
+        assert found[2][2].startswith(f"{other.nameserver} lacks broker-a (0) {address}, broker-b (0)")
+        assert Terminal(f"{other.nameserver};{cluster.nameserver}").rows("topic", "list") != []
+
+
 @pytest.mark.parametrize(
     ("is_master", "error", "ratio", "expected"),
     [

@@ -92,17 +92,33 @@ def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[Check]
 
 
 async def _check_nameservers(connection: Connection) -> list[Check]:
-    """Checks each NameServer; one of several that is away is a warning, since clients go on to the next."""
+    """Checks each NameServer; one of several that is away is a warning, since clients go on to the next.
+
+    NameServers that know other brokers than one another are a failure: Java's clients believe the one that they chose.
+    """
     checks = []
+    brokers: dict[str, set[str]] = {}
     for address in parse_nameservers(connection.nameserver or ""):
         try:
             async with replace(connection, nameserver=address).admin() as admin:
-                await admin.cluster_info()
+                table = (await admin.cluster_info()).broker_addr_table.values()
         except RocketMQError as error:
             checks.append(Check("nameserver", WARN, f"{address}: {error}"))
         else:
             checks.append(Check("nameserver", OK, address))
-    return checks
+            addresses = ((data.broker_name, *one) for data in table for one in data.broker_addrs.items())
+            brokers[address] = {f"{name} ({broker_id}) {broker}" for name, broker_id, broker in addresses}
+    return [*checks, *check_agreement(brokers)]
+
+
+def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[Check]:
+    """Yields a failure for each NameServer that lacks brokers which another one has."""
+    everywhere = set().union(*brokers.values())
+    for address, registered in brokers.items():
+        if missing := sorted(everywhere - registered):
+            names = f"{', '.join(missing[:MOST_NAMES])}{', ...' if len(missing) > MOST_NAMES else ''}"
+            remedy = "NameServers share nothing: name all of them in each broker's namesrvAddr"
+            yield Check("nameserver", FAIL, f"{address} lacks {names}, which another NameServer has", remedy)
 
 
 async def _check_queues(admin: Admin, info: ClusterInfo) -> list[Check]:

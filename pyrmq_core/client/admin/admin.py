@@ -27,6 +27,7 @@ from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, ResponseError
 from pyrmq_core.model import MessageExt, MessageQueue, Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.batch_topic import BATCH_QUEUE, QUEUE_TYPE, is_batch_topic
 from pyrmq_core.protocol.messages.names import check_topic, is_system_topic
@@ -230,15 +231,17 @@ class Admin:
         await self._servers.change_nameservers(DeleteTopicInNamesrv(on_wire, cluster).to_command(), about)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
-        """Returns a value of KV configuration, as the chosen NameServer has it; None without one."""
+        """Returns a value of KV configuration, as the chosen NameServer has it, or another; None without one."""
         query = GetKvConfig(namespace, key).to_command()
-        answer = await self._servers.ask_nameserver(query, ResponseCode.QUERY_NOT_FOUND)
-        return None if answer.code else KvConfig.from_command(answer).value
+        return await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
 
     async def kv_values(self, namespace: str) -> dict[str, str]:
         """Returns all values of a namespace by key; empty without any."""
-        answer = await self._servers.ask_nameserver(GetKvList(namespace).to_command(), ResponseCode.QUERY_NOT_FOUND)
-        return {} if answer.code else dict(KvTable.from_command(answer).table)
+
+        def read(answer: Command) -> dict[str, str]:
+            return {} if answer.code else dict(KvTable.from_command(answer).table)
+
+        return await self._servers.ask_nameserver(GetKvList(namespace).to_command(), read, ResponseCode.QUERY_NOT_FOUND)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
         """Puts a value on every NameServer, since they do not share it; a failure is raised when all were queried."""

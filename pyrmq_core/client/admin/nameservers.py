@@ -41,5 +41,7 @@ class NameServers(AdminFamily):
     async def _all(self) -> tuple[Server, ...]:
         nameservers = self._servers.session.nameservers
         if not nameservers.addresses:
-            await self._servers.ask_nameserver(GetNamesrvConfig().to_command())  # says how to name one
+            await nameservers.ask(
+                GetNamesrvConfig().to_command(), timeout=self._servers.timeout
+            )  # says how to name one
         return tuple(Server(address, address) for address in nameservers.addresses)

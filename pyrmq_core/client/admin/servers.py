@@ -6,6 +6,7 @@ A change goes on after a failure: `change_each` notes in the error which servers
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -68,7 +69,10 @@ class AdminServers:
         return without_namespace(name, self.namespace)
 
     async def cluster_info(self) -> ClusterInfo:
-        return ClusterInfo.from_command(await self.ask_nameserver(GetClusterInfo().to_command()))
+        command = GetClusterInfo().to_command()
+        return await self.ask_nameserver(
+            command, ClusterInfo.from_command, lacks=lambda info: not info.broker_addr_table
+        )
 
     async def registered(self, cluster: str | None = None) -> list[BrokerData]:
         """Returns the brokers of the cluster, or all, in the order of their names; raises for an unknown cluster."""
@@ -98,12 +102,24 @@ class AdminServers:
             raise response_error(answer, command.code, str(server), about)
         return answer
 
-    async def ask_nameserver(self, command: Command, *accepted: ResponseCode) -> Command:
-        """Returns the answer of one NameServer, whose code is SUCCESS or one of `accepted`."""
-        answer = await self.session.nameservers.ask(command, timeout=self.timeout)
-        if answer.code not in (ResponseCode.SUCCESS, *accepted):
-            raise response_error(answer, command.code, "the NameServer")
-        return answer
+    async def ask_nameserver(
+        self,
+        command: Command,
+        read: Callable[[Command], T],
+        *accepted: ResponseCode,
+        lacks: Callable[[T], bool] = operator.not_,
+    ) -> T:
+        """Returns what `read` makes of a NameServer's answer, whose code is SUCCESS or one of `accepted`.
+
+        If its result lacks the thing (is false), the other NameServers are queried, too.
+        """
+
+        def checked(answer: Command, address: str) -> T:
+            if answer.code not in (ResponseCode.SUCCESS, *accepted):
+                raise response_error(answer, command.code, f"NameServer {address}")
+            return read(answer)
+
+        return await self.session.nameservers.ask_for(command, checked, timeout=self.timeout, lacks=lacks)
 
     async def change_nameservers(self, command: Command, about: str = "") -> dict[str, Command]:
         """Sends a change to every NameServer, since they do not share it; returns their answers by address.

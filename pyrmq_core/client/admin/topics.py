@@ -54,7 +54,9 @@ class Topics(AdminFamily):
         With a namespace, those of the namespace and RocketMQ's own.
         """
         query = GetAllTopicList() if cluster is None else GetTopicsByCluster(cluster)
-        known = TopicList.from_command(await self._servers.ask_nameserver(query.to_command())).topics
+        known = await self._servers.ask_nameserver(
+            query.to_command(), lambda answer: TopicList.from_command(answer).topics
+        )
         namespace = self._servers.namespace
         return tuple(sorted(without_namespace(topic, namespace) for topic in known if is_reachable(topic, namespace)))
 
@@ -141,8 +143,7 @@ class Topics(AdminFamily):
         Clients take these queues for an order topic, also while a broker is away.
         """
         query = GetKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic)).to_command()
-        answer = await self._servers.ask_nameserver(query, ResponseCode.QUERY_NOT_FOUND)
-        text = None if answer.code else KvConfig.from_command(answer).value
+        text = await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
         return None if text is None else parse_order(topic, text)
 
     async def set_order(self, topic: str, queues: Mapping[str, int]) -> None:

@@ -69,7 +69,12 @@ class QueueOffsets:
         )
 
     async def cluster_info(self) -> ClusterInfo:
-        return await self._client.nameservers.ask_for(GetClusterInfo().to_command(), _cluster_of, timeout=self._timeout)
+        return await self._client.nameservers.ask_for(
+            GetClusterInfo().to_command(),
+            _cluster_of,
+            timeout=self._timeout,
+            lacks=lambda info: not info.broker_addr_table,
+        )
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it.
@@ -113,11 +118,8 @@ class QueueOffsets:
 
     async def _order_configurations(self) -> dict[str, str]:
         with suppress(RocketMQError):
-            answer = await self._client.nameservers.ask(
-                GetKvList(ORDER_TOPIC_CONFIG).to_command(), timeout=self._timeout
-            )
-            if answer.code == ResponseCode.SUCCESS:
-                return dict(KvTable.from_command(answer).table)
+            question = GetKvList(ORDER_TOPIC_CONFIG).to_command()
+            return await self._client.nameservers.ask_for(question, _table_of, timeout=self._timeout)
         return {}
 
     async def _routes_everywhere(self, topic: str) -> list[TopicRouteData]:
@@ -323,6 +325,10 @@ def _cluster_of(answer: Command, address: str) -> ClusterInfo:
     if answer.code != ResponseCode.SUCCESS:
         raise response_error(answer, RequestCode.GET_BROKER_CLUSTER_INFO, f"NameServer {address}")
     return ClusterInfo.from_command(answer)
+
+
+def _table_of(answer: Command, address: str) -> dict[str, str]:
+    return dict(KvTable.from_command(answer).table) if answer.code == ResponseCode.SUCCESS else {}
 
 
 def _topics_of(answer: Command, address: str) -> tuple[str, ...]:

@@ -1,8 +1,13 @@
-"""Queries to NameServers: to the chosen one while it answers, else to the next in turn, until the time is over."""
+"""Queries to NameServers: to the chosen one while it answers, else to the next in turn, until the time is over.
+
+NameServers do not share what they know, and one that lost its brokers answers like one whose topic does not exist. So
+if the chosen one lacks the thing, the others are queried before that is believed; Java's client believes the first.
+"""
 
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar
@@ -10,7 +15,8 @@ from typing import Final, Protocol, TypeVar
 import trio
 
 from pyrmq_core.client.routing.name_server_choice import NameServerChoice
-from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError, NoNameServer, ProtocolError
+from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError, NoNameServer, ProtocolError, RocketMQError
+from pyrmq_core.network.rare_lines import RareLines
 from pyrmq_core.protocol.framing.codes import request_name
 from pyrmq_core.protocol.framing.command import Command
 
@@ -20,6 +26,8 @@ T = TypeVar("T")
 MIN_SHARE_SECONDS: Final = 0.05
 # A NameServer silent for less than this is not taken for dead (NettyRemotingClient.java, MIN_CLOSE_TIMEOUT_MILLIS).
 MIN_CLOSE_SECONDS: Final = 0.1
+# What the chosen NameServer lacks, the others are queried for together: half of the time left, and so long at most.
+MAX_FURTHER_SECONDS: Final = 1.0
 
 
 class Asking(Protocol):
@@ -37,10 +45,17 @@ class NameServers:
     def __init__(self, pool: Asking, addresses: Sequence[str], *, random_start: int) -> None:
         self._pool = pool
         self._choice = NameServerChoice.starting_at(addresses, random_start)
+        self._failures: dict[str, RocketMQError] = {}
+        self._lines = RareLines()
 
     @property
     def addresses(self) -> tuple[str, ...]:
         return self._choice.addresses
+
+    @property
+    def failures(self) -> dict[str, RocketMQError]:
+        """The listed NameServers whose last query failed, each with its error."""
+        return {address: self._failures[address] for address in self.addresses if address in self._failures}
 
     def set_addresses(self, addresses: Sequence[str], *, random_start: int) -> None:
         """Sets another list; the chosen NameServer stays if it is listed. Another order alone changes nothing."""
@@ -53,14 +68,23 @@ class NameServers:
             self._choice = replace(self._choice, chosen=self._choice.addresses.index(known.address))
         for gone in set(known.addresses) - set(addresses):
             self._pool.close(gone)
+            self._failures.pop(gone, None)
 
     async def ask(self, command: Command, *, timeout: float) -> Command:
         """Returns the first answer, with any code. Raises as `ask_for`."""
         return await self.ask_for(command, lambda answer, _: answer, timeout=timeout)
 
-    async def ask_for(self, command: Command, read: Callable[[Command, str], T], *, timeout: float) -> T:
-        """Returns `read(answer, address)` of the first answer.
+    async def ask_for(
+        self,
+        command: Command,
+        read: Callable[[Command, str], T],
+        *,
+        timeout: float,
+        lacks: Callable[[T], bool] = operator.not_,
+    ) -> T:
+        """Returns `read(answer, address)` of the first answer that does not lack the thing; else of the first answer.
 
+        By default a result lacks it that is false, such as None or an empty tuple.
         Each NameServer is tried once, with a fair share of the time left. A `ProtocolError` of `read` counts as that
         NameServer's failure, and the next one is tried; any other error of `read` is raised. `NoNameServer` names all
         NameServers tried, and why each failed.
@@ -71,24 +95,72 @@ class NameServers:
             )
         deadline = trio.current_time() + timeout
         failures: list[str] = []
+        queried: set[str] = set()
         for left in range(len(self.addresses), 0, -1):
             choice = self._choice
+            queried.add(choice.address)
             share = max(MIN_SHARE_SECONDS, (deadline - trio.current_time()) / left)
             try:
-                answer = await self._call(choice.address, command, share)
+                result = await self._one(choice.address, command, read, share)
             except NetworkError as error:
                 failures.append(str(error))
                 self._switch_from(choice)
-                continue
-            try:
-                return read(answer, choice.address)
             except ProtocolError as error:
                 failures.append(f"{choice.address} answered what cannot be read: {error}")
                 self._switch_from(choice)
+            else:
+                if not lacks(result):
+                    return result
+                others = [address for address in self.addresses if address not in queried]
+                seconds = min(MAX_FURTHER_SECONDS, (deadline - trio.current_time()) / 2)
+                further = await self._further(others, command, read, lacks, seconds)
+                if further and self._lines.of(choice.address).is_due():
+                    log.info(
+                        "NameServer %s lacks what another has (%s): look whether all brokers register at each of %s",
+                        choice.address,
+                        request_name(command.code),
+                        ";".join(self.addresses),
+                    )
+                return further[0] if further else result
         raise NoNameServer(
             f"no NameServer answered {request_name(command.code)} within {timeout:.3g} s ({'; '.join(failures)}); "
             "check the addresses, and that a NameServer runs there"
         )
+
+    async def _further(
+        self,
+        addresses: Sequence[str],
+        command: Command,
+        read: Callable[[Command, str], T],
+        lacks: Callable[[T], bool],
+        seconds: float,
+    ) -> list[T]:
+        """Returns the first result of these NameServers that does not lack the thing; none if all lack it or fail."""
+        found: list[T] = []
+
+        async def ask(address: str) -> None:
+            try:
+                result = await self._one(address, command, read, seconds)
+            except RocketMQError:
+                return  # it is among the `failures`
+            if not lacks(result) and not found:
+                found.append(result)
+                nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            for address in addresses:
+                nursery.start_soon(ask, address)
+        return found
+
+    async def _one(self, address: str, command: Command, read: Callable[[Command, str], T], seconds: float) -> T:
+        """Returns what one NameServer answers, and keeps its failure."""
+        try:
+            result = read(await self._call(address, command, seconds), address)
+        except RocketMQError as error:
+            self._failures[address] = error
+            raise
+        self._failures.pop(address, None)
+        return result
 
     async def _call(self, address: str, command: Command, seconds: float) -> Command:
         """Returns the answer of one NameServer; tries once more after a closed connection, as after its restart."""

@@ -157,7 +157,7 @@ class Routes:
     def no_route(self, topic: str) -> NoRoute:
         """Returns the error for a topic that no NameServer knows; it names the brokers that had it, as far as known."""
         known = self._routes.get(topic)
-        return no_route(topic, self._nameservers.addresses, () if known is None else known.broker_datas)
+        return no_route(topic, self._nameservers, () if known is None else known.broker_datas)
 
     async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
         """Queries a NameServer and returns its answer; None for a topic that does not exist.
@@ -261,22 +261,25 @@ class Routes:
         self._brokers = {name: broker for name, broker in self._brokers.items() if name in named}
 
 
-def no_route(topic: str, addresses: tuple[str, ...], brokers: Sequence[BrokerData] = ()) -> NoRoute:
+def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ()) -> NoRoute:
     """Returns the error in the words that Java users search for (`No route info of this topic`).
 
-    `brokers` are those that had the topic.
+    `brokers` are those that had the topic. NameServers that gave no answer are named as such.
     """
-    nameservers = ";".join(addresses)
+    failures = asked.failures
+    nameservers = ";".join(address for address in asked.addresses if address not in failures) or "(none)"
+    unheard = "".join(f" ({address} gave none: {error})" for address, error in failures.items())
     if brokers:
         had = ", ".join(f"{broker.broker_name} ({reading_address(broker) or 'no address'})" for broker in brokers)
         return NoRoute(
-            f"No route info of this topic: {topic}. It was on {had}, and NameServer {nameservers} names that no more: "
-            "start the broker if it is down; create the topic again only if it was deleted",
+            f"No route info of this topic: {topic}. It was on {had}, and NameServer {nameservers} names that no more"
+            f"{unheard}: start the broker if it is down; create the topic again only if it was deleted",
             topic=topic,
         )
     return NoRoute(
         f"No route info of this topic: {topic}. NameServer {nameservers} knows neither it nor a topic that "
-        f"creates it; create the topic (pyrmq topic create {topic}), or switch on autoCreateTopicEnable at the brokers",
+        f"creates it{unheard}; create the topic (pyrmq topic create {topic}), or switch on autoCreateTopicEnable at "
+        "the brokers",
         topic=topic,
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from typing import Final, TypeAlias
 
 from pyrmq_core.client.client_session import ClientSession
@@ -38,7 +39,7 @@ from pyrmq_core.protocol.requests.broker.pull_message import (
     pull_offsets,
 )
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
-from pyrmq_core.protocol.routes.route import MASTER_ID
+from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData
 
 __all__ = ["Filter", "Puller", "ReadWindow", "no_progress"]
 
@@ -218,10 +219,10 @@ class Puller:
         """
         master = self._client.routes.known_master(queue.broker_name)
         with suppress(RocketMQError):
-            answer = await self._client.nameservers.ask(GetClusterInfo().to_command(), timeout=PULL_TIMEOUT_SECONDS)
-            if answer.code == ResponseCode.SUCCESS:
-                broker = ClusterInfo.from_command(answer).broker_addr_table.get(queue.broker_name)
-                master = None if broker is None else broker.master
+            broker = await self._client.nameservers.ask_for(
+                GetClusterInfo().to_command(), partial(_registered, queue.broker_name), timeout=PULL_TIMEOUT_SECONDS
+            )
+            master = None if broker is None else broker.master
         return address == master
 
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
@@ -326,6 +327,12 @@ class QueuePulls:
         """Returns the pull; raises `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""
         queue, passes, is_unfiltered = self._queue, self._passes, self._is_unfiltered
         return _any_answer(queue, start, answer, address, passes, self._namespace, is_unfiltered=is_unfiltered)
+
+
+def _registered(broker_name: str, answer: Command, address: str) -> BrokerData | None:
+    if answer.code != ResponseCode.SUCCESS:
+        raise response_error(answer, GetClusterInfo.CODE, f"NameServer {address}")
+    return ClusterInfo.from_command(answer).broker_addr_table.get(broker_name)
 
 
 def _any_answer(

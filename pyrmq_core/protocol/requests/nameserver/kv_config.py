@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from pyrmq_core.errors import BodyError
-from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.framing.fields import wire
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderResponse
@@ -48,6 +48,11 @@ class KvConfig(HeaderResponse):
     """The answer to 101."""
 
     value: str | None = wire("value", None)
+
+    @classmethod
+    def value_in(cls, answer: Command) -> str | None:
+        """Returns the value in an answer; None in a refusal."""
+        return cls.from_command(answer).value if answer.code == ResponseCode.SUCCESS else None
 
 
 @dataclass(frozen=True, slots=True)
