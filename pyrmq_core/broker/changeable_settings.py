@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyrmq_core.broker import setting_rules
+from pyrmq_core.broker.ha.ha_port import check_slaves_possible
 from pyrmq_core.broker.settings import BrokerConfig, unknown_names, unused_names
 from pyrmq_core.errors import InvalidArgument
 
@@ -48,7 +49,9 @@ def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig
         raise InvalidArgument(
             f"{', '.join(fixed)}: read at the start only; change the file, and start the broker again"
         )
-    return config.with_settings(properties)
+    result = config.with_settings(properties)
+    check_slaves_possible(result)
+    return result
 
 
 def _unknown(config: BrokerConfig, properties: Mapping[str, str]) -> list[str]:

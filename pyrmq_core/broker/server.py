@@ -17,7 +17,7 @@ from pyrmq_core.broker.clients.client_table import ClientTable
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
 from pyrmq_core.broker.exported.broker_metrics import common_labels, families
 from pyrmq_core.broker.exported.noted_ends import note_ends
-from pyrmq_core.broker.ha.ha_port import MAX_PORT, open_ha_port
+from pyrmq_core.broker.ha.ha_port import MAX_PORT, check_slaves_possible, open_ha_port
 from pyrmq_core.broker.ha.ha_server import HaServer
 from pyrmq_core.broker.kept_tables import keep_written
 from pyrmq_core.broker.processors.put_message import ensure_topic
@@ -80,8 +80,10 @@ async def run_broker(
 
     `files` takes the place of storePathRootDir. `wrap_handler` gets the broker's handler and returns the one that
     receives all requests. Cancelled, the broker stops in order: it unregisters, closes port and connections, and
-    flushes. Raises `StoreError` if the store cannot be opened, `NetworkError` if the port cannot.
+    flushes. Raises `StoreError` if the store cannot be opened, `NetworkError` if the port cannot, `InvalidArgument` for
+    settings that contradict each other.
     """
+    check_slaves_possible(config)
     access = await access_control(
         config.access,
         cluster=config.broker_cluster_name,

@@ -103,7 +103,10 @@ class MessageQueries:
     async def _everywhere(
         self, topic: str, request: QueryMessage, is_wanted: Callable[[MessageExt], bool]
     ) -> MessageList:
-        """Returns the messages of the topic that its brokers find and that are wanted; an index holds hashes."""
+        """Returns the messages of the topic that its brokers find and that are wanted; an index holds hashes.
+
+        Raises an error only when no broker answers.
+        """
         check_topic(topic)
         route = await self._client.routes.refresh(request.topic, timeout=self._timeout)
         if route is None:
@@ -129,6 +132,8 @@ class MessageQueries:
 
         found = await query_many(brokers, found_by)
         failures = {name: answer for name, answer in found.items() if isinstance(answer, RocketMQError)}
+        if failures and len(failures) == len(brokers):
+            raise next(iter(failures.values()))
         messages = [one for answer in found.values() if not isinstance(answer, RocketMQError) for one in answer]
         mine = [
             message_without_namespace(message, self._namespace)

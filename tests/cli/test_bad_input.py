@@ -62,19 +62,29 @@ def test_a_group_nobody_is_in(terminal: Terminal) -> None:
     unknown = "no broker knows a group nobody"
     assert unknown in terminal.refused(1, "group", "describe", "nobody")
     assert unknown in terminal.refused(1, "group", "delete", "nobody", "--yes")
-    assert terminal.text("group", "progress", "nobody").startswith("group nobody has no offsets: ")
-    assert terminal.rows("group", "progress", "nobody") == []
+    assert unknown in terminal.refused(1, "group", "progress", "nobody")
+    assert unknown in terminal.refused(1, "group", "progress", "nobody", "--json")
     assert terminal.rows("clients", "-g", "nobody") == []
     assert "group nobody has no offsets" in terminal.refused(1, "group", "clone", "nobody", "other")
-    assert terminal.text("dlq", "list", "nobody") == "group nobody has no dead letters\n"
-    assert terminal.text("dlq", "resend", "nobody", "--all") == "group nobody has no dead letters to send\n"
-    assert terminal.rows("dlq", "resend", "nobody", "--all") == []
+    assert unknown in terminal.refused(1, "dlq", "list", "nobody")
+    assert unknown in terminal.refused(1, "dlq", "resend", "nobody", "--all")
     checks = terminal.run("health", "--max-lag", "0", "-g", "nobody")
     assert checks.exit_code == 1
     assert "group nobody has no offsets, so its lag is not known" in checks.stdout
     read = terminal.run("tail", "T", "-g", "nobody")
     assert read.stdout.endswith(" body\n")
     assert read.stderr == "group nobody has no offsets of topic T: reading begins as without -g\n"
+
+
+def test_a_group_without_offsets_or_letters(terminal: Terminal) -> None:
+    terminal.text("group", "create", "idle")
+    assert terminal.text("group", "progress", "idle") == "group idle has no offsets: no member has consumed\n"
+    assert terminal.rows("group", "progress", "idle") == []
+    assert "No route info of this topic: typo" in terminal.refused(1, "group", "progress", "idle", "-t", "typo")
+    assert terminal.text("dlq", "list", "idle") == "group idle has no dead letters\n"
+    assert terminal.rows("dlq", "list", "idle") == []
+    assert terminal.text("dlq", "resend", "idle", "--all") == "group idle has no dead letters to send\n"
+    assert terminal.rows("dlq", "resend", "idle", "--all") == []
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.groups.rows import (
+    beyond_text,
     change_row,
+    check_group_known,
     client_row,
     consumer_row,
     description_members,
@@ -67,6 +69,9 @@ def groups_text(found: GroupList, *, all_groups: bool, as_json: bool) -> str:
         table = text_of([group_members(row) for row in rows], (), as_json=True)
     else:
         table = text_of([group_row(row) for row in rows], LIST_COLUMNS, as_json=False)
+        beyond = [row for row in rows if row.queues_beyond_end]
+        text = "group {0}: {1} offsets are beyond their queues' ends: pyrmq group progress {0}"
+        table += rendered(*(text.format(row.group, row.queues_beyond_end) for row in beyond))
     return table + failed_text(found.failures, as_json=as_json)
 
 
@@ -116,6 +121,10 @@ def progress(name: str, connection: Connection, topic: str | None, members: bool
     async def work(admin: Admin) -> None:
         async def make() -> str:
             found = await admin.groups.progress(name, topic=topic, members=members)
+            if not found.queues:
+                await check_group_known(admin, name)
+                if topic is not None:
+                    await admin.route(topic)
             return progress_text(found, members=members, as_json=as_json)
 
         await show_watched(make, watch)
@@ -129,14 +138,16 @@ def progress_text(found: GroupProgress, *, members: bool, as_json: bool) -> str:
         return table + failed_text(found.failures, as_json=True)
     now = datetime.now(UTC)
     if not found.queues:
-        text = f"group {found.group} has no offsets: no member has consumed, or the name is another one\n"
+        text = f"group {found.group} has no offsets: no member has consumed\n"
+        if found.failures:
+            text = f"no broker that answered has offsets of group {found.group}\n"
         return text + failed_text(found.failures, as_json=False)
     columns = (*PROGRESS_COLUMNS, "client") if members else PROGRESS_COLUMNS
     table = text_of([progress_row(row, now) for row in found.queues], columns, as_json=False)
     oldest = age(found.waiting_since, now)
     waiting = "" if oldest is None else f", the oldest for {oldest} (since {shown_time(found.waiting_since)})"
     summary = f"{found.lag} messages wait{waiting}; {found.consume_tps:.1f} consumed a second"
-    return table + rendered(summary) + failed_text(found.failures, as_json=False)
+    return table + rendered(summary) + beyond_text(found.queues) + failed_text(found.failures, as_json=False)
 
 
 @group.command()

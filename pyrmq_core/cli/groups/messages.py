@@ -15,12 +15,13 @@ from pyrmq_core import Admin, InvalidArgument, MessageExt, RocketMQError
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import json_line
-from pyrmq_core.cli.groups.rows import failed_text
+from pyrmq_core.cli.groups.rows import check_group_known, failed_text
 from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.cli.tables import json_option, rendered, show, text_of
 from pyrmq_core.cli.times import iso_time, optional_instant, shown_time
 from pyrmq_core.client.admin.message_tracks import MessageTrack
+from pyrmq_core.client.admin.messages import MessageTrace
 from pyrmq_core.client.message_queries import MessageList
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
@@ -117,18 +118,26 @@ async def _by_any_id(admin: Admin, topic: str, msg_id: str) -> MessageList:
 
     Both kinds look alike, and a message id taken for the other kind would have this process connect anywhere.
     """
-    found = await admin.messages.by_unique_key(topic, msg_id)
-    if found.messages:
-        return found
+    found, refused = MessageList((), {}), None
+    try:
+        found = await admin.messages.by_unique_key(topic, msg_id)
+    except RocketMQError as error:  # no broker of the topic looks up ids, and the one in the id may have the message
+        refused = error
+    if not found.messages and await _names_a_broker(admin, msg_id):
+        return MessageList((await admin.messages.by_id(msg_id, topic=topic),), found.failures)
+    if refused is not None:
+        raise refused
+    return found
+
+
+async def _names_a_broker(admin: Admin, msg_id: str) -> bool:
     try:
         place = decode_offset_msg_id(msg_id)
     except InvalidArgument:
-        return found
+        return False
     address = unpack_host(place.ip + (place.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
     brokers = (await admin.cluster_info()).broker_addr_table.values()
-    if not any(address in broker.broker_addrs.values() for broker in brokers):
-        return found
-    return MessageList((await admin.messages.by_id(msg_id, topic=topic),), found.failures)
+    return any(address in broker.broker_addrs.values() for broker in brokers)
 
 
 async def _show(admin: Admin, found: MessageList, life: Life) -> None:
@@ -138,22 +147,26 @@ async def _show(admin: Admin, found: MessageList, life: Life) -> None:
             f"{len(found.messages)} messages are found and --consume-by takes one; give --id with one of {places}"
         )
     failed = failed_text(found.failures, as_json=life.as_json)
+    if found.failures and not found.messages:
+        click.echo("[]\n" if life.as_json else failed, nl=False)
+        raise click.ClickException("no broker that answered has such a message; the others may have it")
     members: list[dict[str, Any]] = []
     result = None
     if not life.as_json:
         click.echo(_messages_text(found.messages), nl=False)
     for message in found.messages:
         tracks = await admin.messages.track(message) if life.track else ()
-        events = (await admin.messages.trace(message.msg_id)).events if life.trace else ()
+        trace = await admin.messages.trace(message.msg_id) if life.trace else None
         if life.consume_by is not None:
             result = await admin.messages.consume_directly(life.consume_by, message, client_id=life.client_id)
         if life.as_json:
             more: dict[str, object] = {"tracks": [_track_members(one) for one in tracks]} if life.track else {}
-            more |= {"trace": [_event_members(one) for one in events]} if life.trace else {}
+            more |= {} if trace is None else {"trace": [_event_members(one) for one in trace.events]}
+            failed_text({} if trace is None else trace.failures, as_json=True)
             more |= {} if result is None else {"consumed": _result_members(life.consume_by, result)}
             members.append({**_message_members(message), **more})
         else:
-            click.echo(_life_text(message, tracks if life.track else None, events if life.trace else None), nl=False)
+            click.echo(_life_text(message, tracks if life.track else None, trace), nl=False)
     click.echo(json_text(members) + "\n" if life.as_json else failed, nl=False)
     if result is not None:
         _say_consumed(life, found.messages[0], result)
@@ -198,17 +211,18 @@ def _messages_text(messages: Sequence[MessageExt]) -> str:
     return text_of(rows, MESSAGE_COLUMNS, as_json=False)
 
 
-def _life_text(message: MessageExt, tracks: Sequence[MessageTrack] | None, events: Sequence[TraceEvent] | None) -> str:
+def _life_text(message: MessageExt, tracks: Sequence[MessageTrack] | None, trace: MessageTrace | None) -> str:
     text = ""
     if tracks is not None:
         rows = [_track_row(one) for one in tracks]
         table = text_of(rows, TRACK_COLUMNS, as_json=False) if rows else "no group reads the topic\n"
         errors = rendered(*(f"{one.group}: {one.error}" for one in tracks if one.error is not None))
         text += f"\n{message.msg_id} in each group:\n{table}{errors}"
-    if events is not None:
-        rows = [_event_row(one) for one in events]
-        table = text_of(rows, TRACE_COLUMNS, as_json=False) if rows else "no client reported any: tracing is off\n"
-        text += f"\ntrace of {message.msg_id}:\n{table}"
+    if trace is not None:
+        rows = [_event_row(one) for one in trace.events]
+        none = "no broker that answered has any\n" if trace.failures else "no client reported any: tracing is off\n"
+        table = text_of(rows, TRACE_COLUMNS, as_json=False) if rows else none
+        text += f"\ntrace of {message.msg_id}:\n{table}{failed_text(trace.failures, as_json=False)}"
     return text
 
 
@@ -286,6 +300,8 @@ def list_letters(group: str, connection: Connection, begin: str | None, limit: i
 
     async def work(admin: Admin) -> None:
         found = await admin.messages.dead_letters(group, max_num=limit, begin=since)
+        if not found.messages:
+            await check_group_known(admin, group)
         if as_json:
             click.echo(json_text([_message_members(one) for one in found.messages]))
         elif found.messages:
@@ -336,6 +352,8 @@ def resend(
             raise click.ClickException(
                 f"group {group} has no dead letter {', '.join(missing)}{silent}; nothing is sent"
             )
+        if not chosen:
+            await check_group_known(admin, group)
         if not (chosen or as_json):
             click.echo(f"group {group} has no dead letters to send")
             click.echo(failed_text(found.failures, as_json=False), nl=False)

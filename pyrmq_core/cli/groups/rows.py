@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import click
 
+from pyrmq_core import Admin
 from pyrmq_core.cli.tables import rendered
 from pyrmq_core.cli.times import age, iso_time, shown_time
 from pyrmq_core.client.admin.group_values import (
@@ -41,6 +42,23 @@ def _failed(error: RocketMQError) -> str:
     return "has messages that cannot be read" if isinstance(error, RecordError) else "gave no answer"
 
 
+async def check_group_known(admin: Admin, group: str) -> None:
+    """Raises `InvalidArgument` if no broker knows the group: an empty table of it may be that of a mistyped name."""
+    await admin.groups.describe(group, running_info=False)
+
+
+def beyond_text(queues: Iterable[QueueProgress]) -> str:
+    """Returns a line for each queue with an offset beyond its end, whose lag is negative."""
+    return rendered(
+        *(
+            f"{row.queue}: the offset {row.consumer_offset} is beyond the end {row.broker_offset}: the queue became "
+            "shorter, as when its topic is made again; messages before the offset are passed over (pyrmq group reset)"
+            for row in queues
+            if row.lag < 0
+        )
+    )
+
+
 def group_row(row: GroupSummary) -> dict[str, object]:
     return {
         "group": row.group,
@@ -59,6 +77,7 @@ def group_members(row: GroupSummary) -> dict[str, object]:
         "consumeType": row.consume_type,
         "messageModel": row.message_model,
         "lag": row.lag,
+        "queuesBeyondEnd": row.queues_beyond_end,
         "topics": list(row.topics),
         "brokers": list(row.brokers),
     }

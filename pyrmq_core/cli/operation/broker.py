@@ -76,6 +76,7 @@ def broker_members(row: BrokerStatus) -> dict[str, object]:
         "messagesPutToday": row.messages_put_today,
         "messagesGotToday": row.messages_got_today,
         "diskRatio": row.disk_ratio,
+        "diskFull": row.disk_full,
         "booted": None if row.booted is None else row.booted.isoformat(timespec="milliseconds"),
         "error": None if row.error is None else str(row.error),
     }
@@ -91,8 +92,14 @@ def _row(row: BrokerStatus) -> dict[str, object]:
         "in/s": row.put_tps,
         "out/s": row.get_tps,
         "disk": None if row.disk_ratio is None else f"{row.disk_ratio:.0%}",
-        "state": "ok" if row.error is None else "refuses" if row.reachable else "unreachable",
+        "state": _state(row),
     }
+
+
+def _state(row: BrokerStatus) -> str:
+    if row.error is not None:
+        return "refuses" if row.reachable else "unreachable"
+    return "disk full" if row.disk_full else "ok"
 
 
 @broker.command()

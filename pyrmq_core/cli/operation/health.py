@@ -149,6 +149,7 @@ async def _check_queues(admin: Admin, info: ClusterInfo) -> list[Check]:
 async def _check_lag(admin: Admin, groups: tuple[str, ...], max_lag: int) -> list[Check]:
     """Checks the lag of the groups, or of all; a group whose lag is not known fails if it was named."""
     lags: dict[str, int] = {}
+    beyond: dict[str, int] = {}
     checks = []
     try:
         if groups:
@@ -156,6 +157,7 @@ async def _check_lag(admin: Admin, groups: tuple[str, ...], max_lag: int) -> lis
                 progress = await admin.groups.progress(group)
                 if progress.queues:
                     lags[group] = progress.lag
+                    beyond[group] = sum(row.lag < 0 for row in progress.queues)
                 else:
                     absent = f"group {group} has no offsets, so its lag is not known"
                     checks.append(Check("lag", FAIL, absent, "look at its name; it has some when a member consumes"))
@@ -163,9 +165,14 @@ async def _check_lag(admin: Admin, groups: tuple[str, ...], max_lag: int) -> lis
         else:
             listed = await admin.groups.list()
             lags = {one.group: one.lag for one in listed.groups}
+            beyond = {one.group: one.queues_beyond_end for one in listed.groups}
             checks += [Check("lag", WARN, str(error)) for error in listed.failures.values()]
     except ResponseError as error:
         checks.append(Check("lag", FAIL, f"not known: {error}"))
+    for group, queues in beyond.items():
+        if queues:
+            text = f"group {group} has offsets beyond the ends of {queues} queues"
+            checks.append(Check("lag", WARN, text, f"they became shorter: pyrmq group progress {group}, then reset"))
     late = [Check("lag", FAIL, f"group {one} is {lag} messages behind") for one, lag in lags.items() if lag > max_lag]
     if lags and not late:
         late.append(Check("lag", OK, f"{len(lags)} groups, the furthest {max(lags.values())} messages behind"))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from pyrmq_core.errors import ResponseError, RocketMQError
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.protocol.routes.route import MASTER_ID
+
+# Beyond so much a broker stores nothing (diskSpaceWarningLevelRatio of store/DefaultMessageStore.java).
+FULL_DISK_RATIO: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,11 @@ class BrokerStatus:
     def disk_ratio(self) -> float | None:
         """The part of the commit log's disk that is used, 0 to 1."""
         return None if self.runtime_info is None else self.runtime_info.disk_ratio
+
+    @property
+    def disk_full(self) -> bool:
+        """True if more of it is used than RocketMQ's brokers take messages with, unless they are set otherwise."""
+        return self.disk_ratio is not None and self.disk_ratio > FULL_DISK_RATIO
 
     @property
     def booted(self) -> datetime | None:

@@ -60,7 +60,7 @@ class DeadLetters:
         self._puller = Puller(session, group, namespace)
 
     async def newest(self, max_num: int, begin: datetime | None) -> MessageList:
-        """Returns the newest `max_num` of each queue, by store time; none for a group without dead letters."""
+        """Returns the newest `max_num` of each queue, by store time, of brokers that answer; raises if none does."""
         whole_number("max_num", max_num, 1, MAX_LETTERS)
         begin_ms = None if begin is None else first_millisecond(begin)
         topic = DLQ_PREFIX + self._group
@@ -78,6 +78,8 @@ class DeadLetters:
             return found.messages
 
         found = [message for messages in (await query_many(queues, read)).values() for message in messages]
+        if failures and failures.keys() == {queue.broker_name for queue in queues}:
+            raise next(iter(failures.values()))
         found.sort(key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
         return MessageList(tuple(message_without_namespace(one, self._servers.namespace) for one in found), failures)
 

@@ -121,10 +121,11 @@ def _summary(group: str, answers: Mapping[str, BrokerGroups], namespace: str | N
         members=len(clients),
         consume_type=first_known(one.consume_type for one in connections),
         message_model=first_known(one.message_model for one in connections),
-        lag=sum(row.broker_offset - row.consumer_offset for _, row in offsets),
+        lag=sum(max(0, row.broker_offset - row.consumer_offset) for _, row in offsets),
         topics=tuple(sorted({without_namespace(queue.topic, namespace) for queue, _ in offsets})),
         brokers=tuple(sorted(name for name, answer in answers.items() if group in answer.configs)),
         clients=clients,
+        queues_beyond_end=sum(row.consumer_offset > row.broker_offset for _, row in offsets),
     )
 
 

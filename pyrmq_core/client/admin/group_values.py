@@ -20,7 +20,8 @@ from pyrmq_core.protocol.requests.groups.subscription_groups import Subscription
 class GroupSummary:
     """One group of the list; `lag` is the sum over all topics, and a type is None while no member is connected.
 
-    `clients` are the members, without the queues that they hold.
+    `clients` are the members, without the queues that they hold. An offset beyond the end of its queue is no lag:
+    `queues_beyond_end` counts these.
     """
 
     group: str
@@ -31,6 +32,7 @@ class GroupSummary:
     topics: tuple[str, ...]
     brokers: tuple[str, ...]
     clients: tuple[GroupMember, ...] = ()
+    queues_beyond_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class QueueProgress:
 
     @property
     def lag(self) -> int:
-        """The number of messages that are not consumed."""
+        """The number of messages that are not consumed; negative for an offset beyond the end of the queue."""
         return self.broker_offset - self.consumer_offset
 
     @property
@@ -112,7 +114,8 @@ class GroupProgress:
 
     @property
     def lag(self) -> int:
-        return sum(one.lag for one in self.queues)
+        """The number of messages that are not consumed; an offset beyond its queue's end hides no other lag."""
+        return sum(max(0, one.lag) for one in self.queues)
 
     @property
     def waiting_since(self) -> datetime | None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from pyrmq_core.client.admin.group_tables import connections_of, progress_of
 from pyrmq_core.client.admin.servers import AdminServers, Server
-from pyrmq_core.client.message_queries import MessageQueries
+from pyrmq_core.client.message_queries import MessageList, MessageQueries
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.errors import NoRoute, RocketMQError
 from pyrmq_core.filtering.tags import TagFilter
@@ -46,7 +46,8 @@ class MessageTrack:
     """One message in one group.
 
     `consumer_offset` is the group's offset in the message's queue, None without one. `retries` are copies in the
-    group's retry topic, `dead_letters` those among its dead letters. With UNKNOWN, `error` is the reason.
+    group's retry topic, `dead_letters` those among its dead letters. `error` is the reason of UNKNOWN, or why some of
+    these may be missing.
     """
 
     group: str
@@ -80,12 +81,15 @@ async def _track(
         found = await servers.gather(brokers.values(), lambda server: connections_of(servers, server, group))
         online = [one for one in found.answers.values() if one.connections]
         offset = await _offset(servers, brokers, message, group)
+        retries = await _copies(queries, f"{RETRY_PREFIX}{own}", message.msg_id)
+        letters = await _copies(queries, f"{DLQ_PREFIX}{own}", message.msg_id)
         return MessageTrack(
             own,
             _track_type(message, servers.on_wire(message.topic), online, offset),
             offset,
-            await _copies(queries, f"{RETRY_PREFIX}{own}", message.msg_id),
-            await _copies(queries, f"{DLQ_PREFIX}{own}", message.msg_id),
+            retries.messages,
+            letters.messages,
+            next(iter({**retries.failures, **letters.failures}.values()), None),
         )
     except RocketMQError as error:
         return MessageTrack(own, TrackType.UNKNOWN, error=error)
@@ -122,8 +126,8 @@ def _passes(message: MessageExt, subscription: SubscriptionData | None) -> bool:
     return TagFilter.parse(subscription.sub_string).matches(message.tags)
 
 
-async def _copies(queries: MessageQueries, topic: str, unique_key: str) -> tuple[MessageExt, ...]:
+async def _copies(queries: MessageQueries, topic: str, unique_key: str) -> MessageList:
     try:
-        return (await queries.all_by_unique_key(topic, unique_key)).messages
+        return await queries.all_by_unique_key(topic, unique_key)
     except NoRoute:
-        return ()
+        return MessageList((), {})
