@@ -39,12 +39,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from pyrmq_core.model import MessageQueue
+    from pyrmq_core.model import MessageQueue, SendResult
 
 
 class Outcome(enum.Enum):
@@ -308,14 +308,30 @@ class SendFailed(RocketMQError):
         self.attempts = tuple(attempts)
 
 
+class StoredRows(Protocol):
+    """The rows of `send_arrow` that are stored, by queue: a `WriteSummary`."""
+
+    @property
+    def messages(self) -> int: ...
+
+    @property
+    def messages_by_queue(self) -> Mapping[MessageQueue, int]: ...
+
+
+BatchPart: TypeAlias = "Sequence[SendResult] | StoredRows | RocketMQError"
+
+
 class BatchFailed(SendFailed):
-    """Some parts of a divided batch failed; `parts` has, in order, each part's results or its error."""
+    """Some parts of a divided batch failed; `parts` has, in order, each part's results or its error.
+
+    Of `send_arrow` they are the summary of what is stored, and the error.
+    """
 
     condition = "RMQ_BATCH_FAILED"
 
-    def __init__(self, text: str, *, outcome: Outcome, attempts: Sequence[Attempt], parts: Sequence[object]) -> None:
+    def __init__(self, text: str, *, outcome: Outcome, attempts: Sequence[Attempt], parts: Sequence[BatchPart]) -> None:
         super().__init__(text, outcome=outcome, attempts=attempts)
-        self.parts = tuple(parts)
+        self.parts: tuple[BatchPart, ...] = tuple(parts)
 
 
 class QueueNotFound(SendFailed):

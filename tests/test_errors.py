@@ -36,7 +36,7 @@ EXAMPLES: list[RocketMQError] = [
     CallTimeout("silent", address="127.0.0.1:1", request_left=True),
     DataLost("gone", queue=QUEUE, start=1, end=5, min_offset=3, max_offset=9),
     SendFailed("failed", outcome=Outcome.PERHAPS_STORED, attempts=[TRIED]),
-    BatchFailed("failed in part", outcome=Outcome.STORED, attempts=[TRIED], parts=["a", "b"]),
+    BatchFailed("failed in part", outcome=Outcome.STORED, attempts=[TRIED], parts=[[], []]),
     QueueNotFound("no such queue", outcome=Outcome.NOT_STORED, attempts=[TRIED], queue=QUEUE),
 ]
 

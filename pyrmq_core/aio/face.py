@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from pyrmq_core.aio.loop_returns import close_held, here, lend, returned
 from pyrmq_core.blocking.portal import HeldContext, portal
+from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client as TrioClient
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
@@ -23,7 +24,7 @@ R = TypeVar("R")
 T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 
 
-class AsyncioFace(Generic[T]):
+class AsyncioFace(AsyncOnly, Generic[T]):
     """A face over the trio object that `make` makes; opened by `async with`, `await open()`, or the first call.
 
     It may be used from several asyncio loops. A child after `fork` makes its own: one that its parent opened raises

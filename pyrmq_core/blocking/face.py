@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, NoReturn, Self, TypeVar
 
 from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.client.service_state import ServiceState
@@ -54,6 +54,16 @@ class BlockingFace(Generic[T]):
 
     def __enter__(self) -> Self:
         return self.open()
+
+    async def __aenter__(self) -> NoReturn:
+        name = type(self).__name__
+        raise InvalidState(
+            f"this {name} of pyrmq_core.blocking is opened by `with`; the {name} that `async with` opens is that of "
+            "pyrmq_core.aio under asyncio, of pyrmq_core under trio"
+        )
+
+    async def __aexit__(self, *_: object) -> None:
+        """Is never called: `async with` fails when it begins."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

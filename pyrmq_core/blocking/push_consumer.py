@@ -20,6 +20,7 @@ from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidArgument, InvalidState
 from pyrmq_core.model import MessageQueue, Problem
+from pyrmq_core.protocol.shown_values import shown
 
 R = TypeVar("R")
 
@@ -87,7 +88,8 @@ class PushConsumer(BlockingFace[AsyncPushConsumer]):
         """
         if is_async(handler):
             raise InvalidArgument(
-                f"handler={handler!r}: a plain function is called here; pyrmq_core has the async face"
+                f"handler={shown(handler)}: it is an async function, and the blocking consumer calls plain ones; the "
+                "PushConsumer of pyrmq_core.aio takes it under asyncio, that of pyrmq_core under trio"
             )
         consumer, loop = self._async(), portal()
         with StopSignals(lambda: loop.submit(consumer.stop)):

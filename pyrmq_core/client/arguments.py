@@ -5,6 +5,7 @@ A wrong one that goes further would fail on the loop, in the middle of other cal
 
 from __future__ import annotations
 
+import inspect
 import math
 import ssl
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,7 @@ from typing import Final, TypeVar
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Message, MessageQueue
+from pyrmq_core.protocol.shown_values import shown
 
 # Java's.
 MAX_INT: Final = 2**31 - 1
@@ -25,7 +27,7 @@ T = TypeVar("T")
 def seconds_of(name: str, value: object) -> float:
     """Returns the time as it is: a finite number of seconds above 0."""
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InvalidArgument(f"{name}={value!r}: it is a number of seconds")
+        raise InvalidArgument(f"{name}={shown(value)}: it is a number of seconds")
     if not 0 < value < math.inf:
         raise InvalidArgument(f"{name}={value:g}: it is a time in seconds, and has to be more than 0")
     return value
@@ -34,14 +36,14 @@ def seconds_of(name: str, value: object) -> float:
 def first_millisecond(when: datetime) -> int:
     """Returns the first whole millisecond since 1970 at or after a time with a zone: store times are whole ones."""
     if getattr(when, "tzinfo", None) is None:
-        raise InvalidArgument(f"{when!r} has no time zone; write datetime(..., tzinfo=UTC)")
+        raise InvalidArgument(f"{shown(when)} has no time zone; write datetime(..., tzinfo=UTC)")
     return -((EPOCH - when) // timedelta(milliseconds=1))
 
 
 def whole_number(name: str, value: object, least: int, most: int = MAX_INT) -> int:
     """Returns the number as it is."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidArgument(f"{name}={value!r}: it is a whole number")
+        raise InvalidArgument(f"{name}={shown(value)}: it is a whole number")
     if not least <= value <= most:
         raise InvalidArgument(f"{name}={value}: {least} to {most} are possible")
     return value
@@ -50,7 +52,7 @@ def whole_number(name: str, value: object, least: int, most: int = MAX_INT) -> i
 def queue_of(queue: object) -> MessageQueue:
     """Returns the queue as it is: a `MessageQueue` of texts and an id of 32 bits (-1: the broker chooses)."""
     if not isinstance(queue, MessageQueue):
-        raise InvalidArgument(f"queue={queue!r}: it is a MessageQueue(topic, broker_name, queue_id)")
+        raise InvalidArgument(f"queue={shown(queue)}: it is a MessageQueue(topic, broker_name, queue_id)")
     for name in (queue.topic, queue.broker_name):
         text_of("a queue's topic and broker_name", name)
     whole_number("queue_id", queue.queue_id, -1)
@@ -60,28 +62,30 @@ def queue_of(queue: object) -> MessageQueue:
 def chosen_by(select: object, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
     """Returns the queue that the caller's function chooses; raises what that raises."""
     if not callable(select):
-        raise InvalidArgument(f"select={select!r}: it is a function of the queues and the message")
+        raise InvalidArgument(f"select={shown(select)}: it is a function of the queues and the message")
+    if inspect.iscoroutinefunction(select):
+        raise InvalidArgument(f"select={shown(select)}: it is an async function, and a plain one is called")
     return queue_of(select(queues, message))
 
 
 def context_of(tls: object) -> ssl.SSLContext | None:
     """Returns the context as it is, or None."""
     if tls is not None and not isinstance(tls, ssl.SSLContext):
-        raise InvalidArgument(f"tls={tls!r}: it is an ssl.SSLContext, such as ssl.create_default_context()")
+        raise InvalidArgument(f"tls={shown(tls)}: it is an ssl.SSLContext, such as ssl.create_default_context()")
     return tls
 
 
 def instance_of(name: str, value: object, kind: type[T], words: str) -> T:
     """Returns the value as it is; `words` name what it has to be."""
     if not isinstance(value, kind):
-        raise InvalidArgument(f"{name}={value!r}: it is {words}")
+        raise InvalidArgument(f"{name}={shown(value)}: it is {words}")
     return value
 
 
 def tuple_of(name: str, values: Iterable[T], words: str) -> tuple[T, ...]:
     """Returns the values as a tuple, which a later change of the caller's list does not change."""
     if not isinstance(values, Iterable):
-        raise InvalidArgument(f"{name}={values!r}: it is a list of {words}")
+        raise InvalidArgument(f"{name}={shown(values)}: it is a list of {words}")
     return tuple(values)
 
 
@@ -93,5 +97,5 @@ def offset_of(name: str, value: object) -> int:
 def text_of(name: str, value: object) -> str:
     """Returns the text as it is."""
     if not isinstance(value, str):
-        raise InvalidArgument(f"{name}={value!r}: it is a text")
+        raise InvalidArgument(f"{name}={shown(value)}: it is a text")
     return value

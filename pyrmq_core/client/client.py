@@ -8,13 +8,14 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.client_settings import ClientSettings
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 
 
-class Client:
+class Client(AsyncOnly):
     """Connections, routes and heartbeats.
 
     `nameserver` is `"host:port;host:port"` or a list; without it NAMESRV_ADDR is used. With `nameserver_url` instead,

@@ -26,6 +26,7 @@ from pyrmq_core.protocol.messages.payload import RawPull, decode
 from pyrmq_core.protocol.messages.record import unpack_host, unpack_record
 from pyrmq_core.protocol.requests.broker.offsets import GetEarliestStoreTime, StoreTimeFound
 from pyrmq_core.protocol.requests.broker.query_message import MessagesFound, QueryMessage, ViewMessage
+from pyrmq_core.protocol.shown_values import shown
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INT: Final = 2**31 - 1
@@ -77,7 +78,7 @@ class MessageQueries:
         """Returns messages as `by_key`, of the brokers that answer."""
         whole_number("max_num", max_num, 1, MAX_INT)
         if " " in _text("key", key):
-            raise InvalidArgument(f"key={key!r}: it is one word; a message's keys are separated by spaces")
+            raise InvalidArgument(f"key={shown(key)}: it is one word; a message's keys are separated by spaces")
         begin_ms, end_ms = _ms("begin", begin, 0), _ms("end", end, MAX_LONG)
         request = QueryMessage(self._on_wire(topic), key, max_num, begin_ms, end_ms, index_type="K")
         return await self._everywhere(topic, request, lambda message: key in (message.keys or "").split(" "))
@@ -171,7 +172,7 @@ def _messages(records: bytes, broker_name: str) -> Iterator[MessageExt]:
 
 def _text(name: str, value: str) -> str:
     if not instance_of(name, value, str, "a text"):
-        raise InvalidArgument(f"{name}={value!r}: it is a text that is not empty")
+        raise InvalidArgument(f"{name}={shown(value)}: it is a text that is not empty")
     return value
 
 
@@ -179,5 +180,5 @@ def _ms(name: str, when: datetime | None, otherwise: int) -> int:
     if when is None:
         return otherwise
     if getattr(when, "tzinfo", None) is None:
-        raise InvalidArgument(f"{name}={when!r} has no time zone; write datetime(..., tzinfo=UTC)")
+        raise InvalidArgument(f"{name}={shown(when)} has no time zone; write datetime(..., tzinfo=UTC)")
     return (when - EPOCH) // timedelta(milliseconds=1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Concatenate, ParamSpec, TypeVar
+
+from pyrmq_core.client.client_settings import ClientSettings
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -23,7 +25,7 @@ def parameters_of(settings: Callable[P, S]) -> Callable[[Callable[[T, S], None]]
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:  # else it names the settings, which the caller does not know
-                raise TypeError(f"{type(self).__name__}: {error}") from None
+                raise TypeError(f"{type(self).__name__}: {error}{_belongs_to_client(kwargs, signature)}") from None
             initialise(self, settings(*args, **kwargs))
 
         named = getattr(settings, "__origin__", settings)  # the class itself of `Settings[Client]`
@@ -33,3 +35,15 @@ def parameters_of(settings: Callable[P, S]) -> Callable[[Callable[[T, S], None]]
         return constructed
 
     return decorate
+
+
+def _belongs_to_client(names: Iterable[str], signature: inspect.Signature) -> str:
+    """Returns how to give what only a `Client` takes, such as TLS and keys; an empty text without such a name."""
+    named = [name for name in names if name not in signature.parameters and name in CLIENT_NAMES]
+    if not named:
+        return ""
+    given = ", ".join(f"{name}=..." for name in named)
+    return f"; {', '.join(named)} belongs to the Client, which others share: client=Client(nameserver=..., {given})"
+
+
+CLIENT_NAMES = frozenset(inspect.signature(ClientSettings).parameters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 
 import trio
 
@@ -62,9 +63,16 @@ class Life:
 
 
 def check_trio() -> None:
-    """Raises `InvalidState` outside a trio program, under asyncio for example."""
-    if not trio.lowlevel.in_trio_run():
+    """Raises `InvalidState` outside a trio program, with the face that fits there."""
+    if trio.lowlevel.in_trio_run():
+        return
+    asyncio = sys.modules.get("asyncio")  # a program that runs under it has loaded it
+    if asyncio is not None and asyncio._get_running_loop() is not None:
         raise InvalidState(
-            "the async names of pyrmq_core run under trio.run(...); elsewhere, in asyncio for example, use "
-            "pyrmq_core.blocking, whose futures asyncio.wrap_future takes"
+            "this program runs under asyncio, and the names of pyrmq_core itself run under trio: use those of "
+            "pyrmq_core.aio, which are the same"
         )
+    raise InvalidState(
+        "the async names of pyrmq_core run under trio.run(...); in a program without an async loop use those of "
+        "pyrmq_core.blocking, which are the same"
+    )

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 import trio
 
@@ -97,6 +97,12 @@ class EmbeddedCluster:
         self._controls = Controls()
         self._stack = AsyncExitStack()
         self._nursery: trio.Nursery | None = None
+
+    def __enter__(self) -> NoReturn:
+        raise InvalidState("this EmbeddedCluster is opened by `async with`; `with` opens that of pyrmq_core.blocking")
+
+    def __exit__(self, *_: object) -> None:
+        """Is never called: `with` fails when it begins."""
 
     async def __aenter__(self) -> Self:
         if self._nursery is not None:

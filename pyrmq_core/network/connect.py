@@ -5,6 +5,8 @@ from __future__ import annotations
 import encodings.idna  # noqa: F401 - getaddrinfo loads it at its first call: a fork meanwhile would hang the child
 import socket
 import ssl
+from contextlib import suppress
+from typing import Final
 
 import trio
 
@@ -12,8 +14,12 @@ from pyrmq_core.errors import ConnectFailed
 from pyrmq_core.network.addresses import parse_address
 from pyrmq_core.network.connection.wire import SocketWire, StreamWire, Wire
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.tls_reasons import tls_reason
 
 log = line_logger(__name__)
+
+ALERT_SECONDS: Final = 1.0
+MAX_UNREAD_BYTES: Final = 65536
 
 
 async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float) -> Wire:
@@ -84,10 +90,23 @@ async def _over_tls(wire: SocketWire, tls: ssl.SSLContext, *, server_side: bool,
     stream = trio.SSLStream(transport, tls, server_hostname=host, server_side=server_side, https_compatible=True)
     try:
         await stream.do_handshake()
+    except trio.BrokenResourceError:
+        await _send_alert(stream, transport)
+        await trio.aclose_forcefully(stream)
+        raise
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
     return StreamWire(stream, wire.address, wire.local_address)
+
+
+async def _send_alert(stream: trio.SSLStream[trio.SocketStream], transport: trio.SocketStream) -> None:
+    """Sends OpenSSL's alert, which trio keeps after a failed handshake: by it the other end knows what is wanted."""
+    alert = stream._outgoing.read()
+    with trio.move_on_after(ALERT_SECONDS), suppress(trio.BrokenResourceError):
+        await transport.send_all(alert)
+        await transport.send_eof()
+        await transport.receive_some(MAX_UNREAD_BYTES)  # bytes that are left unread would have the alert thrown away
 
 
 def _failed(address: str, reason: str) -> ConnectFailed:
@@ -103,11 +122,7 @@ def _reason(error: OSError | UnicodeError) -> str:
 
 
 def _tls_reason(error: BaseException) -> str:
-    cause = error.__cause__
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"TLS: its certificate is not accepted ({cause.verify_message}); trust its authority in the SSLContext"
-    if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-        return "TLS: it answered in plain; switch TLS off here, or on there"
-    if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
-        return f"TLS: {cause.reason or cause}; compare the TLS settings of both ends"
-    return "TLS: it closed the connection during the handshake; is TLS switched on there?"
+    closed = (
+        "TLS: it closed the connection during the handshake; is TLS switched on there, and is a certificate wanted?"
+    )
+    return tls_reason(error) or closed

@@ -17,6 +17,7 @@ from pyrmq_core import (
     MessageQueue,
     Producer,
     PullConsumer,
+    aio,
     blocking,
 )
 from pyrmq_core.client.producer.bulk.accumulator import Batching
@@ -178,7 +179,7 @@ def test_the_async_names_say_where_they_run() -> None:
         async with Producer("g", nameserver="127.0.0.1:1"):
             pass
 
-    with pytest.raises(InvalidState, match=r"pyrmq_core\.blocking"):
+    with pytest.raises(InvalidState, match=r"pyrmq_core\.aio, which are the same"):
         asyncio.run(main())
 
 
@@ -245,3 +246,18 @@ async def test_hooks_may_come_from_an_iterator_and_stay_as_they_were(stage: Stag
         hooks.clear()
         await producer.send(Message("orders", b"x"))
     assert hook.count > 0
+
+
+@pytest.mark.parametrize("package", [pyrmq_core, aio, blocking])
+@pytest.mark.parametrize("name", ["Producer", "PushConsumer", "PullConsumer", "LitePullConsumer", "Admin"])
+def test_what_belongs_to_the_client(package: Any, name: str) -> None:
+    group = () if name == "Admin" else ("g",)
+    for arguments, words in (
+        ({"tls": None}, "tls belongs to the Client"),
+        ({"access_key": "k", "secret_key": "s"}, "access_key, secret_key belongs to the Client"),
+    ):
+        with pytest.raises(TypeError, match=rf"{name}: .*; {words}.* client=Client\(nameserver=\.\.\., "):
+            getattr(package, name)(*group, nameserver="127.0.0.1:1", **arguments)
+    with pytest.raises(TypeError) as caught:
+        getattr(package, name)(*group, nonsense=1)
+    assert "Client" not in str(caught.value)

@@ -204,7 +204,7 @@ async def test_a_certificate_that_is_not_trusted_is_reported(encrypted: Encrypte
     async with Client(nameserver=encrypted.nameserver, tls=encrypted.strict) as client:
         with pytest.raises(NoNameServer, match="its certificate is not accepted"):
             await client._session.routes.refresh("TBW102")
-        with pytest.raises(ConnectFailed, match="trust its authority in the SSLContext"):
+        with pytest.raises(ConnectFailed, match="trust its authority"):
             await client._session.call(encrypted.nameserver, Command(106))
 
 

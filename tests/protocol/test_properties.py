@@ -156,7 +156,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REFUSED = [
     (Message("T", b"x", tags=""), "property 'TAGS' has an empty value"),
     (Message("T", b"x", tags=5), "TAGS is 5; it has to be text"),  # type: ignore[arg-type]
-    (Message("T", b"x", sharding_key=b"a"), "__SHARDINGKEY is b'a'; it has to be text"),  # type: ignore[arg-type]
+    (Message("T", b"x", sharding_key=b"a"), "__SHARDINGKEY is bytes of length 1; it has to be text"),  # type: ignore[arg-type]
     (Message("T", b"x", sharding_key=""), "property '__SHARDINGKEY' has an empty value"),
     (Message("T", b"x", tags="a\x01b"), "value of property 'TAGS' holds U\\+0001 or U\\+0002"),
     (Message("T", b"x", keys="a\x02b"), "value of property 'KEYS' holds U\\+0001 or U\\+0002"),

@@ -20,6 +20,7 @@ from pyrmq_core.client.admin.producers import Producers
 from pyrmq_core.client.admin.servers import AdminServers, Server, change_each
 from pyrmq_core.client.admin.settings import AdminSettings
 from pyrmq_core.client.admin.topics import Topics
+from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.message_queries import MessageQueries
@@ -48,7 +49,7 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 LOOK_AGAIN_SECONDS: Final = 0.02
 
 
-class Admin:
+class Admin(AsyncOnly):
     """Administration over a client of its own, or a shared one; errors name the server that refused.
 
     `namespace` stands in front of topics at servers, and nowhere else.

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 import trio
 
 from pyrmq_core.client.arguments import first_millisecond, offset_of, queue_of, seconds_of, tuple_of
+from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.consume.hand_over import HandOver
@@ -37,7 +38,7 @@ from pyrmq_core.protocol.messages.namespaces import with_namespace
 TURN_SECONDS: Final = 0.001
 
 
-class LitePullConsumer:
+class LitePullConsumer(AsyncOnly):
     """A consumer that is polled: of topics, as a member of its group, or of queues that it is assigned by hand.
 
     `async with LitePullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, offset_of, queue_of, seconds_of, whole_number
+from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.group.subscriptions import filter_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 LONGEST_WAIT_SECONDS: Final = 600.0
 
 
-class PullConsumer:
+class PullConsumer(AsyncOnly):
     """Reads queues; it takes no part in its group's rebalancing and sends no heartbeats.
 
     `async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 import trio
 
+from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.consume.delivery import Deliveries
@@ -37,7 +38,7 @@ from pyrmq_core.protocol.messages.namespaces import with_namespace
 HANDLING: Final[ContextVar[object]] = ContextVar("pyrmq_handling", default=None)
 
 
-class PushConsumer:
+class PushConsumer(AsyncOnly):
     """A member of a consumer group: its queues are pulled, and each message is passed to a handler.
 
     `async with PushConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with

@@ -11,6 +11,7 @@ from typing import Any, Self
 import trio
 
 from pyrmq_core.client.arguments import chosen_by, seconds_of
+from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.parameters import parameters_of
@@ -50,7 +51,7 @@ from pyrmq_core.protocol.requests.broker.recall_message import MessageRecalled, 
 Select = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
-class Producer:
+class Producer(AsyncOnly):
     """Sends messages.
 
     `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own; with `client=`

@@ -16,6 +16,7 @@ from pyrmq_core.client.producer.transactions import TransactionListener
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.names import check_group
 from pyrmq_core.protocol.messages.trace import TRACE_TOPIC
+from pyrmq_core.protocol.shown_values import shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class ProducerSettings(SendSettings, ClientChoice[AnyClient]):
             instance_of("trace", self.trace, str, "True, False, or the topic for traces")
         listener = self.transaction_listener
         if listener is not None and not callable(getattr(listener, "check_local_transaction", None)):
-            raise InvalidArgument(f"transaction_listener={listener!r}: it has a function check_local_transaction")
+            raise InvalidArgument(f"transaction_listener={shown(listener)}: it has a function check_local_transaction")
         object.__setattr__(self, "hooks", tuple_of("hooks", self.hooks, "hooks"))
         ProducerHooks(self.hooks)
 

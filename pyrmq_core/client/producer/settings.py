@@ -11,6 +11,7 @@ from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.compression import CompressionType
 from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.messages.namespaces import with_namespace
+from pyrmq_core.protocol.shown_values import shown
 
 # A member of an enum costs more than a call to look up.
 SYNC: Final = CommunicationMode.SYNC
@@ -58,7 +59,7 @@ def compression_type(name: str) -> CompressionType | None:
     """
     known = {kind.name.lower(): kind for kind in CompressionType}
     if name != "none" and name not in known:
-        raise InvalidArgument(f"compression={name!r}: none, {', '.join(sorted(known))} are possible")
+        raise InvalidArgument(f"compression={shown(name)}: none, {', '.join(sorted(known))} are possible")
     kind = known.get(name)
     if kind is not None:
         kind.check_library()

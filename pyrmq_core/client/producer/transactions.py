@@ -37,6 +37,7 @@ from pyrmq_core.protocol.messages.properties import PGROUP, TRAN_MSG, UNIQ_KEY
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_PREPARED
 from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction
 from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTransactionState
+from pyrmq_core.protocol.shown_values import shown
 
 log = logging.getLogger(__name__)
 
@@ -246,5 +247,5 @@ def local_failure(error: Exception | None) -> str:
 
 def _checked(state: object) -> State:
     if not isinstance(state, State):
-        raise TypeError(f"a local transaction ends as a LocalTransactionState, not as {state!r}")
+        raise TypeError(f"a local transaction ends as a LocalTransactionState, not as {shown(state)}")
     return state

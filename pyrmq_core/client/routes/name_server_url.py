@@ -41,9 +41,12 @@ class Discovery:
             text = await fetch_text(self.url, timeout=TIMEOUT_SECONDS)
             addresses = parse_nameservers(text.strip().splitlines()[0] if text.strip() else "")
             if not addresses:
-                raise ProtocolError(f"{self.url} names no NameServer; the list that is known stays")
+                raise ProtocolError(f"{self.url}: the page is empty; the list that is known stays")
         except RocketMQError as error:
             self._problems.failed(FETCH, self.url, error)
+            nameservers.none_named = (
+                f"nameserver_url {self.url} names no NameServer: {error}; its first line has to be host:port;host:port"
+            )
         else:
             self._problems.passed(FETCH, self.url)
             nameservers.set_addresses(addresses, random_start=random.getrandbits(31))

@@ -30,6 +30,12 @@ MIN_CLOSE_SECONDS: Final = 0.1
 MAX_FURTHER_SECONDS: Final = 1.0
 
 
+NONE_NAMED: Final = (
+    'no NameServer is named: give nameserver="host:port" (Spark: option nameServer; pyrmq: -n host:port), or set '
+    "NAMESRV_ADDR"
+)
+
+
 class Asking(Protocol):
     """A caller of servers by address: a client's `RemotingClient`, or a bare pool of connections."""
 
@@ -46,6 +52,7 @@ class NameServers:
         self._pool = pool
         self._choice = NameServerChoice.starting_at(addresses, random_start)
         self._failures: dict[str, RocketMQError] = {}
+        self.none_named = NONE_NAMED  # what is said while the list is empty
         self._lines = RareLines()
 
     @property
@@ -90,10 +97,9 @@ class NameServers:
         NameServers tried, and why each failed.
         """
         if not self.addresses:
-            raise NoNameServer(
-                'no NameServer is named: give nameserver="host:port" (Spark: option nameServer), or set NAMESRV_ADDR'
-            )
-        deadline = trio.current_time() + timeout
+            raise NoNameServer(self.none_named)
+        began = trio.current_time()
+        deadline = began + timeout
         failures: list[str] = []
         queried: set[str] = set()
         for left in range(len(self.addresses), 0, -1):
@@ -123,7 +129,8 @@ class NameServers:
                     )
                 return further[0] if further else result
         raise NoNameServer(
-            f"no NameServer answered {request_name(command.code)} within {timeout:.3g} s ({'; '.join(failures)}); "
+            f"no NameServer answered {request_name(command.code)} in {trio.current_time() - began:.3g} s "
+            f"({'; '.join(failures)}); "
             "check the addresses, and that a NameServer runs there"
         )
 

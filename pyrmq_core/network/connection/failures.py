@@ -8,6 +8,7 @@ from typing import Final
 from pyrmq_core.errors import ProtocolError
 from pyrmq_core.network.connection.wire import WIRE_ERRORS
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.tls_reasons import tls_reason
 
 log = line_logger(__name__)
 
@@ -21,7 +22,7 @@ def reason_to_close(error: Exception, address: str, level: int) -> str:
     Faults of the other end are logged at `level`, failures of this program as errors.
     """
     if isinstance(error, WIRE_ERRORS):
-        return getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return tls_reason(error) or getattr(error, "strerror", None) or str(error) or _cause(error)
     if isinstance(error, ProtocolError):
         fault = f"sent what is not RocketMQ's: {error}"
         log.log(level, "closing the connection with %s, which %s", address, fault)
@@ -30,6 +31,11 @@ def reason_to_close(error: Exception, address: str, level: int) -> str:
     log.error("closing the connection with %s, which cannot go on: %s", address, failure)
     log.debug("where it failed", exc_info=error)
     return f"it could not go on: {failure}"
+
+
+def _cause(error: Exception) -> str:
+    """Returns what is known of an error of trio without a text."""
+    return str(error.__cause__ or "") or "the connection broke"
 
 
 def not_running(_: Callable[[], None]) -> None:

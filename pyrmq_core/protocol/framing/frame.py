@@ -25,6 +25,7 @@ from pyrmq_core.protocol.framing.command import RESPONSE_BIT, Command, Serializa
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
 from pyrmq_core.protocol.framing.headers import decode_binary, decode_json, encode_binary, encode_header, encode_json
 from pyrmq_core.protocol.framing.lent_answer import AnswerForm, lent_answer
+from pyrmq_core.protocol.framing.remedies import other_protocol
 
 # `com.rocketmq.remoting.frameMaxLength`: the whole frame, its length field included.
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
@@ -245,6 +246,7 @@ class FrameDecoder:
             not header_bytes + 4 <= length <= self._max_length
             or word > LAST_WORD
             or header_bytes > self._max_header_bytes
+            or not header_bytes
         ):
             raise self._not_a_frame(length, word)
         end = start + LENGTH_BYTES + length
@@ -269,6 +271,8 @@ class FrameDecoder:
     def _not_a_frame(self, length: int, word: int) -> FrameError:
         """Returns the error for a frame whose first eight bytes are these."""
         encoding, header_bytes = word >> 24, word & MAX_HEADER_BYTES
+        if other := other_protocol(bytes(self._view[self._start : self._end][:PREFIX_BYTES])):
+            return FrameError(f"it begins like {other}")
         if not 4 <= length <= self._max_length:
             return FrameError(
                 f"a frame declares {length} bytes; between 4 and {self._max_length} are possible. "
@@ -276,7 +280,7 @@ class FrameDecoder:
             )
         if encoding > 1:
             return FrameError(f"a frame names header encoding {encoding}; RocketMQ has 0 (JSON) and 1 (ROCKETMQ)")
-        if header_bytes > length - 4:
+        if not header_bytes or header_bytes > length - 4:
             return FrameError(f"a frame of {length} bytes declares a header of {header_bytes} bytes")
         return FrameError(
             f"a frame declares a header of {header_bytes} bytes; {self._max_header_bytes} at most are read here. "

@@ -6,10 +6,12 @@ Sources: client/Validators.java, common/topic/TopicValidator.java, common/MixAll
 from __future__ import annotations
 
 import re
+from collections.abc import Sized
 from typing import Final
 
 from pyrmq_core.errors import InvalidArgument, InvalidMessage
 from pyrmq_core.model import Message
+from pyrmq_core.protocol.shown_values import shown
 
 MAX_TOPIC_CHARS: Final = 127
 MAX_GROUP_CHARS: Final = 255
@@ -125,7 +127,7 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
     Compares classes by identity before it calls `isinstance`: it runs for every message.
     """
     if message.__class__ is not Message and not _is_message(message):
-        raise InvalidMessage(f"{message!r} is no Message; write Message(topic, body)")
+        raise InvalidMessage(f"what is sent is {_kind(message)}, and no Message; write Message(topic, body)")
     topic, body = message.topic, message.body
     if topic.__class__ is not str or topic not in _CHECKED_TOPICS:
         _check_sent_topic(topic)
@@ -140,9 +142,9 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
         )
     flag, waits = message.flag, message.wait_store_msg_ok
     if flag.__class__ is not int or (flag and not MIN_INT <= flag <= MAX_INT):
-        raise InvalidMessage(f"topic {topic}: flag is {flag!r}; it is a whole number of 32 bits")
+        raise InvalidMessage(f"topic {topic}: flag is {shown(flag)}; it is a whole number of 32 bits")
     if waits is not True and waits is not False:
-        raise InvalidMessage(f"topic {topic}: wait_store_msg_ok is {waits!r}; it is True or False")
+        raise InvalidMessage(f"topic {topic}: wait_store_msg_ok is {shown(waits)}; it is True or False")
 
 
 def _check_sent_topic(topic: str) -> None:
@@ -157,13 +159,19 @@ def _is_message(message: object) -> bool:
     return isinstance(message, Message)
 
 
+def _kind(value: object) -> str:
+    """Returns what was sent instead of a message, without its content: it may be the body."""
+    size = f" of {len(value)}" if isinstance(value, Sized) else ""
+    return f"a {type(value).__name__}{size}"
+
+
 def _is_bytes(body: object) -> bool:
     return isinstance(body, bytes)
 
 
 def _check_name(kind: str, name: object, max_chars: int, error: type[InvalidArgument]) -> None:
     if not isinstance(name, str) or not name.strip():
-        raise error(f"the {kind} is {name!r}; a {kind} needs a name")
+        raise error(f"the {kind} is {shown(name)}; a {kind} needs a name")
     if len(name) > max_chars:
         raise error(f"{kind} {name[:32]}... has {len(name)} characters; {max_chars} at most")
     if not _NAME.fullmatch(name):

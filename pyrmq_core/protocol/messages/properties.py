@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import NO_PROPERTIES, Message
+from pyrmq_core.protocol.shown_values import shown
 
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
@@ -174,7 +175,7 @@ def message_properties(
     for name, text in ((TAGS, message.tags), (SHARDING_KEY, message.sharding_key)):
         if text is not None:
             if not _is_text(text):
-                raise InvalidMessage(f"topic {message.topic}: {name} is {text!r}; it has to be text")
+                raise InvalidMessage(f"topic {message.topic}: {name} is {shown(text)}; it has to be text")
             properties[name] = text
     if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
         name, value = _delivery(message)
@@ -292,11 +293,11 @@ def _joined_keys(keys: str | Sequence[str]) -> str:
             raise InvalidMessage("keys holds no word; leave it out (None) instead")
         return keys
     if not _is_a(keys, Iterable) or _is_a(keys, bytes):
-        raise InvalidMessage(f"keys is {keys!r}; it is a text of words, or a list of texts")
+        raise InvalidMessage(f"keys is {shown(keys)}; it is a text of words, or a list of texts")
     for key in keys:
         if not _is_text(key) or not key or " " in key:
             raise InvalidMessage(
-                f"keys: {key!r} is no key; each one is a text without spaces, because a space separates keys in KEYS"
+                f"keys: {shown(key)} is no key; each is a text without spaces, because a space separates keys in KEYS"
             )
     return " ".join(keys)
 
@@ -310,12 +311,12 @@ def _delivery(message: Message) -> tuple[str, str]:
     if message.delay_level is not None:
         if not _is_whole(message.delay_level) or not 1 <= message.delay_level <= MAX_DELAY_LEVEL:
             raise InvalidMessage(
-                f"topic {message.topic}: delay_level is {message.delay_level!r}; levels are 1 (1 s) to 18 (2 h)"
+                f"topic {message.topic}: delay_level is {shown(message.delay_level)}; levels are 1 (1 s) to 18 (2 h)"
             )
         return DELAY, str(int(message.delay_level))
     if message.deliver_at is not None:
         if not _is_a(message.deliver_at, datetime):
-            raise InvalidMessage(f"topic {message.topic}: deliver_at is {message.deliver_at!r}; it is a datetime")
+            raise InvalidMessage(f"topic {message.topic}: deliver_at is {shown(message.deliver_at)}; it is a datetime")
         if message.deliver_at.utcoffset() is None:
             raise InvalidMessage(
                 f"topic {message.topic}: deliver_at has no time zone; use datetime.now(UTC) + timedelta(...)"
@@ -323,7 +324,7 @@ def _delivery(message: Message) -> tuple[str, str]:
         return TIMER_DELIVER_MS, str((message.deliver_at - EPOCH) // timedelta(milliseconds=1))
     delay = message.delay
     if not _is_a(delay, timedelta):
-        raise InvalidMessage(f"topic {message.topic}: delay is {delay!r}; it is a timedelta")
+        raise InvalidMessage(f"topic {message.topic}: delay is {shown(delay)}; it is a timedelta")
     if delay is None or delay <= timedelta(0):  # a broker decides what is too long (timerMaxDelaySec), as for Java
         raise InvalidMessage(f"topic {message.topic}: delay is {delay}; it is more than nothing")
     return TIMER_DELAY_MS, str(max(1, delay // timedelta(milliseconds=1)))
@@ -332,11 +333,13 @@ def _delivery(message: Message) -> tuple[str, str]:
 def _check_names(message: Message) -> None:
     if not _is_a(message.properties, Mapping):
         raise InvalidMessage(
-            f"topic {message.topic}: properties is {message.properties!r}; it maps names to values, all texts"
+            f"topic {message.topic}: properties is {shown(message.properties)}; it maps names to values, all texts"
         )
     for name, value in message.properties.items():
         if not _is_text(name) or not _is_text(value):
-            raise InvalidMessage(f"topic {message.topic}: property {name!r} is {value!r}; names and values are text")
+            raise InvalidMessage(
+                f"topic {message.topic}: property {shown(name)} is {shown(value)}; names and values are text"
+            )
         if name in KEPT_NAMES:
             raise InvalidMessage(
                 f"topic {message.topic}: {name} is a name RocketMQ keeps for itself; set it by the message's own "
@@ -363,10 +366,11 @@ def _faults(properties: Mapping[str, str]) -> Iterator[str]:
     for name, value in properties.items():
         for what, text in (("name", name), ("value", value)):
             if not text:
-                yield f"property {name!r} has an empty {what}, which is lost on the way; leave it out"
+                yield f"property {shown(name)} has an empty {what}, which is lost on the way; leave it out"
             if "\x01" in text or "\x02" in text:
                 yield (
-                    f"the {what} of property {name!r} holds U+0001 or U+0002, which separate properties; remove them"
+                    f"the {what} of property {shown(name)} holds U+0001 or U+0002, which separate properties; "
+                    "remove them"
                 )
 
 

@@ -23,6 +23,7 @@ from pyrmq_core.client.consumer.consume.outcome import ConsumeLater, NotHandled,
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageExt
 from pyrmq_core.network.rare_lines import RareLine
+from pyrmq_core.protocol.shown_values import shown
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ class HandlerCalls:
         self, handler: Handler, threads: int, most_batches: int = MOST_BATCHES_A_TRIP, *, warns: bool = True
     ) -> None:
         if not callable(handler):
-            raise InvalidArgument(f"handler={handler!r}: it is a function of a list of messages")
+            raise InvalidArgument(f"handler={shown(handler)}: it is a function of a list of messages")
         self.is_async = is_async(handler)
         self._handler: Callable[[Messages], Any] = handler
         self._name = getattr(handler, "__qualname__", type(handler).__name__)

@@ -1,0 +1,23 @@
+"""`AsyncOnly`: the base of what `async with` opens, which names the right way where `with` is written."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from pyrmq_core.errors import InvalidState
+
+
+class AsyncOnly:
+    """A base without state."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> NoReturn:
+        name = type(self).__name__
+        raise InvalidState(
+            f"this {name} is opened by `async with`, in an async function; the {name} that `with` opens is that of "
+            "pyrmq_core.blocking"
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Is never called: `with` fails when it begins."""

@@ -1,0 +1,88 @@
+"""The remedies that end errors about a server's refusal, by request, code and remark; and the bytes of other protocols.
+
+A remark decides before the code alone: Apache's brokers refuse very different things with one code. Remarks are those
+of broker/processor/AbstractSendMessageProcessor.java, AdminBrokerProcessor.java and their neighbours (5.4.0).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+
+# The remedy for a code whose remark says nothing more.
+REMEDIES: Final = {
+    ResponseCode.SYSTEM_BUSY: "the broker sheds load; send less at once or retry later",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "the server is older than this request, or leaves it out; see the docs",
+    ResponseCode.MESSAGE_ILLEGAL: "correct the message as the remark says",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "the broker cannot write (disk full, stopping, or a slave); look at its disk",
+    ResponseCode.NO_PERMISSION: "check the topic's permission and, with ACL on, the access key and its policies",
+    ResponseCode.TOPIC_NOT_EXIST: "create the topic, or switch on autoCreateTopicEnable at the broker",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create the group, or switch autoCreateSubscriptionGroup on",
+    ResponseCode.INVALID_PARAMETER: "correct the named value",
+}
+# The remedy for a code whose remark matches; the first that does.
+BY_REMARK: Final = (
+    (ResponseCode.MESSAGE_ILLEGAL, r"message.?type", "the topic takes messages of another type: see its message.type"),
+    (ResponseCode.MESSAGE_ILLEGAL, r"\bkeys?\b", "give the message keys: its topic keeps the last message of each key"),
+    (
+        ResponseCode.MESSAGE_ILLEGAL,
+        r"length|size|too (long|large|big)|exceed",
+        "make the message smaller; the broker's maxMessageSize may be lower",
+    ),
+    (
+        ResponseCode.NO_PERMISSION,
+        r"transaction message is forbidden",
+        "rejectTransactionMessage is on at this broker: send it without a transaction, or switch that off there",
+    ),
+    (ResponseCode.NO_PERMISSION, r"black list", "the broker's configBlackList names it; change its file there"),
+    (
+        ResponseCode.NO_PERMISSION,
+        r"^The \w+( \w+)?( can ?not| is) .*(empty|null|blank|invalid|illegal|Any)",
+        "correct the named value",
+    ),
+)
+# The requests that every NameServer answers, and no broker or proxy (but the first, which a proxy answers).
+OF_NAMESERVERS: Final = frozenset(
+    (
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.GET_TOPICS_BY_CLUSTER,
+        RequestCode.GET_KV_CONFIG,
+        RequestCode.PUT_KV_CONFIG,
+        RequestCode.DELETE_KV_CONFIG,
+        RequestCode.GET_KVLIST_BY_NAMESPACE,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+    )
+)
+NO_NAMESERVER: Final = "a broker or a proxy answers so: name a NameServer's address, whose port is 9876 by default"
+# The first bytes of other protocols, where a frame of RocketMQ begins with its length.
+OTHER_PROTOCOLS: Final = (
+    (rb"HTTP", "an HTTP server's answer: this is the port of a web server or an HTTP proxy"),
+    (
+        rb"(GET|PUT|HEAD|POST|DELETE|OPTIONS|CONNECT|PATCH) ",
+        "an HTTP request: this port speaks RocketMQ's own protocol",
+    ),
+    (rb"PRI ", "HTTP/2, as gRPC clients begin: this port speaks RocketMQ's remoting protocol"),
+    (rb"\x00\x00.\x04.\x00\x00\x00", "HTTP/2: this is a gRPC port, as a proxy's 8081; its remoting port is 8080"),
+    (rb"[\x14-\x17]\x03[\x00-\x04]", "TLS: switch TLS on at the end that speaks plain, or off at the other"),
+    (rb"SSH-", "SSH: this is the port of another service"),
+)
+
+
+def remedy_of(request_code: int, code: int, remark: str) -> str:
+    """Returns what to do about a refusal; an empty text if nothing is known of it."""
+    if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and request_code in OF_NAMESERVERS:
+        return NO_NAMESERVER
+    for refused, pattern, remedy in BY_REMARK:
+        if code == refused and re.search(pattern, remark, re.IGNORECASE):
+            return remedy
+    return REMEDIES[ResponseCode(code)] if code in REMEDIES else ""
+
+
+def other_protocol(first: bytes) -> str:
+    """Returns which protocol begins with these bytes, and what to do; an empty text if they may be RocketMQ's."""
+    return next((words for start, words in OTHER_PROTOCOLS if re.match(start, first, re.DOTALL)), "")

@@ -1,0 +1,35 @@
+"""Values in the texts of errors: short, in one line, and never the content of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Final
+
+from pyrmq_core.model import Message, MessageExt
+
+MAX_SHOWN_CHARS: Final = 20
+
+
+def shown(value: object) -> str:
+    """Returns a short value as it is written; of bytes, long texts and collections the size, of others the type.
+
+    A wrong argument may be the body of a message in the place of another thing.
+    """
+    kind = type(value).__name__
+    if isinstance(value, Message | MessageExt):
+        return f"a {kind} of topic {shown(value.topic)}"
+    if value is None or isinstance(value, bool | int | float | str | type):
+        text = repr(value)
+        return text if len(text) <= MAX_SHOWN_CHARS + 2 else f"{kind} of length {len(str(value))}"
+    if isinstance(value, Sized):
+        return f"{kind} of length {len(value)}"
+    return _short_repr(value, kind)
+
+
+def _short_repr(value: object, kind: str) -> str:
+    """Returns the text of dates, queues and functions, which is short and of one line."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {kind}"
+    return text if len(text) <= 8 * MAX_SHOWN_CHARS and text.isprintable() else f"a {kind}"
