@@ -176,6 +176,28 @@ async def test_a_route_that_cannot_be_polled_is_a_warning(
         await lines.wait(logging.INFO, "refreshing the route of ", "works again")
 
 
+@FAULTS
+async def test_queues_of_a_watched_topic_that_cannot_be_compared_are_a_warning(
+    stage: Stage, client: Client, lines: Lines, jumping_clock: MockClock, fault: Step, words: str
+) -> None:
+    work = "looking for changed queues of the watched topics"
+    async with LitePullConsumer("billing", client=client) as consumer:
+        await consumer.on_topic_changed("orders", lambda topic, queues: None)
+        stage.nameserver.always(Code.GET_ROUTEINFO_BY_TOPIC, fault)
+        line = await lines.wait(logging.WARNING, work)
+        assert words in line or "was still under way" in line  # the poll of routes sends the same query meanwhile
+        assert work in [problem.work for problem in consumer.problems]
+        stage.nameserver.always(Code.GET_ROUTEINFO_BY_TOPIC, None)
+        await lines.wait(logging.INFO, work, "works again")
+
+
+async def test_a_list_of_nameservers_that_cannot_be_fetched_is_a_warning(
+    lines: Lines, jumping_clock: MockClock, closed_port: str
+) -> None:
+    async with Client(nameserver_url=f"http://{closed_port}/list"):
+        await lines.wait(logging.WARNING, f"fetching the list of NameServers from http://{closed_port}/list failed 2")
+
+
 async def test_two_minutes_without_broker_and_nameserver_are_warnings(
     stage: Stage, client: Client, lines: Lines, jumping_clock: MockClock
 ) -> None:
