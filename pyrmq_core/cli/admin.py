@@ -160,7 +160,7 @@ async def _connected_groups(admin: Admin, name: str) -> list[str]:
             found = await admin.groups.describe(group, running_info=False)
         except RocketMQError:  # it has only offsets, or no broker answers
             return False
-        return bool(found.members) and any(one.topic == name for one in found.subscriptions)
+        return any(one.topic == name for one in found.subscriptions)
 
     found = await query_many((await admin.topics.group_names(name)).groups, is_connected)
     return [group for group, connected in found.items() if connected]
