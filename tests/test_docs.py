@@ -19,6 +19,7 @@ from pyrmq_core.client.consumer.push_settings import PushSettings
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.columnar import SOURCE_COLUMNS
 from pyrmq_spark.options import ALIASES, ConnectionOptions, SinkOptions, SourceOptions
+from pyrmq_spark.session import FOLDER
 from pyrmq_spark.write.columns import SINK_TYPES
 from tests.support.apart import installed_apart
 from tests.support.commands import commands
@@ -78,7 +79,8 @@ def test_an_example_runs(example: str, cluster: EmbeddedCluster) -> None:
 def printed(example: str, cluster: EmbeddedCluster) -> str:
     """Returns what the block prints; it ends well."""
     code = example.replace(NAMESERVER, cluster.nameserver)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, packages_apart(example)))}
+    path = [*packages_apart(example), *([FOLDER] if "pyspark" in example else [])]  # as tests.support.spark has it
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
