@@ -56,10 +56,3 @@ def test_a_type_checker_knows_no_name_but_these(package: str) -> None:
         if isinstance(branch, ast.If) and "__getattr__" in ast.unparse(branch)
     ]
     assert [branch.splitlines()[0] for branch in hidden] == ["if not TYPE_CHECKING:"]
-
-
-def test_the_command_line_loads_no_server() -> None:
-    """The commands that start one import it then."""
-    code = "import sys, pyrmq_core.cli.commands; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
-    assert not {"pyrmq_core.broker", "pyrmq_core.nameserver", "pyrmq_core.embedded"} & set(done.stdout.split())

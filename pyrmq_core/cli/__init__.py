@@ -1,9 +1,9 @@
 """The `pyrmq` command, whose libraries come with the extra `cli`.
 
-`commands` joins the commands, which are in `admin`, `consume`, `dev`, `doctor`, `send` (with `message_lines`), `tail`,
-`web` and the folder `operation`. They share `connections` (the options of every command that calls servers), `servers`
-(groups of commands, and the end of the process), `tables` (the output as table or JSON), `formats` (that of
-messages) and `progress` (a line about work under way).
+`commands` has the table of the commands, each loaded when it is used: they are in `admin`, `consume`, `doctor`, `send`
+(with `message_lines`), `tail` and the folders `groups`, `operation` and `serving`. They share `connections` (the
+options of every command that calls servers), `servers` (groups of commands, and the loop they run in), `tables` (the
+output as table or JSON), `formats` (that of messages) and `progress` (a line about work under way).
 """
 
 from __future__ import annotations

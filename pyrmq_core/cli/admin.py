@@ -10,12 +10,12 @@ import click
 from pyrmq_core import NoRoute, RocketMQError
 from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.name_completion import cluster_names, topic_names, users_topics
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand, run
 from pyrmq_core.cli.tables import json_option, report, show
 from pyrmq_core.client.admin.admin import Admin
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.network.log_lines import visible_text
-from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
 ROUTE_COLUMNS: Final = ("brokerName", "master", "readQueueNums", "writeQueueNums", "perm")
@@ -36,23 +36,21 @@ def topic() -> None:
 
 @topic.command("list")
 @connection_options
-@click.option("--cluster", help="Only topics of this cluster.")
+@click.option("--cluster", help="Only topics of this cluster.", shell_complete=cluster_names)
 @click.option("-a", "--all", "all_topics", is_flag=True, help="RocketMQ's own, retry and dead-letter topics, too.")
 @json_option
 def list_topics(connection: Connection, cluster: str | None, all_topics: bool, as_json: bool) -> None:
     """List the topics that the NameServer knows."""
 
     async def work(admin: Admin) -> None:
-        own = () if all_topics else await _names_of_servers(admin)
-        topics = await admin.topics(cluster=cluster)
-        shown = (name for name in topics if all_topics or not (name in own or _is_internal(name)))
-        show(({"topic": name} for name in shown), ["topic"], as_json=as_json)
+        topics = await admin.topics(cluster=cluster) if all_topics else await users_topics(admin, cluster)
+        show(({"topic": name} for name in topics), ["topic"], as_json=as_json)
 
     with_admin(connection, work)
 
 
 @topic.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @connection_options
 @json_option
 def route(name: str, connection: Connection, as_json: bool) -> None:
@@ -79,11 +77,18 @@ def _route_rows(found: TopicRouteData) -> list[dict[str, object]]:
 
 
 @topic.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @connection_options
 @click.option("-r", "--readQueueNums", "read_queues", default=8, show_default=True, type=click.IntRange(1))
 @click.option("-w", "--writeQueueNums", "write_queues", default=8, show_default=True, type=click.IntRange(1))
-@click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster; else all.")
+@click.option(
+    "-c",
+    "--cluster",
+    "--clusterName",
+    "cluster",
+    help="Only brokers of this cluster; else all.",
+    shell_complete=cluster_names,
+)
 @click.option("-o", "--order", is_flag=True, help="An order topic.")
 @click.option("--batch", is_flag=True, help="A batch topic (5.x): a whole batch is one record.")
 @json_option
@@ -114,9 +119,16 @@ def create(
 
 
 @topic.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @connection_options
-@click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster; else all.")
+@click.option(
+    "-c",
+    "--cluster",
+    "--clusterName",
+    "cluster",
+    help="Only brokers of this cluster; else all.",
+    shell_complete=cluster_names,
+)
 @yes_option
 @json_option
 def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as_json: bool) -> None:
@@ -251,14 +263,3 @@ def list_values(namespace: str, connection: Connection, as_json: bool) -> None:
         show(({"key": key, "value": values[key]} for key in sorted(values)), ["key", "value"], as_json=as_json)
 
     with_admin(connection, work)
-
-
-async def _names_of_servers(admin: Admin) -> set[str]:
-    """Returns the topics named after brokers and clusters, which brokers create for themselves."""
-    info = await admin.cluster_info()
-    replies = {f"{named}_REPLY_TOPIC" for named in info.cluster_addr_table}
-    return {*info.broker_addr_table, *info.cluster_addr_table, *replies}
-
-
-def _is_internal(name: str) -> bool:
-    return is_system_topic(name) or name.startswith((RETRY_PREFIX, DLQ_PREFIX))

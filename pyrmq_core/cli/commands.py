@@ -1,111 +1,123 @@
-"""The outermost command, with the servers to try things on; commands of other modules are added.
+"""The outermost command: a table of all commands, each of which is imported when it is used.
 
-A server is imported by the command that starts it: it takes longer to load than all that the other commands need.
+Loading all of them takes a second of a processor; `--help`, `--version` and the completion of names need none.
 """
 
 from __future__ import annotations
 
-import ipaddress
+import importlib
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
-from pyrmq_core.cli.admin import cluster, kv, topic
-from pyrmq_core.cli.consume import consume
-from pyrmq_core.cli.doctor import doctor
-from pyrmq_core.cli.groups.group import clients, group
-from pyrmq_core.cli.groups.messages import dlq, query
-from pyrmq_core.cli.operation.acl import acl
-from pyrmq_core.cli.operation.broker import broker
-from pyrmq_core.cli.operation.health import health
-from pyrmq_core.cli.operation.nameserver import nameserver
-from pyrmq_core.cli.operation.top import top
-from pyrmq_core.cli.operation.topics import TOPIC_COMMANDS
-from pyrmq_core.cli.send import send
-from pyrmq_core.cli.servers import OneLineGroup, run
-from pyrmq_core.cli.tail import tail
-from pyrmq_core.cli.web import PORT as WEB_PORT
-from pyrmq_core.cli.web import web as web_page
+from pyrmq_core import __version__
 
 
-@click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="pyrmq-spark")
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """A command's module below this package, its name there, and the sentence of its help."""
+
+    module: str
+    name: str
+    sentence: str
+
+    def load(self) -> click.Command:
+        """Imports the command; raises `ClickException` for a library that is not installed."""
+        try:
+            command: click.Command = getattr(importlib.import_module(f"pyrmq_core.cli.{self.module}"), self.name)
+        except ModuleNotFoundError as error:
+            library = str(error.name).partition(".")[0]
+            raise click.ClickException(f'this command needs {library}: pip install "pyrmq-spark[cli]"') from None
+        return command
+
+
+COMMANDS: Final = {
+    "acl": LazyCommand("operation.acl", "acl", "Administer users and policies (5.x), accounts (4.9)."),
+    "broker": LazyCommand("operation.broker", "broker", "Run a broker, or administer brokers."),
+    "clients": LazyCommand("groups.group", "clients", "List the producers and consumers that are connected."),
+    "cluster": LazyCommand("admin", "cluster", "Show every cluster's brokers and their addresses."),
+    "consume": LazyCommand("consume", "consume", "Print a group's messages and acknowledge them."),
+    "dev": LazyCommand("serving.dev", "dev", "Run a NameServer and brokers, until Ctrl-C."),
+    "dlq": LazyCommand("groups.messages", "dlq", "Show a group's dead letters, and send them again."),
+    "doctor": LazyCommand("doctor", "doctor", "Report what a Spark job would find here."),
+    "group": LazyCommand("groups.group", "group", "Administer consumer groups and their offsets."),
+    "health": LazyCommand("operation.health", "health", "Check masters, queues, disks and lag."),
+    "kv": LazyCommand("admin", "kv", "Show and change small values that NameServers keep."),
+    "nameserver": LazyCommand("operation.nameserver", "nameserver", "Run a NameServer, or administer NameServers."),
+    "query": LazyCommand("groups.messages", "query", "Find messages by key or id."),
+    "send": LazyCommand("send", "send", "Send one message, or one for each line of an input."),
+    "tail": LazyCommand("tail", "tail", "Print the messages of a topic, with -f also new ones."),
+    "top": LazyCommand("operation.top", "top", "Show brokers and the groups furthest behind, live."),
+    "topic": LazyCommand("operation.topics", "topic", "List, look up, create and delete topics."),
+    "web": LazyCommand("serving.web", "web", "Serve a page that shows the cluster, until Ctrl-C."),
+}
+
+
+class OutermostGroup(click.Group):
+    """The group of that table, which turns a failure of any command, or of click's own output, into an exit status."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Reads the group's own options; `--help` and `--version` print here."""
+        _print_any_text()
+        contexts: list[click.Context] = []
+        _ended(lambda: contexts.append(super(OutermostGroup, self).make_context(*args, **extra)))
+        return contexts[0]
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Runs the command, and exits if it fails."""
+        _ended(lambda: super(OutermostGroup, self).invoke(ctx))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the names of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Returns the command, which is loaded when it is first used."""
+        if cmd_name not in self.commands and cmd_name in COMMANDS:
+            self.commands[cmd_name] = COMMANDS[cmd_name].load()
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the sentences of the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.sentence) for name, command in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Returns the names of the table, and the group's own options, that begin with this text."""
+        names = [CompletionItem(name, help=COMMANDS[name].sentence) for name in COMMANDS if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+@click.group(cls=OutermostGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
 def pyrmq() -> None:
     """RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
 
 
-for administering in (
-    topic,
-    cluster,
-    group,
-    query,
-    dlq,
-    clients,
-    kv,
-    doctor,
-    nameserver,
-    broker,
-    acl,
-    health,
-    top,
-    web_page,
-    send,
-    tail,
-    consume,
-):
-    pyrmq.add_command(administering)
-for about_topics in TOPIC_COMMANDS:
-    topic.add_command(about_topics)
+def _print_any_text() -> None:
+    """Makes a character that the output's encoding lacks its escape, where the error would end a command half way."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(errors="backslashreplace")
 
 
-@pyrmq.command()
-@click.option("--brokers", default=2, show_default=True, type=click.IntRange(1, 26), help="How many brokers.")
-@click.option("--slaves", default=0, show_default=True, type=click.IntRange(0, 9), help="How many slaves each has.")
-@click.option("--sync", is_flag=True, help="Answer a send when a slave has the message.")
-@click.option("--port", default=9876, show_default=True, type=click.IntRange(0, 65535), help="The NameServer's port.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address that all servers listen on.")
-@click.option("--dir", "directory", type=click.Path(file_okay=False), help="Keep the stores here, and open them again.")
-@click.option("--topic", "topics", multiple=True, metavar="NAME[:QUEUES]", help="Make this topic, too; repeat.")
-@click.option("--web", is_flag=True, help="Serve a page in the browser as well.")
-@click.option("--web-port", default=WEB_PORT, show_default=True, type=click.IntRange(0, 65535), help="The page's port.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all addresses, when they serve.")
-def dev(
-    brokers: int,
-    slaves: int,
-    sync: bool,
-    port: int,
-    host: str,
-    directory: str | None,
-    topics: tuple[str, ...],
-    web: bool,
-    web_port: int,
-    as_json: bool,
-) -> None:
-    """Run a NameServer and brokers in this process, until Ctrl-C."""
-    from pyrmq_core.cli.dev import serve_dev
-
-    if sync and not slaves:
-        raise click.UsageError("--sync needs --slaves 1 or more: a send waits for one of them")
-    queues = dict(_name_and_queues(text) for text in topics)
-    page = web_port if web else None
-    run(serve_dev, brokers, slaves, sync, _numeric_address(host), port, directory, page, queues, as_json)
-
-
-def _name_and_queues(text: str) -> tuple[str, int]:
-    """Returns the topic and the number of queues, 8 unless it is given, that each broker has of it."""
-    name, colon, number = text.partition(":")
-    if not name or (colon and not number.isdecimal()):
-        raise click.BadParameter(f"{text!r} is not NAME or NAME:QUEUES, such as orders:8", param_hint="--topic")
-    return name, int(number or 8)
-
-
-def _numeric_address(host: str) -> str:
-    """Checks that clients can use the address that brokers register: an IP address, not that of all interfaces."""
+def _ended(work: Callable[[], object]) -> None:
+    """Runs `work`; a failure ends the process with one line and its status, and only then the network is loaded."""
     try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        address = None
-    if address is None or address.is_unspecified:
-        raise click.BadParameter(
-            f"{host!r}: give an IP address of this machine by which clients reach it", param_hint="--host"
-        )
-    return str(address)
+        try:
+            work()
+        finally:
+            sys.stdout.flush()
+    except (click.ClickException, click.exceptions.Exit, SystemExit):
+        raise
+    except KeyboardInterrupt:  # perhaps while modules are loaded: nothing more is imported
+        raise SystemExit(130) from None
+    except BaseException as raised:
+        from pyrmq_core.network.process_end import failure_status
+
+        raise SystemExit(failure_status(raised, "Error")) from None

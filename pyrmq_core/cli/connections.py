@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import functools
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from pyrmq_core import Client
-from pyrmq_core.client.admin.admin import Admin
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.protocol.java.properties_text import parse_java_properties
+
+if TYPE_CHECKING:  # the client is loaded by a command that runs, not by its help
+    import ssl
+
+    from pyrmq_core import Client
+    from pyrmq_core.client.admin.admin import Admin
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -46,6 +48,8 @@ class TlsOptions:
             if self.key:
                 raise InvalidArgument("--tls-key belongs to a certificate: give --tls-cert, too")
             return None
+        import ssl
+
         try:
             context = ssl.create_default_context(cafile=self.authority)
         except OSError as error:
@@ -77,6 +81,8 @@ class Connection:
 
     def client(self) -> Client:
         """Returns a new client; raises `InvalidArgument` for options that do not fit together."""
+        from pyrmq_core import Client
+
         if bool(self.access_key) != bool(self.secret_key):
             raise InvalidArgument("an access key and a secret key belong together; give both or neither")
         return Client(
@@ -90,6 +96,8 @@ class Connection:
     @asynccontextmanager
     async def admin(self) -> AsyncIterator[Admin]:
         """Opens an `Admin` over a client of its own."""
+        from pyrmq_core import Admin
+
         async with (
             self.client() as client,
             Admin(client=client, timeout=self.timeout, namespace=self.namespace) as admin,
@@ -106,7 +114,7 @@ def connection_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def connected(**arguments: Any) -> Any:
-        return command(connection=_connection(arguments), **arguments)
+        return command(connection=connection_of(arguments), **arguments)
 
     for add in reversed(OPTIONS):
         connected = add(connected)
@@ -161,7 +169,7 @@ OPTIONS: Final = (
 )
 
 
-def _connection(arguments: dict[str, Any]) -> Connection:
+def connection_of(arguments: dict[str, Any]) -> Connection:
     """Takes the options out of a command's arguments; values of options win over those of the file."""
     keys: dict[str, str | None] = {name: arguments.pop(name, None) or None for name in ("access_key", "secret_key")}
     path = arguments.pop("credentials")
@@ -186,6 +194,8 @@ def _connection(arguments: dict[str, Any]) -> Connection:
 
 def _credentials(path: str) -> dict[str, str]:
     """Returns the keys in a file of lines `accessKey: text` or `accessKey=text`; errors never show the content."""
+    from pyrmq_core.protocol.java.properties_text import parse_java_properties
+
     with Path(path).open("rb") as file:
         content = file.read(MAX_CREDENTIALS_BYTES)
     try:

@@ -11,6 +11,7 @@ import trio
 from pyrmq_core import ConsumeFromWhere, PullConsumer, PushConsumer
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import MessageLine, form_options
+from pyrmq_core.cli.name_completion import group_names, topic_names
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.tail import Start, start_of
 from pyrmq_core.network import open_owned_nursery
@@ -21,9 +22,15 @@ LOOK_SECONDS: Final = 0.5
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @connection_options
-@click.option("-g", "--group", required=True, help="The consumer group, whose members share the messages.")
+@click.option(
+    "-g",
+    "--group",
+    required=True,
+    help="The consumer group, whose members share the messages.",
+    shell_complete=group_names,
+)
 @click.option(
     "--from", "start", callback=start_of, default="latest", show_default=True,
     help="As for tail, where no offset is stored.",

@@ -32,6 +32,7 @@ from pyrmq_core import (
 )
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.message_lines import LineForm, Lines, read_lines
+from pyrmq_core.cli.name_completion import topic_names
 from pyrmq_core.cli.progress import ProgressLine, progress_line
 from pyrmq_core.cli.send_report import Report
 from pyrmq_core.cli.servers import SectionedCommand, run
@@ -50,7 +51,7 @@ OBJECTS_BETWEEN_COLLECTIONS: Final = 100_000
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("body", required=False)
 @connection_options
 @click.option("--file", "files", multiple=True, type=click.Path(exists=True, dir_okay=False), help="Send its lines.")

@@ -1,19 +1,18 @@
-"""The parts that all commands share: groups of commands, and an end with one line and an exit status."""
+"""The parts that all commands share: groups of commands, and the loop in which a command runs until a signal."""
 
 from __future__ import annotations
 
 import functools
-import io
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import trio
 
 from pyrmq_core.cli.connections import ConnectionOption
-from pyrmq_core.network.process_end import exit_status, stop_signals
+
+if TYPE_CHECKING:
+    import trio
 
 
 class SectionedCommand(click.Command):
@@ -40,37 +39,21 @@ class CommandGroup(click.Group):
     group_class = type
 
 
-class OneLineGroup(CommandGroup):
-    """The outermost group, which turns a failure of any command, or of click's own output, into an exit status."""
-
-    def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Reads the group's own options; `--help` and `--version` print here."""
-        _print_any_text()
-        made: list[click.Context] = []
-        _ended(lambda: made.append(super(OneLineGroup, self).make_context(*args, **extra)))
-        return made[0]
-
-    def invoke(self, ctx: click.Context) -> None:
-        """Runs the command, and exits if it fails."""
-        _ended(lambda: super(OneLineGroup, self).invoke(ctx))
-
-
-def _print_any_text() -> None:
-    """Makes a character that the output's encoding lacks its escape, where the error would end a command half way."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
     """Runs the async function; the group reports what it raises.
 
     A signal that stops programs cancels it, then `KeyboardInterrupt` is raised, or `SystemExit` with status 143 or 129.
     """
+    import trio  # loaded by a command that runs, not by its help
+
     trio.run(functools.partial(_interruptible, call, *args))
 
 
 async def _interruptible(call: Callable[..., Awaitable[None]], *args: Any) -> None:
+    import trio
+
+    from pyrmq_core.network.process_end import stop_signals
+
     # By default trio raises the interrupt between any two instructions, also where a task is just being made: its
     # coroutine would be lost, and Python would say so on standard error.
     received: list[int] = []
@@ -90,8 +73,3 @@ async def _cancel_at_first(signals: AsyncIterator[int], received: list[int], sco
     async for number in signals:
         received.append(number)
         scope.cancel()
-
-
-def _ended(work: Callable[[], object]) -> None:
-    if status := exit_status(work, "Error"):
-        raise SystemExit(status)

@@ -26,6 +26,7 @@ from pyrmq_core import (
 )
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import MessageLine, form_options
+from pyrmq_core.cli.name_completion import group_names, topic_names
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.times import instant
 from pyrmq_core.client.consumer.pull.range_reader import passes
@@ -70,13 +71,18 @@ class Wanted:
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @connection_options
 @click.option(
     "--from", "start", callback=start_of, help="earliest, latest, or a time.  [default: earliest; -f: latest]"
 )
 @click.option("--offset", type=int, help="Begin each queue at this offset; -10: its last ten messages.")
-@click.option("-g", "--group", help="Begin where this consumer group goes on; nothing is acknowledged.")
+@click.option(
+    "-g",
+    "--group",
+    help="Begin where this consumer group goes on; nothing is acknowledged.",
+    shell_complete=group_names,
+)
 @click.option("--queue", "queues", multiple=True, metavar="QUEUE", help="BROKER/3, BROKER, or 3 of every broker.")
 @click.option("--tags", default="*", show_default=True, help='As "TagA || TagB".')
 @click.option("--sql", help="An SQL92 expression over properties, instead of --tags.")

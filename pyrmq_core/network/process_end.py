@@ -42,21 +42,26 @@ def exit_status(work: Callable[[], object], program: str) -> int:
         finally:
             sys.stdout.flush()
     except BaseException as raised:
-        failure = failure_in(raised)
-        if isinstance(failure, KeyboardInterrupt):
-            return INTERRUPTED
-        if isinstance(failure, BrokenPipeError):
-            _write_nowhere()
-            return PIPE_CLOSED
-        if isinstance(failure, RocketMQError | OSError):
-            notes = "".join(f" ({note})" for note in getattr(failure, "__notes__", ()))
-            with contextlib.suppress(OSError):  # standard error is gone as well
-                sys.stderr.write(visible_text(f"{program}: {failure}{notes}\n"))
-            return FAILED
-        if failure is raised:
-            raise
-        raise failure from None
+        return failure_status(raised, program)
     return 0
+
+
+def failure_status(raised: BaseException, program: str) -> int:
+    """Returns the exit status of a failure, as `exit_status` does; raises one that is unexpected."""
+    failure = failure_in(raised)
+    if isinstance(failure, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(failure, BrokenPipeError):
+        _write_nowhere()
+        return PIPE_CLOSED
+    if isinstance(failure, RocketMQError | OSError):
+        notes = "".join(f" ({note})" for note in getattr(failure, "__notes__", ()))
+        with contextlib.suppress(OSError):  # standard error is gone as well
+            sys.stderr.write(visible_text(f"{program}: {failure}{notes}\n"))
+        return FAILED
+    if failure is raised:
+        raise raised
+    raise failure from None
 
 
 def _write_nowhere() -> None:

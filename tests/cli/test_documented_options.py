@@ -10,17 +10,18 @@ import click
 import pytest
 
 from pyrmq_core.cli.commands import pyrmq
+from tests.support.commands import commands_of
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Their options are those of `python -m pyrmq_core.broker` and `pyrmq_core.nameserver`.
-PASSING_ON = (pyrmq.commands["broker"], pyrmq.commands["nameserver"])
+PASSING_ON = tuple(commands_of(pyrmq)[name] for name in ("broker", "nameserver"))
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 
 
 def options(command: click.Command, words: str = "pyrmq") -> Iterator[tuple[str, click.Option]]:
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
+        for name, inner in commands_of(command).items():
             yield from options(inner, f"{words} {name}")
         return
     for option in command.params:
@@ -58,9 +59,9 @@ def faults(line: str) -> Iterator[str]:
     words = line.split()
     for word in words:
         name = word.rstrip(",")
-        if not isinstance(command, click.Group) or name not in command.commands:
+        if not isinstance(command, click.Group) or name not in commands_of(command):
             break
-        command = command.commands[name]
+        command = commands_of(command)[name]
     if command is pyrmq:
         yield words[0]
     known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}

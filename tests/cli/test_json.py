@@ -10,6 +10,7 @@ import pytest
 
 from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_core.cli.commands import pyrmq
+from tests.support.commands import commands_of
 from tests.support.terminal import Terminal
 
 # A server's own log is its output; these print no table.
@@ -24,7 +25,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 def commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
+        for name, inner in commands_of(command).items():
             yield from commands(inner, (*words, name))
     else:
         yield " ".join(words), command

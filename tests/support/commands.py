@@ -42,8 +42,16 @@ def commands() -> dict[str, click.Command]:
     return dict(_below(pyrmq, ""))
 
 
+def commands_of(group: click.Group) -> dict[str, click.Command]:
+    """Returns the commands of a group; those that are not loaded yet are loaded."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        group.get_command(context, name)
+    return dict(group.commands)
+
+
 def _below(group: click.Group, words: str) -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
+    for name, command in commands_of(group).items():
         if isinstance(command, ServerGroup) or not isinstance(command, click.Group):
             yield words + name, command
         if isinstance(command, click.Group):

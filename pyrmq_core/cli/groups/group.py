@@ -25,6 +25,7 @@ from pyrmq_core.cli.groups.rows import (
     progress_members,
     progress_row,
 )
+from pyrmq_core.cli.name_completion import broker_names, cluster_names, group_names, topic_names
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
 from pyrmq_core.cli.times import age, instant, shown_time
@@ -38,7 +39,9 @@ CHANGE_COLUMNS: Final = ("topic", "brokerName", "queueId", "before", "after")
 ALL_CLIENTS_COLUMNS: Final = ("kind", "group", "client", "address", "language", "version", "seen")
 SETTING_COLUMNS: Final = ("broker", "consumeEnable", "retryMaxTimes", "retryQueueNums", "consumeBroadcastEnable")
 
-cluster_option = click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.")
+cluster_option = click.option(
+    "-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.", shell_complete=cluster_names
+)
 
 
 @click.group(cls=CommandGroup)
@@ -76,7 +79,7 @@ def groups_text(found: GroupList, *, all_groups: bool, as_json: bool) -> str:
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
 @connection_options
 @json_option
 def describe(name: str, connection: Connection, as_json: bool) -> None:
@@ -109,9 +112,9 @@ def description_text(found: GroupDescription, *, as_json: bool) -> str:
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
 @connection_options
-@click.option("-t", "--topic", help="Only this topic.")
+@click.option("-t", "--topic", help="Only this topic.", shell_complete=topic_names)
 @click.option("--members", is_flag=True, help="Name the client of each queue; a request to each member.")
 @watch_options
 @json_option
@@ -151,9 +154,11 @@ def progress_text(found: GroupProgress, *, members: bool, as_json: bool) -> str:
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
 @connection_options
-@click.option("-t", "--topic", required=True, help="The topic whose queues get new offsets.")
+@click.option(
+    "-t", "--topic", required=True, help="The topic whose queues get new offsets.", shell_complete=topic_names
+)
 @click.option("--to", "target", required=True, help="earliest, latest, or an ISO-8601 time.")
 @click.option("--offline", is_flag=True, help="Fail while members are connected.")
 @json_option
@@ -169,10 +174,12 @@ def reset(name: str, connection: Connection, topic: str, target: str, offline: b
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
 @connection_options
-@click.option("-t", "--topic", required=True, help="The queue's topic.")
-@click.option("-b", "--broker", required=True, metavar="BROKER", help="The queue's broker.")
+@click.option("-t", "--topic", required=True, help="The queue's topic.", shell_complete=topic_names)
+@click.option(
+    "-b", "--broker", required=True, metavar="BROKER", help="The queue's broker.", shell_complete=broker_names
+)
 @click.option("-q", "--queue", "queue_id", required=True, type=click.IntRange(0), help="Its number.")
 @click.option("-o", "--offset", required=True, type=click.IntRange(0), help="The next message's offset.")
 @json_option
@@ -187,10 +194,10 @@ def seek(name: str, connection: Connection, topic: str, broker: str, queue_id: i
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
-@click.argument("to", metavar="TO")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
+@click.argument("to", metavar="TO", shell_complete=group_names)
 @connection_options
-@click.option("-t", "--topic", help="Only this topic's offsets.")
+@click.option("-t", "--topic", help="Only this topic's offsets.", shell_complete=topic_names)
 @json_option
 def clone(name: str, to: str, connection: Connection, topic: str | None, as_json: bool) -> None:
     """Give the group TO the offsets of GROUP."""
@@ -204,7 +211,7 @@ def clone(name: str, to: str, connection: Connection, topic: str | None, as_json
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
 @connection_options
 @cluster_option
 @click.option("-r", "--retryMaxTimes", "retry_max_times", type=click.IntRange(-1), help="Tries after the first.")
@@ -242,7 +249,7 @@ def create(
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
 @connection_options
 @cluster_option
 @click.option("--force", is_flag=True, help="Although members are connected.")
@@ -264,7 +271,7 @@ def delete(name: str, connection: Connection, cluster: str | None, force: bool, 
 
 @click.command(cls=SectionedCommand)
 @connection_options
-@click.option("-g", "--group", help="Only members of this group, producers and consumers.")
+@click.option("-g", "--group", help="Only members of this group, producers and consumers.", shell_complete=group_names)
 @json_option
 def clients(connection: Connection, group: str | None, as_json: bool) -> None:
     """List the producers and consumers that are connected."""

@@ -17,6 +17,7 @@ from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import json_line
 from pyrmq_core.cli.groups.rows import check_group_known, failed_text
 from pyrmq_core.cli.json_output import json_text
+from pyrmq_core.cli.name_completion import group_names, topic_names
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.cli.tables import json_option, rendered, show, text_of
 from pyrmq_core.cli.times import iso_time, optional_instant, shown_time
@@ -57,7 +58,7 @@ class Life:
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @connection_options
 @click.option("--key", help="One word of the messages' keys.")
 @click.option("--id", "msg_id", metavar="ID", help="A message id, or an offset message id.")
@@ -67,7 +68,7 @@ class Life:
 @click.option("--max", "limit", default=32, show_default=True, type=click.IntRange(1), help="The newest of a broker.")
 @click.option("--track", is_flag=True, help="The state of each message in each group.")
 @click.option("--trace", is_flag=True, help="The events that tracing clients reported.")
-@click.option("--consume-by", metavar="GROUP", help="Have a member of the group consume the one message now.")
+@click.option("--consume-by", metavar="GROUP", help="Have a member consume the message.", shell_complete=group_names)
 @click.option("--client", "client_id", metavar="CLIENT", help="With --consume-by: this member.")
 @json_option
 def query(
@@ -289,7 +290,7 @@ def dlq() -> None:
 
 
 @dlq.command("list")
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @connection_options
 @from_option
 @click.option("--max", "limit", default=1000, show_default=True, type=click.IntRange(1), help="The newest of a queue.")
@@ -316,7 +317,7 @@ def list_letters(group: str, connection: Connection, begin: str | None, limit: i
 
 
 @dlq.command()
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @connection_options
 @click.option("--id", "ids", multiple=True, metavar="ID", help="The message id; may be given several times.")
 @click.option("--all", "everything", is_flag=True, help="All dead letters, or those stored --from a time on.")

@@ -10,12 +10,17 @@ import click
 from pyrmq_core import Admin
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection
+from pyrmq_core.cli.name_completion import broker_names, cluster_names
 from pyrmq_core.cli.tables import report, show
 from pyrmq_core.client.admin.servers import Gathered
 from pyrmq_core.network.log_lines import visible_text
 
-broker_option = click.option("-b", "--broker", help="One broker, by name or address; else all.")
-cluster_option = click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.")
+broker_option = click.option(
+    "-b", "--broker", help="One broker, by name or address; else all.", shell_complete=broker_names
+)
+cluster_option = click.option(
+    "-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.", shell_complete=cluster_names
+)
 
 
 def change(

@@ -11,6 +11,7 @@ from pyrmq_core import Admin
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.name_completion import broker_names, cluster_names
 from pyrmq_core.cli.operation.server_groups import ServerGroup
 from pyrmq_core.cli.operation.settings import chosen_settings, settings_of
 from pyrmq_core.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
@@ -21,7 +22,9 @@ LIST_COLUMNS: Final = ("broker", "role", "address", "version", "in/s", "out/s", 
 UNUSED_TOPICS: Final = "unused-topics"
 CLEAN_UPS: Final = (UNUSED_TOPICS, "expired-queues", "expired-logs")
 
-cluster_option = click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.")
+cluster_option = click.option(
+    "-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.", shell_complete=cluster_names
+)
 id_option = click.option("--id", "broker_id", default=0, show_default=True, type=click.IntRange(0), help="0: master.")
 
 
@@ -103,7 +106,7 @@ def _state(row: BrokerStatus) -> str:
 
 
 @broker.command()
-@click.argument("name", metavar="BROKER", required=False)
+@click.argument("name", metavar="BROKER", required=False, shell_complete=broker_names)
 @click.argument("settings", metavar="[SETTING]...", nargs=-1)
 @connection_options
 @id_option
@@ -146,7 +149,7 @@ def config(
 
 
 @broker.command()
-@click.argument("name", metavar="BROKER")
+@click.argument("name", metavar="BROKER", shell_complete=broker_names)
 @click.argument("figure", metavar="[FIGURE]", required=False)
 @click.argument("key", metavar="[KEY]", required=False)
 @connection_options
@@ -188,7 +191,7 @@ def _periods(stats: BrokerStats) -> list[dict[str, object]]:
 
 
 @broker.command()
-@click.argument("name", metavar="BROKER")
+@click.argument("name", metavar="BROKER", shell_complete=broker_names)
 @connection_options
 @id_option
 @json_option
@@ -214,7 +217,7 @@ def ha(name: str, connection: Connection, broker_id: int, as_json: bool) -> None
 
 @broker.command()
 @click.argument("what", type=click.Choice(CLEAN_UPS))
-@click.argument("name", metavar="[BROKER]", required=False)
+@click.argument("name", metavar="[BROKER]", required=False, shell_complete=broker_names)
 @connection_options
 @cluster_option
 @yes_option
@@ -239,7 +242,7 @@ def clean(what: str, name: str | None, connection: Connection, cluster: str | No
 
 
 @broker.command("wipe-write-perm")
-@click.argument("name", metavar="BROKER")
+@click.argument("name", metavar="BROKER", shell_complete=broker_names)
 @connection_options
 @json_option
 def wipe_write_perm(name: str, connection: Connection, as_json: bool) -> None:
@@ -252,7 +255,7 @@ def wipe_write_perm(name: str, connection: Connection, as_json: bool) -> None:
 
 
 @broker.command("add-write-perm")
-@click.argument("name", metavar="BROKER")
+@click.argument("name", metavar="BROKER", shell_complete=broker_names)
 @connection_options
 @json_option
 def add_write_perm(name: str, connection: Connection, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from pyrmq_core import Admin, RocketMQError
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.doctor import FAIL, OK, WARN, Check
 from pyrmq_core.cli.json_output import json_text
+from pyrmq_core.cli.name_completion import group_names
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.tables import json_option
 from pyrmq_core.client.admin.broker_values import BrokerStatus
@@ -31,7 +32,14 @@ MOST_NAMES: Final = 5
 @click.command(cls=SectionedCommand)
 @connection_options
 @click.option("--max-lag", type=click.IntRange(0), help="No group may be more messages behind.")
-@click.option("-g", "--group", "groups", multiple=True, help="With --max-lag: only this group; may be given again.")
+@click.option(
+    "-g",
+    "--group",
+    "groups",
+    multiple=True,
+    help="With --max-lag: only this group; may be given again.",
+    shell_complete=group_names,
+)
 @click.option("--max-disk", default=90, show_default=True, type=click.IntRange(1, 100), help="Percent of a log's disk.")
 @json_option
 def health(connection: Connection, max_lag: int | None, groups: tuple[str, ...], max_disk: int, as_json: bool) -> None:

@@ -9,10 +9,10 @@ from typing import Final
 import click
 
 from pyrmq_core import Admin
-from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.admin import topic, with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.groups.rows import failed_text
-from pyrmq_core.cli.servers import SectionedCommand
+from pyrmq_core.cli.name_completion import broker_names, cluster_names, topic_names
 from pyrmq_core.cli.tables import Watch, json_option, show, show_watched, text_of, watch_options
 from pyrmq_core.cli.times import iso_time, shown_time
 from pyrmq_core.client.admin.topic_values import TopicStats
@@ -29,8 +29,8 @@ PERMISSIONS: Final = {
 }
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("name", metavar="TOPIC")
+@topic.command()
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @connection_options
 @watch_options
 @json_option
@@ -68,12 +68,19 @@ def _stats_rows(stats: TopicStats, written: Callable[[datetime | None], str | No
     ]
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("name", metavar="TOPIC")
+@topic.command()
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.argument("perm", metavar="[r|w|rw]", required=False, type=click.Choice(tuple(PERMISSIONS)))
 @connection_options
-@click.option("-b", "--broker", help="Only at the broker of this name; else at all that have the topic.")
-@click.option("-c", "--cluster", "--clusterName", "cluster", help="Only at brokers of this cluster.")
+@click.option(
+    "-b",
+    "--broker",
+    help="Only at the broker of this name; else at all that have the topic.",
+    shell_complete=broker_names,
+)
+@click.option(
+    "-c", "--cluster", "--clusterName", "cluster", help="Only at brokers of this cluster.", shell_complete=cluster_names
+)
 @json_option
 def perm(
     name: str, perm: str | None, connection: Connection, broker: str | None, cluster: str | None, as_json: bool
@@ -102,8 +109,8 @@ def _may(perm: int) -> str:
     return ", ".join(words) or "nothing"
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("name", metavar="TOPIC")
+@topic.command()
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.argument("queues", metavar="[BROKER:QUEUES]...", nargs=-1)
 @connection_options
 @click.option("--delete", is_flag=True, help="Delete it at every NameServer.")
@@ -133,8 +140,8 @@ def _broker_and_queues(text: str) -> tuple[str, int]:
     return broker, int(number)
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("name", metavar="TOPIC")
+@topic.command()
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @connection_options
 @json_option
 def groups(name: str, connection: Connection, as_json: bool) -> None:
@@ -148,8 +155,8 @@ def groups(name: str, connection: Connection, as_json: bool) -> None:
     with_admin(connection, work)
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("name", metavar="TOPIC")
+@topic.command()
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @connection_options
 @json_option
 def clusters(name: str, connection: Connection, as_json: bool) -> None:
@@ -159,6 +166,3 @@ def clusters(name: str, connection: Connection, as_json: bool) -> None:
         show([{"cluster": one} for one in await admin.topics.clusters(name)], ["cluster"], as_json=as_json)
 
     with_admin(connection, work)
-
-
-TOPIC_COMMANDS: Final = (stats, perm, order, groups, clusters)

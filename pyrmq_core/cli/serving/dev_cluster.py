@@ -1,4 +1,4 @@
-"""`pyrmq dev`: a whole cluster in one process, with a hint on how to use it."""
+"""A whole cluster in one process, with a hint on how to use it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.table import Table
 
 from pyrmq_core import Client
 from pyrmq_core.cli.json_output import json_text
+from pyrmq_core.cli.serving.web import start_page
 from pyrmq_core.cli.tables import rendered
-from pyrmq_core.cli.web import start_page
 from pyrmq_core.embedded import EmbeddedCluster
 from pyrmq_core.network.process_end import stop_signals
 

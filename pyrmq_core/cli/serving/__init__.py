@@ -1,0 +1,1 @@
+"""The commands that serve until Ctrl-C: `pyrmq dev` and `pyrmq web`."""

@@ -1,0 +1,82 @@
+"""The modules that the command loads: its help, its version and the completion of names none of client and servers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+
+from pyrmq_core.cli.commands import COMMANDS, pyrmq
+from tests.support.commands import commands_of
+
+HEAVY = {"trio", "rich", "asyncio", "importlib.metadata"}
+ROOMS = ("broker", "nameserver", "embedded", "client", "network", "protocol", "web")
+RUN = """
+import sys
+from pyrmq_core.cli import main
+sys.argv = ["pyrmq", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+SHELLS = ("bash", "zsh", "fish")
+
+
+def ran(*arguments: str, **environment: str) -> tuple[str, set[str]]:
+    """Returns what the command prints, and the modules that it loaded."""
+    command = [sys.executable, "-c", RUN, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, env={**os.environ, **environment})
+    return done.stdout, set(done.stderr.split())
+
+
+def heavy_in(modules: set[str]) -> set[str]:
+    packages = tuple(f"pyrmq_core.{room}" for room in ROOMS)
+    return {name for name in modules if name in HEAVY or name.startswith(packages)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [(("--version",), "pyrmq, version 0."), (("--help",), "Print the messages of a topic"), ((), "Usage: pyrmq")],
+)
+def test_help_and_version_load_no_command(arguments: tuple[str, ...], text: str) -> None:
+    output, modules = ran(*arguments)
+    if arguments:
+        assert text in output
+    assert {name for name in modules if name.startswith("pyrmq_core.cli.")} == {"pyrmq_core.cli.commands"}
+    assert heavy_in(modules) == set()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_of_commands_loads_no_command(shell: str) -> None:
+    words = {"COMP_WORDS": "pyrmq to", "COMP_CWORD": "to" if shell == "fish" else "1"}
+    output, modules = ran(**words, _PYRMQ_COMPLETE=f"{shell}_complete")
+    assert ("topic" in output, "top" in output, "tail" in output) == (True, True, False)
+    assert {name for name in modules if name.startswith("pyrmq_core.cli.")} == {"pyrmq_core.cli.commands"}
+    assert heavy_in(modules) == set()
+
+
+def test_the_table_names_what_each_module_has() -> None:
+    loaded = commands_of(pyrmq)
+    assert list(loaded) == sorted(COMMANDS)
+    assert {name: command.name for name, command in loaded.items()} == {name: name for name in COMMANDS}
+    assert all(len(command.sentence) <= 60 for command in COMMANDS.values())
+    assert all(isinstance(command, click.Command) for command in loaded.values())
+
+
+def test_no_command_loads_a_server_before_it_starts_it() -> None:
+    code = (
+        "import sys; from pyrmq_core.cli.commands import *; [c.load() for c in COMMANDS.values()]; print(*sys.modules)"
+    )
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=50).split()
+    assert not {"pyrmq_core.broker", "pyrmq_core.nameserver", "pyrmq_core.embedded"} & set(loaded)
+
+
+def test_a_library_that_is_missing_is_named() -> None:
+    code = "import sys; sys.modules['rich'] = None; from pyrmq_core.cli import main; sys.argv[1:] = ['top']; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stderr.splitlines()[1:]) == (1, [])
+    assert 'needs rich: pip install "pyrmq-spark[cli]"' in done.stderr
