@@ -29,6 +29,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 WATCH_SECONDS: Final = 2.0
 PIPE_WIDTH: Final = 100_000
+# A column of texts is folded to no less: an address is as long.
+LEAST_FOLDED: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,8 @@ def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) ->
 def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> str:
     """Returns the rows as `show` prints them; numbers stand at the right of their column.
 
-    On a terminal that is too narrow, cells with several words are wrapped; if that does not do, each row is a block of
-    lines, `column value`.
+    On a terminal that is too narrow, cells with several words are wrapped, then the widest columns of texts are folded;
+    if that does not do, each row is a block of lines, `column value`.
     """
     rows, columns = list(rows), list(columns)
     if as_json:
@@ -89,20 +91,50 @@ def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_
     widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
     if sum(widths) + 2 * len(widths) <= console.width:
         return _plain(console, columns, cells, list(zip(widths, right, strict=True)))
+    table = _wrapped(columns, cells, right)
+    wide = console.options.update(max_width=PIPE_WIDTH)
+    if Measurement.get(console, wide, table).minimum <= console.width:
+        return rendered(table)
+    least = [
+        width if number else max(cell_len(column), min(width, LEAST_FOLDED))
+        for column, width, number in zip(columns, widths, right, strict=True)
+    ]
+    if folded := folded_widths(widths, least, console.width - 2 * len(columns)):
+        return rendered(_wrapped(columns, cells, right, folded))
+    if not rows:
+        return rendered("  ".join(columns))
+    return rendered(*(block for row_cells in cells for block in (_block(columns, row_cells), "")))
+
+
+def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Returns widths that fit into the room, for which the widest columns give way; none if the least do not fit."""
+    if sum(least) > room:
+        return []
+    fitted = list(widths)
+    while sum(fitted) > room:
+        wide = max((place for place in range(len(fitted)) if fitted[place] > least[place]), key=fitted.__getitem__)
+        fitted[wide] -= 1
+    return fitted
+
+
+def _wrapped(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], widths: Sequence[int] = ()
+) -> Table:
+    """Returns a table in which only cells of several words are wrapped; with widths, all cells are folded to these."""
     table = Table(box=None, pad_edge=False)
     for place, column in enumerate(columns):
-        words = any(" " in row[place] for row in cells)  # only these are wrapped, so that no other word is broken
+        words = any(" " in row[place] for row in cells)
         table.add_column(
-            column, justify="right" if right[place] else "left", overflow="fold", no_wrap=not words, header_style="bold"
+            column,
+            justify="right" if right[place] else "left",
+            overflow="fold",
+            no_wrap=not (words or widths),
+            width=widths[place] if widths else None,
+            header_style="bold",
         )
     for row_cells in cells:
         table.add_row(*map(Text, row_cells))
-    wide = console.options.update(max_width=PIPE_WIDTH)
-    if Measurement.get(console, wide, table).minimum > console.width:
-        if not rows:
-            return rendered("  ".join(columns))
-        return rendered(*(block for row_cells in cells for block in (_block(columns, row_cells), "")))
-    return rendered(table)
+    return table
 
 
 async def show_watched(make: Callable[[], Awaitable[str]], watch: Watch) -> None:
@@ -120,8 +152,19 @@ async def show_watched(make: Callable[[], Awaitable[str]], watch: Watch) -> None
             await trio.sleep(watch.interval)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(Text.from_ansi(await _made(make)), refresh=True)
+            live.update(cut_to_height(console, await _made(make)), refresh=True)
             await trio.sleep(watch.interval)
+
+
+def cut_to_height(console: Console, text: str) -> Text:
+    """Returns the lines that a terminal has room for; the last says how many it lacks."""
+    lines = list(Text.from_ansi(text.rstrip("\n")).wrap(console, console.width))
+    if len(lines) > console.height:
+        kept = console.height - 1
+        note = Text(f"... {len(lines) - kept} lines more than this terminal has room for")
+        note.truncate(console.width)
+        lines[kept:] = [note]
+    return Text("\n").join(lines)
 
 
 def rendered(*lines: Table | str) -> str:

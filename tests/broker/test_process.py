@@ -1,6 +1,7 @@
 """`python -m pyrmq_core.broker`: its flags, its signals, and its store after a SIGKILL."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -187,3 +188,26 @@ async def test_nohup_keeps_it_from_the_end_of_its_terminal(tmp_path: Path) -> No
             await pool.aclose()
         process.send_signal(signal.SIGTERM)
         assert await trio.to_thread.run_sync(process.wait, 30) == 0
+
+
+def test_the_lines_of_a_log_are_sentences(tmp_path: Path) -> None:
+    """No value of Python's own form stands in them."""
+    file = settings_file(tmp_path, listenPort="0")
+    lines = []
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGTERM):
+        process = subprocess.Popen(
+            [*PROGRAM, "-c", str(file)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT
+        )
+        with process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append(line)
+                if "boot success" in line:
+                    process.send_signal(number)
+    opened = [line.partition("store opened: ")[2] for line in lines if "store opened" in line]
+    assert [line.partition(";")[0] for line in opened] == [
+        "it was closed in order",
+        "it was not closed in order",
+        "it was closed in order",
+    ]
+    assert [line for line in lines if re.search(r"\w\(\w+=|\[\(|\('|\['|=None|<\w+ object", line)] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -93,6 +94,24 @@ def words_of(text: str) -> list[str]:
     return [word for word in text.split() if not MOVING.fullmatch(word)]
 
 
+def folded(word: str, lines: list[str]) -> int:
+    """Counts the places where the word begins in a column, and goes on below in the same column."""
+
+    def is_at(row: int, column: int) -> bool:
+        rest = word
+        for line in lines[row:]:
+            piece = sum(
+                1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(line[column:], rest, strict=False))
+            )
+            rest = rest[piece:]
+            if not piece or not rest:
+                break
+        return not rest
+
+    starts = ((row, column) for row, line in enumerate(lines) for column in range(len(line)))
+    return sum(lines[row][column] == word[0] and is_at(row, column) for row, column in starts)
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("words", TABLES)
 def test_a_table_fits(words: str, width: int, nameserver: str) -> None:
@@ -102,7 +121,7 @@ def test_a_table_fits(words: str, width: int, nameserver: str) -> None:
     joined = "".join(narrow.split())
     wanted = words_of(whole)
     missing = [word for word in set(wanted) if joined.count(word) < wanted.count(word)]
-    assert missing == []
+    assert [word for word in missing if folded(word, narrow.splitlines()) < wanted.count(word)] == []
 
 
 def texts_of(value: Any) -> Iterator[str]:

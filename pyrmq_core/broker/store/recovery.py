@@ -58,6 +58,10 @@ class Recovery:
     missing_segments: Sequence[int] = ()
     removed_end: int = 0
 
+    def __str__(self) -> str:
+        before = "it was closed in order" if self.clean else "it was not closed in order"
+        return f"{before}; {self.records} records were read again, the log goes from {self.start} to {self.end}"
+
     def warnings(self) -> list[str]:
         """Returns a line for each damage."""
         lines = [f"the commit log has no segment {offset}" for offset in self.missing_segments]

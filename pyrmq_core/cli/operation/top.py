@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,6 +19,7 @@ from pyrmq_core.cli.servers import SectionedCommand
 from pyrmq_core.cli.tables import Watch, rendered, show_watched, text_of
 from pyrmq_core.client.admin.broker_values import BrokerStatus
 from pyrmq_core.client.admin.group_values import GroupList, GroupSummary
+from pyrmq_core.protocol.messages.names import is_retry_topic, is_system_group
 
 # Each round is a few requests a broker, and one a group and broker.
 INTERVAL_SECONDS: Final = 5.0
@@ -64,6 +65,7 @@ class Rounds:
             listed = await self.admin.groups.list()
         except RocketMQError as error:  # keys that may not, or no broker
             listed = GroupList((), {"all": error})
+        listed = replace(listed, groups=tuple(one for one in listed.groups if not is_system_group(one.group)))
         failure = "; ".join(str(error) for error in listed.failures.values()) or None
         rates = self._lag_rates(listed)
         groups = sorted(listed.groups, key=lambda one: (-one.lag, one.group))[: self.most_groups]
@@ -94,7 +96,8 @@ def _head(brokers: tuple[BrokerStatus, ...], listed: GroupList) -> str:
 
 
 def _group_row(group: GroupSummary, rate: float | None) -> dict[str, object]:
-    topics = f"{group.topics[0]}{f' +{len(group.topics) - 1}' if len(group.topics) > 1 else ''}" if group.topics else ""
+    own = [topic for topic in group.topics if not is_retry_topic(topic)]
+    topics = f"{own[0]}{f' +{len(own) - 1}' if len(own) > 1 else ''}" if own else ""
     return {"group": group.group, "members": group.members, "lag": group.lag, "lag/s": rate, "topics": topics}
 
 

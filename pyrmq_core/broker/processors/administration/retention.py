@@ -51,7 +51,8 @@ async def _deleted(broker: Broker, is_gone: Callable[[QueueKey], bool]) -> Comma
             if part:
                 await broker.flusher.flush_queues()  # in a thread: deleting flushes the rest on the loop
             if gone := [key for key in part if key in queues.by_key and is_gone(key)]:
-                log.info("queues without messages or without a topic are deleted: %s", gone)
+                names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in gone)
+                log.info("queues without messages or without a topic are deleted: %s", names)
                 with refused_by_disk():
                     frees = broker.store.delete_queues(gone, [queues.folder(key) for key in gone])
                 for free in frees:
