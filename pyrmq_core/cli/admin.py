@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,10 +13,11 @@ from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.name_completion import cluster_names, topic_names, users_topics
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand, run
 from pyrmq_core.cli.tables import json_option, report, show
-from pyrmq_core.client.admin.admin import Admin
-from pyrmq_core.client.query_many import query_many
 from pyrmq_core.network.log_lines import visible_text
-from pyrmq_core.protocol.routes.route import TopicRouteData
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.admin.admin import Admin
+    from pyrmq_core.protocol.routes.route import TopicRouteData
 
 ROUTE_COLUMNS: Final = ("brokerName", "master", "readQueueNums", "writeQueueNums", "perm")
 
@@ -166,6 +167,7 @@ async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]
 
 async def _connected_groups(admin: Admin, name: str) -> list[str]:
     """Returns the groups that subscribe to the topic and have members connected; those of brokers that answer."""
+    from pyrmq_core.client.query_many import query_many
 
     async def is_connected(group: str) -> bool:
         try:

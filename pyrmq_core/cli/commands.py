@@ -27,12 +27,8 @@ class LazyCommand:
     sentence: str
 
     def load(self) -> click.Command:
-        """Imports the command; raises `ClickException` for a library that is not installed."""
-        try:
-            command: click.Command = getattr(importlib.import_module(f"pyrmq_core.cli.{self.module}"), self.name)
-        except ModuleNotFoundError as error:
-            library = str(error.name).partition(".")[0]
-            raise click.ClickException(f'this command needs {library}: pip install "pyrmq-spark[cli]"') from None
+        """Imports the command."""
+        command: click.Command = getattr(importlib.import_module(f"pyrmq_core.cli.{self.module}"), self.name)
         return command
 
 
@@ -118,6 +114,11 @@ def _ended(work: Callable[[], object]) -> None:
     except KeyboardInterrupt:  # perhaps while modules are loaded: nothing more is imported
         raise SystemExit(130) from None
     except BaseException as raised:
-        from pyrmq_core.network.process_end import failure_status
+        try:
+            from pyrmq_core.network.process_end import failure_status
 
-        raise SystemExit(failure_status(raised, "Error")) from None
+            status = failure_status(raised, "Error")
+        except ModuleNotFoundError as error:
+            library = str(error.name).partition(".")[0]
+            raise click.ClickException(f'this command needs {library}: pip install "pyrmq-spark[cli]"') from None
+        raise SystemExit(status) from None

@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyrmq_core.lazy_names import load_when_named
-from pyrmq_core.network.addresses import format_address, local_ip, parse_address
-from pyrmq_core.network.connection.answers import ask
-from pyrmq_core.network.connection.calls import BulkCall, Call, Done
-from pyrmq_core.network.connection.connection import Connection
-from pyrmq_core.network.connection.peer import CutConnection, Handler, Peer
-from pyrmq_core.network.loop_access import ON_LOOP, LoopAccess
-from pyrmq_core.network.nurseries import failure_in, open_lasting_nursery, open_owned_nursery
-from pyrmq_core.network.pool import ConnectionPool
 
 if TYPE_CHECKING:
+    from pyrmq_core.network.addresses import format_address, local_ip, parse_address
+    from pyrmq_core.network.connection.answers import ask
+    from pyrmq_core.network.connection.calls import BulkCall, Call, Done
+    from pyrmq_core.network.connection.connection import Connection
+    from pyrmq_core.network.connection.peer import CutConnection, Handler, Peer
+    from pyrmq_core.network.loop_access import ON_LOOP, LoopAccess
+    from pyrmq_core.network.nurseries import failure_in, open_lasting_nursery, open_owned_nursery
+    from pyrmq_core.network.pool import ConnectionPool
     from pyrmq_core.network.server import Listening, ServerBounds, TlsMode, serve
     from pyrmq_core.network.tls_settings import TlsSettings
 
@@ -48,8 +48,25 @@ __all__ = [
     "serve",
 ]
 
-# Names that a client does not need, so they are loaded when first used.
+# Loaded when first used: a process that reads texts or ends in order needs no connection.
 _LAZY: Final = {
+    "format_address": "pyrmq_core.network.addresses",
+    "local_ip": "pyrmq_core.network.addresses",
+    "parse_address": "pyrmq_core.network.addresses",
+    "ask": "pyrmq_core.network.connection.answers",
+    "BulkCall": "pyrmq_core.network.connection.calls",
+    "Call": "pyrmq_core.network.connection.calls",
+    "Done": "pyrmq_core.network.connection.calls",
+    "Connection": "pyrmq_core.network.connection.connection",
+    "CutConnection": "pyrmq_core.network.connection.peer",
+    "Handler": "pyrmq_core.network.connection.peer",
+    "Peer": "pyrmq_core.network.connection.peer",
+    "ON_LOOP": "pyrmq_core.network.loop_access",
+    "LoopAccess": "pyrmq_core.network.loop_access",
+    "failure_in": "pyrmq_core.network.nurseries",
+    "open_lasting_nursery": "pyrmq_core.network.nurseries",
+    "open_owned_nursery": "pyrmq_core.network.nurseries",
+    "ConnectionPool": "pyrmq_core.network.pool",
     "Listening": "pyrmq_core.network.server",
     "ServerBounds": "pyrmq_core.network.server",
     "TlsMode": "pyrmq_core.network.server",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from pyrmq_core.cli.tables import folded_widths, text_of
+from pyrmq_core.cli.drawn_tables import folded_widths
+from pyrmq_core.cli.tables import text_of
 
 LONG = "a-group-whose-name-has-44-characters-in-all."
 

@@ -10,10 +10,22 @@ import click
 import pytest
 
 from pyrmq_core.cli.commands import COMMANDS, pyrmq
+from tests.support.closed_port import closed_port
 from tests.support.commands import commands_of
+
+__all__ = ["closed_port"]
 
 HEAVY = {"trio", "rich", "asyncio", "importlib.metadata"}
 ROOMS = ("broker", "nameserver", "embedded", "client", "network", "protocol", "web")
+# Values and texts without connections.
+LIGHT = {
+    "pyrmq_core.network",
+    "pyrmq_core.network.log_lines",
+    "pyrmq_core.protocol",
+    "pyrmq_core.protocol.messages",
+    "pyrmq_core.protocol.messages.names",
+    "pyrmq_core.protocol.shown_values",
+}
 RUN = """
 import sys
 from pyrmq_core.cli import main
@@ -35,7 +47,7 @@ def ran(*arguments: str, **environment: str) -> tuple[str, set[str]]:
 
 def heavy_in(modules: set[str]) -> set[str]:
     packages = tuple(f"pyrmq_core.{room}" for room in ROOMS)
-    return {name for name in modules if name in HEAVY or name.startswith(packages)}
+    return {name for name in modules if (name in HEAVY or name.startswith(packages)) and name not in LIGHT}
 
 
 @pytest.mark.parametrize(
@@ -59,6 +71,26 @@ def test_completion_of_commands_loads_no_command(shell: str) -> None:
     assert heavy_in(modules) == set()
 
 
+@pytest.mark.parametrize("words", ["topic", "group", "broker", "kv", "acl user", "nameserver"])
+def test_completion_below_a_group_loads_no_client(words: str) -> None:
+    """Help and completion of what a command has need its parameters alone."""
+    position = str(len(words.split()) + 1)
+    output, modules = ran(COMP_WORDS=f"pyrmq {words} ", COMP_CWORD=position, _PYRMQ_COMPLETE="bash_complete")
+    assert "plain,list" in output or "plain,config" in output or "plain,get" in output
+    assert heavy_in(modules) == set()
+
+
+@pytest.mark.parametrize("words", ["topic create", "group reset", "kv put", "broker list", "clients", "cluster"])
+def test_completion_of_options_loads_no_client(words: str) -> None:
+    position = str(len(words.split()) + 1)
+    output, modules = ran(COMP_WORDS=f"pyrmq {words} --", COMP_CWORD=position, _PYRMQ_COMPLETE="bash_complete")
+    assert "plain,--namespace" in output
+    assert heavy_in(modules) == set()
+    help_text, modules = ran(*words.split(), "--help")
+    assert "--namespace" in help_text
+    assert heavy_in(modules) == set()
+
+
 def test_the_table_names_what_each_module_has() -> None:
     loaded = commands_of(pyrmq)
     assert list(loaded) == sorted(COMMANDS)
@@ -75,8 +107,14 @@ def test_no_command_loads_a_server_before_it_starts_it() -> None:
     assert not {"pyrmq_core.broker", "pyrmq_core.nameserver", "pyrmq_core.embedded"} & set(loaded)
 
 
-def test_a_library_that_is_missing_is_named() -> None:
-    code = "import sys; sys.modules['rich'] = None; from pyrmq_core.cli import main; sys.argv[1:] = ['top']; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
-    assert (done.returncode, done.stderr.splitlines()[1:]) == (1, [])
-    assert 'needs rich: pip install "pyrmq-spark[cli]"' in done.stderr
+@pytest.mark.parametrize("library", ["rich", "trio"])
+def test_a_library_that_is_missing_is_named(library: str, closed_port: str) -> None:
+    """A command's module needs it, or only its work."""
+    code = f"import sys; sys.modules['{library}'] = None; from pyrmq_core.cli import main; main()"
+    for words in ("topic stats T", "tail T", "send T body"):
+        command = [sys.executable, "-c", code, *words.split(), "-n", closed_port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1
+        if library == "trio" or words.startswith("send"):
+            assert f'needs {library}: pip install "pyrmq-spark[cli]"' in done.stderr

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from pyrmq_core.blocking import Admin, EmbeddedCluster
-from pyrmq_core.cli.tables import cut_to_height
+from pyrmq_core.cli.drawn_tables import cut_to_height
 from pyrmq_core.protocol.messages.names import is_system_group
 from tests.support.commands import PROGRAM, ended
 from tests.support.terminal import Terminal

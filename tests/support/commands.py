@@ -11,7 +11,7 @@ from typing import IO
 
 import click
 
-from pyrmq_core.cli.commands import pyrmq
+from pyrmq_core.cli.commands import OutermostGroup, pyrmq
 from pyrmq_core.cli.operation.server_groups import ServerGroup
 
 PROGRAM = (sys.executable, "-m", "pyrmq_core.cli")
@@ -43,11 +43,11 @@ def commands() -> dict[str, click.Command]:
 
 
 def commands_of(group: click.Group) -> dict[str, click.Command]:
-    """Returns the commands of a group; those that are not loaded yet are loaded."""
+    """Returns the commands of a group in their order; those that are not loaded yet are loaded."""
     context = click.Context(group)
-    for name in group.list_commands(context):
-        group.get_command(context, name)
-    return dict(group.commands)
+    names = group.list_commands(context) if isinstance(group, OutermostGroup) else list(group.commands)
+    commands = {name: group.get_command(context, name) for name in names}
+    return {name: command for name, command in commands.items() if command is not None}
 
 
 def _below(group: click.Group, words: str) -> Iterator[tuple[str, click.Command]]:

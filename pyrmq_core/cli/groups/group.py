@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from pyrmq_core import Admin, MessageQueue
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
@@ -29,8 +28,12 @@ from pyrmq_core.cli.name_completion import broker_names, cluster_names, group_na
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
 from pyrmq_core.cli.times import age, instant, shown_time
-from pyrmq_core.client.admin.group_values import GroupDescription, GroupList, GroupProgress
+from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.messages.names import is_system_group
+
+if TYPE_CHECKING:
+    from pyrmq_core import Admin
+    from pyrmq_core.client.admin.group_values import GroupDescription, GroupList, GroupProgress
 
 LIST_COLUMNS: Final = ("group", "members", "type", "model", "lag", "topics")
 CLIENT_COLUMNS: Final = ("client", "address", "language", "version", "queues")

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
-from pyrmq_core import Admin
 from pyrmq_core.cli.tables import rendered
 from pyrmq_core.cli.times import age, iso_time, shown_time
-from pyrmq_core.client.admin.group_values import (
-    GroupDescription,
-    GroupMember,
-    GroupSummary,
-    OffsetChange,
-    QueueProgress,
-)
-from pyrmq_core.client.admin.producers import ConnectedProducer
 from pyrmq_core.errors import RecordError, RocketMQError
 from pyrmq_core.network.log_lines import visible_text
+
+if TYPE_CHECKING:
+    from pyrmq_core import Admin
+    from pyrmq_core.client.admin.group_values import (
+        GroupDescription,
+        GroupMember,
+        GroupSummary,
+        OffsetChange,
+        QueueProgress,
+    )
+    from pyrmq_core.client.admin.producers import ConnectedProducer
 
 # The words of heartbeats, as people say them.
 TYPES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyrmq_core import Admin
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection
 from pyrmq_core.cli.name_completion import broker_names, cluster_names
 from pyrmq_core.cli.tables import report, show
-from pyrmq_core.client.admin.servers import Gathered
 from pyrmq_core.network.log_lines import visible_text
+
+if TYPE_CHECKING:
+    from pyrmq_core import Admin
+    from pyrmq_core.client.admin.servers import Gathered
 
 broker_option = click.option(
     "-b", "--broker", help="One broker, by name or address; else all.", shell_complete=broker_names

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyrmq_core import Admin
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
@@ -14,6 +13,9 @@ from pyrmq_core.cli.operation.access_changes import broker_option, change, clust
 from pyrmq_core.cli.operation.acl_accounts import account
 from pyrmq_core.cli.servers import CommandGroup
 from pyrmq_core.cli.tables import json_option
+
+if TYPE_CHECKING:
+    from pyrmq_core import Admin
 
 action_options = (
     click.option("--resource", "resources", multiple=True, required=True, help="Topic:orders*, Group:*, ...; repeat."),

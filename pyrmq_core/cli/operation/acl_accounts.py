@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from pyrmq_core import Admin
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
@@ -15,6 +14,9 @@ from pyrmq_core.cli.operation.access_changes import broker_option, change, clust
 from pyrmq_core.cli.servers import CommandGroup
 from pyrmq_core.cli.tables import json_option
 from pyrmq_core.cli.times import iso_time
+
+if TYPE_CHECKING:
+    from pyrmq_core import Admin
 
 PERMISSIONS: Final = click.Choice(("DENY", "PUB", "SUB", "PUB|SUB"))
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from pyrmq_core import Admin
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
@@ -15,8 +14,11 @@ from pyrmq_core.cli.name_completion import broker_names, cluster_names
 from pyrmq_core.cli.operation.server_groups import ServerGroup
 from pyrmq_core.cli.operation.settings import chosen_settings, settings_of
 from pyrmq_core.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
-from pyrmq_core.client.admin.broker_values import BrokerStatus
-from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats
+
+if TYPE_CHECKING:
+    from pyrmq_core import Admin
+    from pyrmq_core.client.admin.broker_values import BrokerStatus
+    from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats
 
 LIST_COLUMNS: Final = ("broker", "role", "address", "version", "in/s", "out/s", "disk", "state")
 UNUSED_TOPICS: Final = "unused-topics"

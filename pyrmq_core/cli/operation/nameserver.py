@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from pyrmq_core import Admin
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.operation.server_groups import ServerGroup
 from pyrmq_core.cli.operation.settings import chosen_settings, settings_of
 from pyrmq_core.cli.tables import json_option, report, show
 from pyrmq_core.network.log_lines import visible_text
+
+if TYPE_CHECKING:
+    from pyrmq_core import Admin
 
 
 def _run_nameserver(arguments: list[str]) -> int:

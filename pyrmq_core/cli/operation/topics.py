@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from pyrmq_core import Admin
 from pyrmq_core.cli.admin import topic, with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.groups.rows import failed_text
 from pyrmq_core.cli.name_completion import broker_names, cluster_names, topic_names
 from pyrmq_core.cli.tables import Watch, json_option, show, show_watched, text_of, watch_options
 from pyrmq_core.cli.times import iso_time, shown_time
-from pyrmq_core.client.admin.topic_values import TopicStats
 from pyrmq_core.model import Permission
+
+if TYPE_CHECKING:
+    from pyrmq_core import Admin
+    from pyrmq_core.client.admin.topic_values import TopicStats
 
 STATS_COLUMNS: Final = ("brokerName", "queueId", "minOffset", "maxOffset", "messages", "lastUpdated")
 PERMISSIONS: Final = {

@@ -11,9 +11,9 @@ import trio
 from rich.table import Table
 
 from pyrmq_core import Client
+from pyrmq_core.cli.drawn_tables import drawn
 from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.cli.serving.web import start_page
-from pyrmq_core.cli.tables import rendered
 from pyrmq_core.embedded import EmbeddedCluster
 from pyrmq_core.network.process_end import stop_signals
 
@@ -70,7 +70,7 @@ def _table(cluster: EmbeddedCluster, page: str, directory: str | None) -> str:
     removal = "" if directory else " (removed at the end; keep them with --dir)"
     stores = f"stores in {cluster.directory}{removal}"
     hint = f"try: pyrmq -h; pyrmq send demo hello -n {cluster.nameserver}; Ctrl-C stops"
-    return rendered(table, stores, hint)
+    return drawn(table, stores, hint)
 
 
 @asynccontextmanager

@@ -1,0 +1,153 @@
+"""Tables for people, as wide as their terminal, drawn once or again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import click
+import trio
+from rich.cells import cell_len
+from rich.console import Console
+from rich.live import Live
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from pyrmq_core.network.log_lines import visible_text
+
+PIPE_WIDTH: Final = 100_000
+# A column of texts is folded to no less: an address is as long.
+LEAST_FOLDED: Final = 16
+
+
+def table_text(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
+    """Returns the rows as `text_of` of `tables` describes them."""
+    console = _console()
+    cells = [[_cell(row[column]) for column in columns] for row in rows]
+    right = [_are_numbers([row[column] for row in rows]) for column in columns]
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    if sum(widths) + 2 * len(widths) <= console.width:
+        return _plain(console, columns, cells, list(zip(widths, right, strict=True)))
+    table = _wrapped(columns, cells, right)
+    wide = console.options.update(max_width=PIPE_WIDTH)
+    if Measurement.get(console, wide, table).minimum <= console.width:
+        return drawn(table)
+    least = [
+        width if number else max(cell_len(column), min(width, LEAST_FOLDED))
+        for column, width, number in zip(columns, widths, right, strict=True)
+    ]
+    if folded := folded_widths(widths, least, console.width - 2 * len(columns)):
+        return drawn(_wrapped(columns, cells, right, folded))
+    if not rows:
+        return drawn("  ".join(columns))
+    return drawn(*(block for row_cells in cells for block in (_block(columns, row_cells), "")))
+
+
+def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Returns widths that fit into the room, for which the widest columns give way; none if the least do not fit."""
+    if sum(least) > room:
+        return []
+    fitted = list(widths)
+    while sum(fitted) > room:
+        wide = max((place for place in range(len(fitted)) if fitted[place] > least[place]), key=fitted.__getitem__)
+        fitted[wide] -= 1
+    return fitted
+
+
+def _wrapped(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], widths: Sequence[int] = ()
+) -> Table:
+    """Returns a table in which only cells of several words are wrapped; with widths, all cells are folded to these."""
+    table = Table(box=None, pad_edge=False)
+    for place, column in enumerate(columns):
+        words = any(" " in row[place] for row in cells)
+        table.add_column(
+            column,
+            justify="right" if right[place] else "left",
+            overflow="fold",
+            no_wrap=not (words or widths),
+            width=widths[place] if widths else None,
+            header_style="bold",
+        )
+    for row_cells in cells:
+        table.add_row(*map(Text, row_cells))
+    return table
+
+
+async def draw_again_and_again(make: Callable[[], Awaitable[str]], interval: float) -> None:
+    """Shows the text that `make` returns on the whole terminal, or prints it where none is; never returns."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        while True:
+            click.echo(await make(), nl=False)
+            await trio.sleep(interval)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(cut_to_height(console, await make()), refresh=True)
+            await trio.sleep(interval)
+
+
+def cut_to_height(console: Console, text: str) -> Text:
+    """Returns the lines that a terminal has room for; the last says how many it lacks."""
+    lines = list(Text.from_ansi(text.rstrip("\n")).wrap(console, console.width))
+    if len(lines) > console.height:
+        kept = console.height - 1
+        note = Text(f"... {len(lines) - kept} lines more than this terminal has room for")
+        note.truncate(console.width)
+        lines[kept:] = [note]
+    return Text("\n").join(lines)
+
+
+def drawn(*lines: Table | str) -> str:
+    """Returns the text of tables and lines, for `click.echo`: rich itself ends the process when a pipe is closed."""
+    console = _console()
+    with console.capture() as captured:
+        for line in lines:
+            text = visible_text(line) if isinstance(line, str) else line
+            console.print(text, soft_wrap=not console.is_terminal, markup=False)
+    return captured.get()
+
+
+def _console() -> Console:
+    """Returns the standard output; a pipe has no width, and nothing is cut there."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    return console
+
+
+def _plain(console: Console, columns: list[str], cells: list[list[str]], layout: list[tuple[int, bool]]) -> str:
+    """Returns a table that fits, which rich takes ten times as long to make."""
+
+    def line(texts: Sequence[str]) -> str:
+        padded = (
+            " " * (width - cell_len(text)) + text if right else text + " " * (width - cell_len(text))
+            for text, (width, right) in zip(texts, layout, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    bold, plain = ("\x1b[1m", "\x1b[0m") if console.is_terminal and console.color_system is not None else ("", "")
+    return "".join(f"{text}\n" for text in (f"{bold}{line(columns)}{plain}", *map(line, cells)))
+
+
+def _block(columns: Sequence[str], cells: Sequence[str]) -> Table:
+    block = Table(box=None, pad_edge=False, show_header=False)
+    block.add_column(no_wrap=True)
+    block.add_column(overflow="fold")
+    for column, cell in zip(columns, cells, strict=True):
+        block.add_row(column, Text(cell))
+    return block
+
+
+def _are_numbers(values: Iterable[object]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(isinstance(value, int | float) for value in known)
+
+
+def _cell(value: object) -> str:
+    """Returns a value as text, in which a character that would steer the terminal is its escape."""
+    text = "" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
