@@ -77,6 +77,18 @@ async def test_a_lower_offset_is_sent_too(stage: Stage, store: RemoteOffsetStore
     assert commits(stage.brokers["broker-a"]) == [(0, 7, False), (0, 5, False)]
 
 
+async def test_a_moved_offset_is_sent_though_it_came_back_to_the_last_one(
+    stage: Stage, store: RemoteOffsetStore
+) -> None:
+    """The broker itself moved the group back, and its member has consumed again as much as before."""
+    store.update(A0, 3)
+    await store.persist([A0], confirmed=True)
+    store.update(A0, 0, increase_only=False)
+    store.update(A0, 3)
+    await store.persist([A0], confirmed=True)
+    assert commits(stage.brokers["broker-a"]) == [(0, 3, False), (0, 3, False)]
+
+
 async def test_a_frozen_offset_stays_until_the_queue_is_forgotten(store: RemoteOffsetStore) -> None:
     store.update(A0, 7)
     store.freeze(A0, 3)

@@ -49,13 +49,16 @@ class OffsetsInMemory:
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
         """Notes how far the queue is consumed, in memory. Ignored for a frozen queue.
 
-        With `increase_only` the higher of the old and the new offset stays.
+        With `increase_only` the higher of the old and the new offset stays. Without it the offset was moved, perhaps by
+        the broker: it is sent the next time though it may have come back to the value that was sent last.
         """
         known = self._offsets.get(queue)
         if known is None:
             self._offsets[queue] = ConsumedOffset(offset)
         elif not known.is_frozen:
             known.offset = max(known.offset, offset) if increase_only else offset
+            if not increase_only:
+                known.sent = known.confirmed = None
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
         """Notes an offset that no update changes any more, until the queue is forgotten."""
