@@ -67,18 +67,21 @@ class DeadLetters:
         queues = (await self._queues.current_queues([topic]))[topic] or ()
         failures: dict[str, RocketMQError] = {}
 
+        silent = set()
+
         async def read(queue: MessageQueue) -> list[MessageExt]:
             try:
                 found = await self._read(queue, max_num, begin_ms)
             except RocketMQError as error:
                 failures[queue.broker_name] = error
+                silent.add(queue.broker_name)
                 return []
             if found.faults:
                 failures[queue.broker_name] = found.faults[0]
             return found.messages
 
         found = [message for messages in (await query_many(queues, read)).values() for message in messages]
-        if failures and failures.keys() == {queue.broker_name for queue in queues}:
+        if silent and not found and silent == {queue.broker_name for queue in queues}:
             raise next(iter(failures.values()))
         found.sort(key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
         return MessageList(tuple(message_without_namespace(one, self._servers.namespace) for one in found), failures)
