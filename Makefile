@@ -1,7 +1,7 @@
 # Each target sets up what it needs by itself (.ci/env): .venv from requirements.lock, a JDK and Maven.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test check site release-check demo soak bench bench-quick lock
+.PHONY: help test quick durations check site release-check demo soak bench bench-quick lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -9,13 +9,20 @@ help: ## show this list
 # Each file of tests runs in one of several processes. Most tests wait for something, so that two cores are enough for
 # three; those against Apache RocketMQ come after the others and in two, since each process boots clusters of its own.
 PYTEST := python -m pytest --dist loadfile --no-loadscope-reorder
-test: check ## style, types and every test but the long ones; ARGS='...' for pytest
+DURATIONS := build/durations
+test: check ## style, types, the site, and every test but the long ones; ARGS='...' for pytest
 ifdef ARGS
 	@.ci/env --browser $(PYTEST) -n 2 $(ARGS)
 else
-	@.ci/env --browser $(PYTEST) -n 3 --ignore=tests/interop
-	@.ci/env $(PYTEST) -n 2 tests/interop
+	@.ci/env --browser $(PYTEST) -n 3 --durations-file $(DURATIONS)/ours.json --ignore=tests/interop
+	@.ci/env $(PYTEST) -n 2 --durations-file $(DURATIONS)/interop.json tests/interop
 endif
+
+quick: ## the default tier alone: what is light, an attacker of each promise, a smoke test of each foreign party
+	@.ci/env --browser $(PYTEST) -n 3 --tier default
+
+durations: ## write tests/durations.json, by which tiers are chosen, from the last make test
+	@.ci/env --python python -m tests.support.tiers $(DURATIONS)/ours.json $(DURATIONS)/interop.json
 
 check: ## style, types and the site of documentation alone
 	@.ci/env --python python -m ruff check .

@@ -1,13 +1,22 @@
 """What every test runs under: no setting of the machine, and no pass by being skipped."""
 
+import json
 import os
+import signal
+from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests.support import tiers
+
 os.environ.pop("NAMESRV_ADDR", None)
+# A run in the background, or under nohup, begins with these ignored, and so would the programs that tests start.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 # No Java of a test, Spark's neither, lives long enough to repay the second compiler or threads that collect garbage.
 os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -15,53 +24,54 @@ os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-TESTS = Path(__file__).parent / "tests"
-# The files that take longest, in this order: several processes run a file each, and one that starts last ends last.
-LONGEST = (
-    "spark/test_killed_streams.py",
-    "chaos/test_planted.py",
-    "chaos/test_runs.py",
-    "spark/test_where_it_runs.py",
-    "cli/test_ends.py",
-    "spark/test_streams.py",
-    "spark/test_streams_over_changes.py",
-    "spark/test_examples.py",
-    "spark/test_batches.py",
-    "spark/test_bad_input.py",
-    "spark/test_stream_changes.py",
-    "spark/test_cancelled_tasks.py",
-    "spark/test_line_at_the_end.py",
-    "spark/test_batch_topics.py",
-    "hostile/test_every_request.py",
-    "hostile/test_broker_tables.py",
-    "hostile/test_harm_to_others.py",
-    "nameserver/test_long_work.py",
-    "cli/test_tail_and_send.py",
-    "interop/test_spark_streams.py",
-    "interop/test_our_slaves.py",
-    "interop/test_slaves.py",
-    "interop/test_spark_batches.py",
-    "interop/test_store_files.py",
-    "interop/test_harness.py",
-    "interop/test_batch_topics.py",
-    "interop/test_nameserver.py",
-    "interop/test_sync_masters.py",
-    "interop/test_commands_beside_mqadmin.py",
-    "interop/test_security.py",
-    "interop/test_producer.py",
-    "interop/test_acting_master.py",
-    "interop/test_client_failures.py",
-    "interop/test_access_control.py",
-    "interop/test_reading_from_slaves.py",
-)
+DEFAULT_SECONDS = pytest.StashKey[float]()
+MISSING_SMOKE = pytest.StashKey[list[str]]()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Moves the longest files to the front; those of `tests/interop` then go behind all others."""
-    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
-    assert all(map(Path.is_file, places)), "LONGEST in conftest.py names a file that is gone"
-    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tiers", "tiers of the suite (tests/support/tiers.py)")
+    group.addoption("--tier", choices=("default", "rest"), help="only this tier's tests; without it, every test")
+    group.addoption("--durations-file", type=Path, help="write the seconds of each test to this file")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves the chosen tier, the files that take longest first: a process that starts one last would end last."""
+    durations = tiers.read_durations()
+    tests = {tiers.suite_test(item): item for item in items}
+    default = tiers.default_tier(tests, durations, tiers.promised_tests(tiers.GUARANTEES.read_text()))
+    ids, files = {test.id for test in tests}, {test.file for test in tests}
+    config.stash[MISSING_SMOKE] = [
+        name for name in tiers.SMOKE.values() if name not in ids and name.partition("::")[0] in files
+    ]
+    config.stash[DEFAULT_SECONDS] = tiers.seconds_of(default, durations)
+    if (tier := config.getoption("tier")) is not None:
+        chosen = default if tier == "default" else tests.keys() - default
+        config.hook.pytest_deselected(items=[item for test, item in tests.items() if test not in chosen])
+        tests = {test: item for test, item in tests.items() if test in chosen}
+    items[:] = [tests[test] for test in sorted(tests, key=lambda test: -durations.get(test.file, 0.0))]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    file = config.getoption("durations_file")
+    if file is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(DurationRecorder(file))
+
+
+class DurationRecorder:
+    """Adds up the seconds of each test, its fixtures included, and writes them down at the end."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seconds_by_test: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds_by_test[report.nodeid] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(json.dumps(self._seconds_by_test))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,13 +16,12 @@ BROKERS = ("broker-a", "broker-b")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests below this folder `interop`, gives them time, and runs them after all others."""
+    """Marks the tests below this folder `interop`, and gives them time."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.interop)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(TEST_SECONDS))
-    items.sort(key=lambda item: item.get_closest_marker("interop") is not None)
 
 
 @contextmanager

@@ -1,0 +1,73 @@
+"""The tiers of the suite: what the default one holds, and that it stays within its time."""
+
+import pytest
+
+from conftest import DEFAULT_SECONDS, MISSING_SMOKE
+from tests.support import tiers
+
+PAGE = """
+| promise | condition | attacked by |
+|---|---|---|
+| Rows stay. | always | `test_writes.py::test_kill`; `tests/consuming/test_kills.py` |
+| Nothing is named here. | always | by hand |
+"""
+
+
+def test_the_default_tests_fit_in_their_time(pytestconfig: pytest.Config) -> None:
+    seconds = pytestconfig.stash[DEFAULT_SECONDS]
+    assert seconds <= tiers.BUDGET_SECONDS, (
+        f"the default tests take {seconds:.0f} s in one process, more than {tiers.BUDGET_SECONDS:.0f} s: "
+        "make the slowest files of tests/durations.json that are below the limit for a file quicker"
+    )
+
+
+def test_each_file_on_record_is_there() -> None:
+    files = {name.partition("::")[0] for name in tiers.read_durations()}
+    assert files
+    assert [file for file in sorted(files) if not (tiers.ROOT / file).exists()] == []
+
+
+def test_references_of_a_page() -> None:
+    assert tiers.promised_tests(PAGE) == [["tests/spark/test_writes.py::test_kill", "tests/consuming/test_kills.py"]]
+
+
+def test_a_run_replaces_what_changed() -> None:
+    old = {"a.py": 9.0, "a.py::long": 9.0, "b.py": 3.0, "gone.py": 3.0}
+    run = {"a.py::short": 0.25, "a.py::other": 1.5, "b.py::test": 3.9}
+    assert tiers.merge_durations(old, run) == {"a.py": 1.8, "a.py::other": 1.5, "b.py": 3.0, "b.py::test": 3.9}
+
+
+LIGHT, LONG, NEW = "tests/test_light.py", "tests/test_long.py", "tests/test_new.py"
+DURATIONS = {LIGHT: 9.0, LONG: 11.0, f"{LONG}::attack": 6.0, f"{LONG}::quick_attack": 2.0, f"{LONG}::smoke": 1.5}
+
+
+def suite(*names: str, foreign: bool = False) -> dict[str, tiers.SuiteTest]:
+    return {name: tiers.SuiteTest(name, name, foreign) for name in names}
+
+
+def ids_of_default_tier(tests: dict[str, tiers.SuiteTest], *promise: str) -> set[str]:
+    tier = tiers.default_tier(tests.values(), DURATIONS, [promise], smoke=[f"{LONG}::smoke"])
+    return {test.id for test in tier}
+
+
+def test_light_and_new_files_and_smoke_tests_are_in_the_default_tier() -> None:
+    ours = suite(f"{LIGHT}::one", f"{NEW}::two", f"{LONG}::three", f"{LONG}::smoke")
+    foreign = suite(f"{LIGHT}::foreign", f"{NEW}::foreign", foreign=True)
+    assert ids_of_default_tier(ours | foreign) == {f"{LIGHT}::one", f"{NEW}::two", f"{LONG}::smoke"}
+
+
+def test_a_promise_without_a_light_attacker_has_its_quickest() -> None:
+    attackers = suite(f"{LONG}::attack", f"{LONG}::quick_attack", foreign=True)
+    assert ids_of_default_tier(attackers, LONG) == {f"{LONG}::quick_attack"}
+    with_light = attackers | suite(f"{LIGHT}::one")
+    assert ids_of_default_tier(with_light, LONG, f"{LIGHT}::one") == {f"{LIGHT}::one"}
+
+
+def test_seconds_are_those_of_light_files_and_of_single_tests_elsewhere() -> None:
+    tests = suite(f"{LIGHT}::one", f"{LIGHT}::other", f"{LONG}::smoke", f"{LONG}::short")
+    assert tiers.seconds_of(tests.values(), DURATIONS) == 9.0 + 1.5 + tiers.TEST_SECONDS
+
+
+def test_each_smoke_test_is_there(pytestconfig: pytest.Config) -> None:
+    """A smoke test that was renamed would leave the default tier without a word."""
+    assert pytestconfig.stash[MISSING_SMOKE] == []
