@@ -286,7 +286,7 @@ def test_wrong_uses_are_named(cluster: EmbeddedCluster, topic: str) -> None:
 
     with PushConsumer("wrong", nameserver=cluster.nameserver, consume_from_where=FIRST) as consumer:
         consumer.subscribe(topic)
-        with pytest.raises(InvalidArgument, match="a plain function is called here"):
+        with pytest.raises(InvalidArgument, match="the blocking consumer calls plain ones"):
             consumer.run(handler)
         sent(cluster, topic, 1)
         refusals: list[str] = []

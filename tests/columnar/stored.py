@@ -15,7 +15,7 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 QUEUES: Final = (
     MessageQueue("orders", "broker-a", 3),
     MessageQueue("orders", "broker-b", 0),
-    MessageQueue("%RETRY%übung", "broker-a", 3),
+    MessageQueue("%übung", "broker-a", 3),
 )
 HOSTS: Final = ("10.0.0.1:5000", "192.168.255.254:65535", "[fd00::2]:10911", "[::1]:1")
 NAMES: Final = ("UNIQ_KEY", "TAGS", "KEYS", "__SHARDINGKEY", "WAIT", "a", "a.long.name", "größe", "x\x00y", " ")

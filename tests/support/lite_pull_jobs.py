@@ -22,6 +22,7 @@ from pyrmq_core import (
     MessageQueue,
     Producer,
     PullConsumer,
+    ResponseError,
 )
 from pyrmq_core.model import ConsumeFromWhere, MessageModel
 from tests.support.waiting import until, until_readable
@@ -259,13 +260,13 @@ class LitePullJobs:
         for amount in ("1", "5", "9"):
             await send(nameserver, topic, [amount], properties={"amount": amount})
         async with lite(nameserver, group) as consumer:
-            with pytest.raises(InvalidArgument, match="SQL"):
+            with pytest.raises(ResponseError, match="SUBSCRIPTION_PARSE_FAILED"):
                 await consumer.subscribe(topic, sql="amount >")
             await consumer.subscribe(topic, sql="amount > 3")
             assert sorted(bodies_of(await polled(consumer, 2))) == ["5", "9"]
         async with lite(nameserver, fresh("group")) as consumer:
             queues = await queues_of(nameserver, topic)
-            with pytest.raises(InvalidArgument, match="SQL"):
+            with pytest.raises(ResponseError, match="SUBSCRIPTION_PARSE_FAILED"):
                 await consumer.assign(queues, sql="amount >")
             await consumer.assign(queues, sql="amount < 3")
             assert bodies_of(await polled(consumer, 1)) == ["1"]
