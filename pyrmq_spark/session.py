@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyrmq_spark.gc_freeze import started_by_spark
+from pyrmq_spark.pyspark_releases import has_unix_sockets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,8 +28,8 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     """Returns settings for `SparkSession.builder.config(map=...)`, which have to be set before the session starts.
 
     `spark.python.unix.domain.socket.enabled`: the JVM talks to its Python workers over sockets of the file system. Over
-    TCP each task in Python waits about 40 ms for a delayed acknowledgment. Windows has no such sockets, and goes
-    without.
+    TCP each task in Python waits about 40 ms for a delayed acknowledgment. Windows has no such sockets, PySpark 4.0 no
+    such setting, and both go without.
 
     `spark.executorEnv.PYTHONPATH`: a folder of this package, with which Spark's Python processes import an installed
     PySpark with its bytecode; else each new query compiles it anew. With it they compute with one thread where
@@ -42,7 +43,7 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     warn_of_another_python()
     # The type is that of the builder's argument.
     settings: dict[str, bool | float | int | str | None] = {}
-    if os.name != "nt":
+    if os.name != "nt" and has_unix_sockets():
         settings["spark.python.unix.domain.socket.enabled"] = "true"
     if FOLDER.is_dir():  # the package may lie in an archive
         settings["spark.executorEnv.PYTHONPATH"] = str(FOLDER)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pyrmq_spark.pyspark_floor import check_pyspark, needs_pyspark
+from pyrmq_spark.pyspark_releases import check_pyspark, has_admission_control, needs_pyspark
 
 try:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -31,7 +31,7 @@ from pyrmq_spark.options import (
 )
 from pyrmq_spark.positions import Word
 from pyrmq_spark.session import warn_of_another_python
-from pyrmq_spark.spark_errors import InvalidOption, UnsupportedMode, as_spark_error
+from pyrmq_spark.spark_errors import InvalidOption, OldPySpark, UnsupportedMode, as_spark_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,6 +111,12 @@ class RocketMQDataSource(DataSource):
                 raise InvalidOption(
                     f"{', '.join(options.batch_only)}: a stream has no end; for what is there now use "
                     "trigger(availableNow=True), or spark.read"
+                )
+            if options.limits.are_set and not has_admission_control():
+                raise OldPySpark(
+                    "maxOffsetsPerTrigger, minOffsetsPerTrigger and maxBytesPerTrigger need PySpark 4.2 or later: "
+                    "older ones pass no limits, and would end availableNow after one batch; without these options each "
+                    "batch takes everything there is"
                 )
             TagFilter.parse(options.tags)
             return RocketMQStreamReader(self._connection, options, source_schema(schema))

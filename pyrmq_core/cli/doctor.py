@@ -36,7 +36,7 @@ PYTHON_SECONDS: Final = 60.0
 JAVA_SECONDS: Final = 20.0
 CONNECTS_AT_ONCE: Final = 32
 
-MIN_PYSPARK: Final = (4, 3)
+MIN_PYSPARK: Final = (4, 0)
 MIN_PYARROW: Final = (18,)
 MIN_JAVA: Final = 17
 TRIED_JAVAS: Final = (17, 21)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyrmq_core.columnar import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from pyrmq_spark import kafka_hints
+from pyrmq_spark.pyspark_releases import arrow_schema
 from pyrmq_spark.spark_errors import InvalidColumn
 
 # Spark's name of each Arrow type that a source column has.
@@ -83,7 +83,7 @@ def source_schema(schema: StructType) -> SourceSchema:
         names.append(name)
     if not names:
         _refuse_source_column("it has no column")
-    spark_schema = to_arrow_schema(schema, timezone="UTC")
+    spark_schema = arrow_schema(schema)
     return SourceSchema(
         pa.schema([field.with_name(name) for name, field in zip(names, spark_schema, strict=True)]), spark_schema
     )

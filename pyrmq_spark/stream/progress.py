@@ -20,7 +20,8 @@ from pyrmq_core import InvalidArgument, MessageQueue, RocketMQError
 from pyrmq_core.blocking import Admin, PullConsumer
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, check_names, read_connection
-from pyrmq_spark.spark_errors import InvalidCheckpoint, InvalidOption, as_spark_error
+from pyrmq_spark.pyspark_releases import has_admission_control
+from pyrmq_spark.spark_errors import InvalidCheckpoint, InvalidOption, OldPySpark, as_spark_error
 from pyrmq_spark.stream.stream_offset import Offsets, StreamOffset
 
 if TYPE_CHECKING:
@@ -54,8 +55,14 @@ class QueueLag:
 def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
     """Returns the lag of every queue that the query reads, by its last progress; empty before the first one.
 
-    A listener passes the event that it got instead of the query.
+    A listener passes the event that it got instead of the query. Raises `OldPySpark` before 4.2: there a
+    query's progress has no ends of queues, and every lag would be 0.
     """
+    if not has_admission_control():
+        raise OldPySpark(
+            "before PySpark 4.2 a query does not report how far its queues go: set the option consumerGroup, and see "
+            "the lag by `pyrmq group progress`"
+        )
     progress = query.progress if hasattr(query, "progress") else query.lastProgress
     lags = []
     for source in _sources({} if progress is None else json.loads(progress.json)):

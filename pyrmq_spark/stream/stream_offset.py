@@ -9,6 +9,10 @@ Why `from`: Spark does not store the start of batch 0. If that batch fails, Spar
 `latest` the answer is a later offset, so the batch would lose rows. The end of the batch is stored; its `from` is used
 instead.
 
+`beginnings` has the first offset of each queue. It is there if the source did not know where the batch begins when it
+chose the end: PySpark before 4.2 asks a query that starts again with `availableNow` for an end before it says where the
+query stands. The batch then begins at the stored offset, and `from` counts only for batch 0, which has none.
+
 `UNRESOLVED` stands for a start that cannot be computed again, for example because the topic has new queues that the
 options do not name. It is returned only as a start, and never stored.
 
@@ -31,18 +35,28 @@ UNRESOLVED: Final = {"source": SOURCE, "version": VERSION, "offsets": {}, "start
 
 Offsets = Mapping[MessageQueue, int]
 
+PARTS: Final = ("offsets", "from", "beginnings")
+
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """`offsets` is where every queue goes on; `began` where the batch that ends here began in the queues it reads."""
+    """`offsets` is where every queue goes on; `began` where the batch that ends here began in the queues it reads.
+
+    `beginnings` are the first offsets of the queues, if the batch's start was not known; else empty.
+    """
 
     offsets: Offsets
     began: Offsets = field(default_factory=dict)
+    beginnings: Offsets = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the form that Spark keeps."""
         written = {"source": SOURCE, "version": VERSION, "offsets": _tree(self.offsets)}
-        return written | ({"from": _tree(self.began)} if self.began else {})
+        if self.began:
+            written["from"] = _tree(self.began)
+        if self.beginnings:
+            written["beginnings"] = _tree(self.beginnings)
+        return written
 
     @classmethod
     def from_json(cls, data: object) -> Self:
@@ -58,7 +72,7 @@ class StreamOffset:
                 "go on with the pyrmq that wrote it, or start with a new checkpointLocation"
             )
         try:
-            return cls(_offsets(data["offsets"]), _offsets(data.get("from", {})))
+            return cls(*(_offsets(data[name] if name == "offsets" else data.get(name, {})) for name in PARTS))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InvalidCheckpoint(
                 f"the checkpoint's offset is damaged: {_shortened(data)}; start with a new checkpointLocation"
@@ -67,6 +81,10 @@ class StreamOffset:
     def ranges(self) -> dict[MessageQueue, OffsetRange]:
         """Returns the ranges of the batch that ends here."""
         return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.began.items()}
+
+    def bounds(self) -> dict[MessageQueue, OffsetRange]:
+        """Returns what the brokers kept when this end was chosen without knowing the batch's start."""
+        return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.beginnings.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pyrmq_core import MessageQueue
 from pyrmq_spark.gc_freeze import loading
 from pyrmq_spark.options import ConnectionOptions, SourceOptions
+from pyrmq_spark.pyspark_releases import has_admission_control
 from pyrmq_spark.read.queue_selection import stream_start
 from pyrmq_spark.read.range_planner import RangePartition, plan
 from pyrmq_spark.read.task_planner import TaskPlanner
@@ -40,6 +40,19 @@ if TYPE_CHECKING:
     from pyrmq_core.blocking import PullConsumer
     from pyrmq_spark.read.columns import SourceSchema
 
+if TYPE_CHECKING or has_admission_control():
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+else:
+
+    class SupportsTriggerAvailableNow:
+        """Stands for the class of PySpark 4.2, which earlier releases do not ask for."""
+
+
 log = logging.getLogger(__name__)
 
 MAX_LONG: Final = 2**63 - 1
@@ -60,6 +73,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest_json: dict[str, Any] | None = None
         self._idle: QueueBounds | None = None  # these bounds leave nothing to read from the offsets of `_parsed`
         self._parsed: tuple[dict[str, Any], Offsets] | None = None
+        self._planned_end: dict[str, Any] | None = None
         self._available_now = False
         self._targets: Offsets | None = None
         self._last_batch_at: float | None = None
@@ -84,8 +98,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Returns the start; Spark calls it twice in batch 0 and gets the same.
 
         Spark also calls it where batch 0 was planned before it failed, and reads that batch by its plan: only a batch
-        that is planned now fails without a start.
+        that is planned now fails without a start. Before 4.2 the start is kept here, so that `partitions` can tell
+        batch 0 from a later one.
         """
+        if not has_admission_control():
+            return UNRESOLVED
         try:
             return self._resolved(UNRESOLVED)
         except RocketMQSparkError as error:
@@ -93,26 +110,38 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._unstarted = error
             return UNRESOLVED
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Returns the end of the next batch; `start` itself if there is nothing to read."""
-        start = self._resolved(start)
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Returns the end of the next batch; `start` itself if there is nothing to read.
+
+        PySpark before 4.2 passes neither argument: the batch then takes everything, and begins where the last planned
+        one ends. The first call may come before any plan (`stream_offset`).
+        """
+        asked_blindly = start is None and self._planned_end is None
+        start = self._resolved(start or self._planned_end or UNRESOLVED)
         with as_spark_error("the stream's next batch"):
             if self._parsed is None or self._parsed[0] != start:
                 self._parsed = start, StreamOffset.from_json(start).offsets
             reached = self._parsed[1]
-            if (seen := self._watching().look(reached)) is self._idle:
+            if (seen := self._watching().look(reached)) is self._idle and not asked_blindly:
                 return start
             followed = self._followed(reached, seen)
-            taken = self._taken(followed, everything=isinstance(limit, ReadAllAvailable))
+            taken = self._taken(followed, everything=limit is None or isinstance(limit, ReadAllAvailable))
             if taken is None:
                 return start
             ends = {queue: begin + taken.get(queue, 0) for queue, begin in followed.begins.items()}
             known = {queue: end for queue, end in ends.items() if queue in reached or queue in taken}
+            began = {queue: followed.begins[queue] for queue in taken}
+            if asked_blindly:
+                kept = self._watching().retry_until_timeout(lambda _: self._consumer().offset_bounds(sorted(known), {}))
+                beginnings = {queue: available.start for queue, available in kept.items()}
+                return StreamOffset(known, began, beginnings).to_json()
             if known == reached:
                 self._idle = seen
                 return start
             self._last_batch_at = time.monotonic()
-            return StreamOffset(known, {queue: followed.begins[queue] for queue in taken}).to_json()
+            return StreamOffset(known, began).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Returns the end of every queue, whatever a batch took; `lag` is computed from it."""
@@ -121,12 +150,19 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest_json
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plans the batch from the begin that `end` carries: after a failure in batch 0 `start` is another one."""
+        """Plans the batch from the begin that `end` carries: after a failure in batch 0 `start` is another one.
+
+        Before 4.2, Spark also calls it for the last offset of a query that starts again, from there to there.
+        """
+        self._planned_end = end
         with as_spark_error("the stream's batch"):
             if start == end:
                 return []
+            planned_end = StreamOffset.from_json(end)
+            if planned_end.beginnings and start != UNRESOLVED:
+                planned_end = self._placed(StreamOffset.from_json(start).offsets, planned_end)
             ranges = plan(
-                StreamOffset.from_json(end).ranges(),
+                planned_end.ranges(),
                 min_partitions=self._options.min_partitions,
                 max_records=self._options.max_records_per_partition,
             )
@@ -166,11 +202,33 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._initial = StreamOffset(first).to_json()
         return self._initial
 
+    def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
+        """Returns an end that was chosen before the query's offsets were known, with the begins that follow from them.
+
+        A queue of a broker that was away then is not in the end, so the query forgets its offset.
+        """
+        forgotten = sorted(reached.keys() - end.offsets.keys())
+        if forgotten:
+            log.warning(
+                "%d queues had no broker when this run of availableNow began, so their offsets are forgotten, and they "
+                "are read from their beginning when they come back; PySpark 4.2 or newer keeps them: %s",
+                len(forgotten),
+                ", ".join(map(str, forgotten[:10])),
+            )
+        followed = self._without_losses(follow(reached, end.bounds(), {}))
+        return StreamOffset(end.offsets, {queue: followed.begins[queue] for queue in followed.backlog})
+
     def _followed(self, reached: Offsets, seen: QueueBounds) -> FollowedOffsets:
         self._latest, self._latest_json = seen, None
         if self._targets is not None:
             seen = QueueBounds(bounds_of_run(self._targets, seen.bounds))
-        followed = follow(reached, seen.bounds, seen.gone)
+        followed = self._without_losses(follow(reached, seen.bounds, seen.gone))
+        if self._available_now and self._targets is None:
+            self._targets = dict(followed.ends)
+        return followed
+
+    def _without_losses(self, followed: FollowedOffsets) -> FollowedOffsets:
+        """Raises `DataLost` for losses, or logs each once and goes on behind it, as `failOnDataLoss` says."""
         if followed.losses and self._options.fail_on_data_loss:
             raise all_lost(followed.losses)
         for loss in followed.losses:
@@ -179,8 +237,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if line not in self._logged:
                 log.warning("skipped, since failOnDataLoss=false: %s", line)
                 self._logged.add(line)
-        if self._available_now and self._targets is None:
-            self._targets = dict(followed.ends)
         return followed
 
     def _taken(self, followed: FollowedOffsets, *, everything: bool) -> Backlog | None:

@@ -12,18 +12,31 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from pyrmq_core import SendStatus
 from pyrmq_spark.driver_log import show
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
+from pyrmq_spark.pyspark_releases import has_stream_arrow_writer
 from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyrmq_spark.write.columns import SinkSchema
+
+if TYPE_CHECKING or has_stream_arrow_writer():
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+
+    class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+        """Stands for the class of PySpark 4.1: a task of 4.0 passes Arrow batches to a `DataSourceArrowWriter` alone.
+
+        The worker looks at nothing else to choose between batches and rows (pyspark/sql/worker/
+        write_into_data_source.py), for batches and for streams.
+        """
+
 
 log = logging.getLogger(__name__)
 

@@ -160,7 +160,7 @@ def test_a_wrapper_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert check.found.endswith("it did not end within 0.5 s")
 
 
-@pytest.mark.parametrize(("version", "status"), [("4.3.0", OK), ("4.10.1", OK), ("4.2.9", FAIL), ("3.5.1", FAIL)])
+@pytest.mark.parametrize(("version", "status"), [("4.0.0", OK), ("4.10.1", OK), ("3.9.9", FAIL), ("3.5.1", FAIL)])
 def test_pysparks(version: str, status: str) -> None:
     versions = {"pyspark": version, "pyarrow": "26.0.1", "numpy": "2.4.6", "pyrmq_core": "0.1", "pyrmq_spark": ""}
     [check, *others] = judge({"versions": versions, "errors": {}, "sources": ["pyspark_rocketmq"]}, "", "")

@@ -26,16 +26,16 @@ def test_a_compression_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, li
             make(BODY, False)
 
 
-@pytest.mark.parametrize("version", ["4.0.0", "4.2.1.dev0"])
+@pytest.mark.parametrize("version", ["3.5.1", "3.6.0.dev0"])
 def test_a_pyspark_that_is_too_old(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(pyspark, "__version__", version)
     with pytest.raises(
-        RocketMQSparkError, match=rf"\[RMQ_OLD_PYSPARK\] .*needs PySpark 4.3 or newer, and {version} is installed"
+        RocketMQSparkError, match=rf"\[RMQ_OLD_PYSPARK\] .*needs PySpark 4.0 or newer, and {version} is installed"
     ):
         RocketMQDataSource(OPTIONS)
 
 
-@pytest.mark.parametrize("version", ["4.3.0", "4.10.0", "5.0.0.dev1"])
+@pytest.mark.parametrize("version", ["4.0.0", "4.10.0", "5.0.0.dev1"])
 def test_a_pyspark_that_is_young_enough(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(pyspark, "__version__", version)
     assert RocketMQDataSource(OPTIONS).name() == "rocketmq"
@@ -50,7 +50,7 @@ def test_a_pyspark_without_python_data_sources() -> None:
     )
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("ImportError: pyrmq_spark needs PySpark 4.3 or newer, and ")
+    assert last.startswith("ImportError: pyrmq_spark needs PySpark 4.0 or newer, and ")
 
 
 def test_spark_keeps_its_other_sources_there() -> None:

@@ -1,0 +1,78 @@
+"""The differences between the releases of PySpark that this package runs on, 4.0 to 4.3, in one place.
+
+Chosen by what a release has, not by its number. A module that depends on such a name imports it from here, late: the
+processes that need no stream load none of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyrmq_spark.spark_errors import OldPySpark
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+# The first release with Python data sources that write Arrow batches.
+FLOOR: Final = (4, 0)
+
+
+def check_pyspark() -> None:
+    """Raises `OldPySpark` under an older PySpark, which would find the source and then fail in a task."""
+    import pyspark
+
+    release = tuple(int(part) for part in pyspark.__version__.split(".")[:2] if part.isdecimal())
+    if release < FLOOR:
+        raise OldPySpark(_text(pyspark.__version__))
+
+
+def needs_pyspark() -> ImportError:
+    """Returns the error for a PySpark without Python data sources, or for none at all."""
+    from importlib import metadata
+
+    try:
+        version = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        version = "none"
+    return ImportError(_text(version))
+
+
+def _text(version: str) -> str:
+    return (
+        f"pyrmq_spark needs PySpark {FLOOR[0]}.{FLOOR[1]} or newer, and {version} is installed: "
+        'pip install "pyrmq-spark[spark]"'
+    )
+
+
+def has_admission_control() -> bool:
+    """Returns whether Spark passes limits to a Python stream, and announces `availableNow` (4.2, SPARK-55304)."""
+    from importlib.util import find_spec
+
+    return find_spec("pyspark.sql.streaming.datasource") is not None
+
+
+def has_stream_arrow_writer() -> bool:
+    """Returns whether a Python data source can write a stream by Arrow batches (4.1, SPARK-53030)."""
+    from pyspark.sql import datasource
+
+    return hasattr(datasource, "DataSourceStreamArrowWriter")
+
+
+def has_unix_sockets() -> bool:
+    """Returns whether the JVM can talk to Python workers over sockets of the file system (4.1, SPARK-51688).
+
+    The setting leaves no trace in Python; the writer of a stream's Arrow batches came with the same release.
+    """
+    return has_stream_arrow_writer()
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Returns Spark's schema as Arrow's, times in UTC."""
+    from inspect import signature
+
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if "timezone" in signature(to_arrow_schema).parameters:  # since 4.2; UTC before it
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)
