@@ -33,6 +33,7 @@ from tests.support.guarded import (
     write_tools_keys,
 )
 from tests.support.java_programs import run_java, shared_machine, temporary_directory
+from tests.support.waiting import until_readable
 from tests.web.serving import changed
 
 pytestmark = pytest.mark.timeout(180)
@@ -153,6 +154,7 @@ async def test_the_page_of_a_user_who_may_only_look(guarded: Guarded) -> None:
         await admin.create_topic(topic, queues=1)
         await admin.groups.create(group)
         sent = await producer.send(Message(topic, b"a body", keys="k7"))
+        await until_readable(administrator, topic, 1)
     pages = {
         "/": guarded.broker,
         "/topics": topic,
@@ -201,8 +203,8 @@ async def test_the_page_of_a_user_who_may_nothing_names_what_is_lacking(guarded:
             "/group?group=anybody": f"{refused}Group:anybody",
         }
     else:  # accounts without permissions may list what is there
-        name, refused = "granted-some", f"No default permission for topic:{topic}"
-        lacking = {f"/messages?topic={topic}": refused, f"/messages?topic={topic}&key=k": refused}
+        name, refused = "granted-some", "No default permission for "
+        lacking = {f"/messages?topic={topic}": refused, f"/messages?topic={topic}&key=k": f"{refused}topic:{topic}"}
     async with (
         guarded.client() as administrator,
         Admin(client=administrator, timeout=20) as admin,
@@ -210,10 +212,12 @@ async def test_the_page_of_a_user_who_may_nothing_names_what_is_lacking(guarded:
     ):
         await admin.create_topic(topic, queues=1)
         await producer.send(Message(topic, b"hidden", keys="k"))
+        await until_readable(administrator, topic, 1)  # a queue without a readable message is not pulled from
     async with guarded.client(name, READER_SECRET) as client, trio.open_nursery() as nursery:
         address = await nursery.start(serve_web, client, guarded.nameserver, WebSettings(port=0))
         async with httpx.AsyncClient(base_url=address, timeout=60) as http:
             assert [(await http.get(path)).status_code for path in ("/", "/topics")] == [200, 200]
+            # Of a pull's topic and group 4.9 names the one that comes first in a hash map.
             for path, text in lacking.items():
                 assert text in html.unescape((await http.get(path)).text), path
         nursery.cancel_scope.cancel()

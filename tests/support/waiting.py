@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import trio
 
-from pyrmq_core import PullConsumer
+from pyrmq_core import Client, PullConsumer
 
 POLL_SECONDS = 0.01
 READABLE_SECONDS = 60.0
@@ -17,9 +17,13 @@ async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
             await trio.sleep(POLL_SECONDS)
 
 
-async def until_readable(nameserver: str, topic: str, count: int) -> None:
-    """Returns when so many messages of a topic can be read: Apache's brokers list a message after their answer."""
-    async with PullConsumer("waiting", nameserver=nameserver, timeout=20) as consumer:
+async def until_readable(cluster: str | Client, topic: str, count: int) -> None:
+    """Returns when so many messages of a topic can be read: Apache's brokers list a message after their answer.
+
+    The cluster is a NameServer's address, or a client of it.
+    """
+    through = {"client": cluster} if isinstance(cluster, Client) else {"nameserver": cluster}
+    async with PullConsumer("waiting", **through, timeout=20) as consumer:
         with trio.fail_after(READABLE_SECONDS):
             queues = await consumer.message_queues(topic)
             while sum(map(len, (await consumer.offset_bounds(queues)).values())) < count:  # noqa: ASYNC110
