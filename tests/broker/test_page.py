@@ -1,4 +1,4 @@
-"""docs/servers.md says what the broker serves, refuses and keeps: compared with the broker."""
+"""docs/broker.md says what the broker serves, refuses and keeps: compared with the broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyrmq_core.protocol.framing.codes import REQUEST_NAMES, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from tests.broker.serving import serving, until
 from tests.support.broker_codes import ABOUT
-from tests.support.server_page import PAGE
+from tests.support.server_page import BROKER
 
 # The codes that MQClientAPIImpl of 5.4.0 or 4.9.7 sends to brokers, for clients and mqadmin: read with javap.
 SENT_TO_BROKERS = {
@@ -37,7 +37,7 @@ async def test_what_is_not_built_is_refused_by_name(tmp_path: Path) -> None:
 
 
 async def test_every_file_of_a_store_is_on_the_page(tmp_path: Path) -> None:
-    section = PAGE.read_text("utf-8").partition("### On disk\n")[2].partition("\n## ")[0]
+    section = BROKER.read_text("utf-8").partition("\n## On disk\n")[2].partition("\n## ")[0]
     async with serving(tmp_path, messageDelayLevel="1s", flushConsumerOffsetInterval="10") as served:
         await served.send("T")
         await served.send("T", properties="DELAY\x011\x02")

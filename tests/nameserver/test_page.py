@@ -1,8 +1,11 @@
-"""docs/servers.md describes the NameServer: its codes, its settings, its command."""
+"""The servers' pages compared with the code: generated tables, the NameServer's settings, the limits of both."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+import pytest
 
 from pyrmq_core.broker import BrokerConfig
 from pyrmq_core.broker.broker import LONG_REQUESTS_AT_ONCE, LONG_TURN_SECONDS, MOST_LONG_REQUESTS
@@ -36,18 +39,18 @@ from pyrmq_core.protocol.java.json_cursor import MAX_TEXT_CHARACTERS
 from pyrmq_core.protocol.messages.names import MAX_GROUP_CHARS, MAX_TOPIC_CHARS
 from pyrmq_core.protocol.routes.registration import MAX_INFLATED_BYTES, MAX_TOPIC_CHARACTERS
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
-from tests.support.server_page import PAGE, written
+from tests.support.server_page import ACCESS, SETTINGS, TABLES, written
 
 
-def test_the_codes_are_those_of_the_handlers() -> None:
-    page = PAGE.read_text("utf-8")
-    assert page == written(page), "run `python -m tests.support.server_page`"
+@pytest.mark.parametrize("page", TABLES, ids=lambda page: page.name)
+def test_the_pages_have_the_tables_of_the_code(page: Path) -> None:
+    assert page.read_text("utf-8") == written(page), "run `python -m tests.support.server_page`"
 
 
 def test_every_setting_with_effect_has_its_row_and_its_default() -> None:
     reported: dict[str, str] = {}
-    page = PAGE.read_text("utf-8")
-    nameserver, tls = page.partition("\n## Broker\n")[0], page.partition("\n## TLS\n")[2]
+    nameserver = SETTINGS.read_text("utf-8").partition("\n## Settings of a broker\n")[0]
+    tls = ACCESS.read_text("utf-8")
     for names, defaults in re.findall(r"^\| (`.+?) \| (.+?) \|", nameserver + tls, re.MULTILINE):
         texts = ["" if text == "none" else text.strip("`") for text in defaults.split(", ")]
         named = re.findall(r"`([\w.]+)`", names)
@@ -76,7 +79,7 @@ NO_BOUNDS = {
 
 def limit_rows() -> list[list[str]]:
     """Returns the cells of the table of limits: server, limit, settings, default, effect beyond."""
-    part = PAGE.read_text("utf-8").partition("\n## Limits\n")[2].partition("\n## TLS\n")[0]
+    part = SETTINGS.read_text("utf-8").partition("\n## Limits\n")[2]
     rows = [line for line in part.splitlines() if line.startswith(("| both", "| NameServer", "| broker"))]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 

@@ -1,4 +1,4 @@
-"""The requests that a broker answers, in words for docs/servers.md."""
+"""The requests that a broker answers, in words for docs/broker.md."""
 
 from __future__ import annotations
 

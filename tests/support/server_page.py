@@ -1,4 +1,4 @@
-"""The generated tables of docs/servers.md: `python -m tests.support.server_page` writes them."""
+"""The generated tables of the servers' pages: `python -m tests.support.server_page` writes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from pyrmq_core.nameserver.handlers import HANDLERS
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES
 from tests.support.broker_codes import refused_codes, served_codes
 
-PAGE: Final = Path(__file__).parent.parent.parent / "docs" / "servers.md"
+DOCS: Final = Path(__file__).parent.parent.parent / "docs"
+NAMESERVER: Final = DOCS / "nameserver.md"
+BROKER: Final = DOCS / "broker.md"
+ACCESS: Final = DOCS / "access.md"
+SETTINGS: Final = DOCS / "settings.md"
 
 
 def nameserver_codes() -> str:
@@ -49,29 +53,35 @@ def _values(harmless: Iterable[str]) -> str:
     return _quoted(value for value in harmless if value) or "nothing"
 
 
-TABLES: Final[Mapping[str, Callable[[], str]]] = {
-    "codes of the NameServer": nameserver_codes,
-    "settings that change while a broker runs": changeable_settings,
-    "codes of the broker": served_codes,
-    "codes that the broker refuses": refused_codes,
-    "settings that a broker refuses": refused_settings,
-    "settings without effect on a broker": settings_without_effect,
+TABLES: Final[Mapping[Path, Mapping[str, Callable[[], str]]]] = {
+    NAMESERVER: {"codes of the NameServer": nameserver_codes},
+    BROKER: {
+        "codes of the broker": served_codes,
+        "codes that the broker refuses": refused_codes,
+    },
+    SETTINGS: {
+        "settings that a broker refuses": refused_settings,
+        "settings without effect on a broker": settings_without_effect,
+        "settings that change while a broker runs": changeable_settings,
+    },
 }
 
 
-def written(page: str) -> str:
-    """Returns the page with its tables as they are now."""
-    for name, table in TABLES.items():
-        places = re.findall(rf"<!-- {name}:[^\n]*-->\n.*?<!-- end -->", page, re.DOTALL)
+def written(page: Path) -> str:
+    """Returns the page's text with its tables as they are now."""
+    text = page.read_text("utf-8")
+    for name, table in TABLES[page].items():
+        places = re.findall(rf"<!-- {name}:[^\n]*-->\n.*?<!-- end -->", text, re.DOTALL)
         if len(places) != 1:
-            raise ValueError(f"{PAGE} has {len(places)} places for the {name}, 1 is wanted")
+            raise ValueError(f"{page} has {len(places)} places for the {name}, 1 is wanted")
         head = places[0].partition("\n")[0]
-        page = page.replace(places[0], f"{head}\n{table()}<!-- end -->")
-    return page
+        text = text.replace(places[0], f"{head}\n{table()}<!-- end -->")
+    return text
 
 
 def main() -> None:
-    PAGE.write_text(written(PAGE.read_text("utf-8")), "utf-8")
+    for page in TABLES:
+        page.write_text(written(page), "utf-8")
 
 
 if __name__ == "__main__":
