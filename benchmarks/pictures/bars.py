@@ -1,4 +1,4 @@
-"""Bars from 1 to a ratio, with whiskers from the least to the most, as a PNG file."""
+"""Bars from 1 to the ratio of rows that vary in length, with a mark at the ratio of equal rows, as a PNG file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -33,12 +34,12 @@ def draw(chart: Chart, file: Path) -> None:
     figure, axes = plt.subplots(figsize=(9, 1.3 + 0.24 * top), layout="constrained", facecolor=GROUND)
     axes.set_facecolor(GROUND)
     for bar, place in places.items():
-        axes.barh(place, bar.median - 1, 0.86, left=1, color=COLORS[sides.index(bar.side)])
-        axes.plot([bar.least, bar.most], [place, place], color=INK, linewidth=1.2, marker="|", markersize=7)
-        axes.text(max(bar.most, 1) * 1.04, place, f"{bar.median:.2f}", va="center", color=INK, fontsize=9)
+        axes.barh(place, bar.varied - 1, 0.86, left=1, color=COLORS[sides.index(bar.side)])
+        axes.plot([bar.equal], [place], color=INK, marker="|", markersize=9, markeredgewidth=1.6)
+        axes.text(max(bar.varied, bar.equal, 1) * 1.04, place, f"{bar.varied:.2f}", va="center", color=INK, fontsize=9)
     axes.axvline(1, color=INK, linewidth=1)
     axes.set_xscale("log", base=2)
-    axes.set_xlim(0.3, max(4, 1.25 * max(bar.most for bar in chart.bars)))
+    axes.set_xlim(0.3, max(4, 1.25 * max(max(bar.varied, bar.equal) for bar in chart.bars)))
     axes.xaxis.set_major_locator(FixedLocator(TICKS))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -52,7 +53,8 @@ def draw(chart: Chart, file: Path) -> None:
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.set_title(chart.title, color=INK, fontsize=11, loc="left")
-    handles = [Patch(color=color) for color in COLORS[: len(sides)]]
-    figure.legend(handles, sides, loc="outside lower center", ncols=len(sides), frameon=False, labelcolor=INK)
+    handles = [*(Patch(color=color) for color in COLORS[: len(sides)]), Line2D([], [], color=INK, marker="|", ls="")]
+    labels = [*(f"{side}, rows that vary" for side in sides), "rows of one length"]
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, labelcolor=INK)
     figure.savefig(file, dpi=90, facecolor=GROUND)
     plt.close(figure)

@@ -1,4 +1,4 @@
-"""The figures of the pictures, as a file that is small enough to read: bars with their least and most, by chart."""
+"""The figures of the picture beside Kafka, small enough to read as a file: a bar for each row and kind of topic."""
 
 from __future__ import annotations
 
@@ -9,29 +9,27 @@ from pathlib import Path
 from typing import Final
 
 FILE: Final = Path(__file__).with_name("figures.json")
-# The rows of a sitting, as `benchmarks.kafka` names them, and as the picture does.
+# The rows of the picture: a job of `benchmarks.kafka`, and the sides of its plain and its batch topic.
 JOBS: Final = {
-    "write": "write",
-    "read": "read, all columns",
-    "body": "read, body only",
-    "stream": "stream, `availableNow`",
+    "write": ("write", "plain", "batch"),
+    "read, all columns": ("read", "plain", "batch"),
+    "the same, with settings": ("read", "unix", "unix-batch"),
+    "read, body only": ("body", "plain", "batch"),
+    "stream, `availableNow`": ("stream", "plain", "batch"),
+    "the stream, with settings": ("stream", "unix", "unix-batch"),
 }
 SIZES: Final = {"100": "100 B", "1024": "1 KiB"}
-KINDS: Final = {"plain": "plain topic", "batch": "batch topic"}
+KINDS: Final = ("plain topic", "batch topic")
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A ratio, median and spread: of one kind of topic or client (`side`) in one row."""
+    """A ratio of one row on one kind of topic (`side`): of rows whose lengths vary, and of rows of one length."""
 
     row: str
     side: str
-    median: float
-    least: float
-    most: float
-
-    def __str__(self) -> str:
-        return f"{self.median:.2f} ({self.least:.2f} to {self.most:.2f})"
+    varied: float
+    equal: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +43,10 @@ class Chart:
 
 def read(file: Path) -> dict[str, Chart]:
     """Returns the charts by the names of their pictures."""
-    found = json.loads(file.read_text())
+    charts = json.loads(file.read_text())
     return {
         name: Chart(chart["title"], chart["axis"], tuple(Bar(**bar) for bar in chart["bars"]))
-        for name, chart in found.items()
+        for name, chart in charts.items()
     }
 
 
@@ -62,21 +60,23 @@ def write(file: Path, charts: Mapping[str, Chart]) -> None:
     file.write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
 
-def of_sitting(file: Path) -> tuple[Bar, ...]:
-    """Returns the bars of a sitting's `kafka.json`; raises `KeyError` for a row that it lacks."""
-    ratios = {row["name"]: row["ratios"] for row in json.loads(file.read_text())["rows"]}
+def of_sittings(varied: Path, equal: Path) -> tuple[Bar, ...]:
+    """Returns the bars of two sittings' `kafka.json`; raises `KeyError` for a row that one of them lacks."""
+    ratios = [{row["name"]: row["ratios"] for row in json.loads(file.read_text())["rows"]} for file in (varied, equal)]
     return tuple(
-        Bar(f"{row}, {size}", side, *(round(figure, 2) for figure in ratios[f"{job}-{body}"][kind][:3]))
+        Bar(f"{row}, {size}", kind, *(round(sitting[f"{job}-{body}"][side][0], 2) for sitting in ratios))
         for body, size in SIZES.items()
-        for job, row in JOBS.items()
-        for kind, side in KINDS.items()
+        for row, (job, *sides) in JOBS.items()
+        for kind, side in zip(KINDS, sides, strict=True)
     )
 
 
 def table(chart: Chart) -> list[str]:
     """Returns the lines of the table of `docs/performance.md`."""
     bars = {(bar.row, bar.side): bar for bar in chart.bars}
-    heads = [(size, side) for size in SIZES.values() for side in KINDS.values()]
-    lines = ["| | " + " | ".join(f"{size} {side}" for size, side in heads) + " |", "|---" * (len(heads) + 1) + "|"]
-    cells = {row: [str(bars[f"{row}, {size}", side]) for size, side in heads] for row in JOBS.values()}
-    return lines + [f"| {row} | {' | '.join(found)} |" for row, found in cells.items()]
+    heads = [f"{kind}, {lengths}" for kind in KINDS for lengths in ("varied", "equal")]
+    lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for row in dict.fromkeys(bar.row for bar in chart.bars):
+        ratios = [ratio for kind in KINDS for ratio in (bars[row, kind].varied, bars[row, kind].equal)]
+        lines.append(f"| {row} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |")
+    return lines

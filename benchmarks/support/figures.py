@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import TypeAlias
 
 from benchmarks.support.processes import WORKERS, cpu_seconds
 
@@ -30,21 +29,6 @@ class Figure:
 
     rate: float
     cpu: float
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One point of a curve."""
-
-    x: int
-    figure: Figure
-
-    @property
-    def as_row(self) -> tuple[int, float, float]:
-        return self.x, self.figure.rate, self.figure.cpu
-
-
-Curve: TypeAlias = tuple[Point, ...]
 
 
 class Stopwatch:

@@ -1,4 +1,4 @@
-"""Processor time and memory of Spark and of its Python workers, as this process started them."""
+"""Processor time of Spark and of its Python workers, as this process started them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,6 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 def cpu_seconds(words: str) -> float:
     """Returns the CPU time of descendants whose command line holds `words`: user and system, ended children too."""
     return sum(sum(map(int, _stat(entry)[11:15])) for entry in _family(words)) / CLOCK_TICKS
-
-
-def resident_bytes(words: str) -> int:
-    """Returns the largest resident set of the descendants whose command line holds `words`."""
-    return max((int(_stat(entry)[21]) * PAGE_BYTES for entry in _family(words)), default=0)
 
 
 def _family(words: str) -> Iterator[Path]:

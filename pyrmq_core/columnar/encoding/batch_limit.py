@@ -27,7 +27,7 @@ class BatchLimit:
     """The limits of one request, and which bodies are compressed.
 
     Requests of 4,000 small messages cost this process 0.7 of what requests of 1,000 cost, and a broker 0.9 to 0.95;
-    5,000 gain nothing more, and 10,000 were slower where several are under way (`python -m benchmarks request_sizes`).
+    5,000 gain nothing more, and 10,000 were slower where several are under way.
     A request that fails is repeated whole.
     """
 
