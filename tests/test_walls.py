@@ -147,6 +147,8 @@ def test_the_text_speaks_of_the_project_alone() -> None:
             "nameserver imports pyrmq_core.client",
         ),
         ("pyrmq_core/embedded.py", "import importlib\nimportlib.import_module('pyrmq_core.cli')", "embedded imports"),
+        ("pyrmq_core/aio/face.py", "from pyrmq_core.blocking import Client", "aio imports pyrmq_core.blocking"),
+        ("pyrmq_core/loop_thread/portal.py", "from pyrmq_core.aio import Client", "imports pyrmq_core.aio"),
         ("pyrmq_core/client/client.py", "import numpy", "client.client imports numpy"),
         ("pyrmq_core/client/client.py", "import pyspark.sql", "client.client imports pyspark"),
         ("pyrmq_core/columnar/encoding/encode.py", "import pyspark", "imports pyspark"),

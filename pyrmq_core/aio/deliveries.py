@@ -10,11 +10,11 @@ from types import TracebackType
 
 from pyrmq_core.aio.face import LentElements
 from pyrmq_core.aio.loop_returns import lend, returned
-from pyrmq_core.blocking.portal import portal
 from pyrmq_core.client.consumer.consume.delivery import Deliveries as TrioDeliveries
 from pyrmq_core.client.consumer.consume.delivery import Delivery as TrioDelivery
 from pyrmq_core.client.consumer.consume.delivery import is_order
 from pyrmq_core.errors import InvalidState
+from pyrmq_core.loop_thread.portal import portal
 from pyrmq_core.model import MessageExt
 
 

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from pyrmq_core.aio.loop_returns import close_held, here, lend, returned
-from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client as TrioClient
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
+from pyrmq_core.loop_thread.portal import HeldContext, portal
 
 P = ParamSpec("P")
 R = TypeVar("R")

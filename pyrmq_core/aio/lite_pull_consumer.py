@@ -8,13 +8,13 @@ from functools import partial
 
 from pyrmq_core.aio.client import Client
 from pyrmq_core.aio.face import AsyncioFace, lent, lent_plain
-from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer as TrioLitePullConsumer
 from pyrmq_core.client.consumer.lite_pull_settings import LitePullSettings
 from pyrmq_core.client.consumer.running_lite_pull import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
+from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 

@@ -10,8 +10,8 @@ from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from pyrmq_core.blocking.portal import CLOSE_SECONDS, HeldContext, LoopEnded, portal
 from pyrmq_core.errors import InvalidState
+from pyrmq_core.loop_thread.portal import CLOSE_SECONDS, HeldContext, LoopEnded, portal
 
 R = TypeVar("R")
 

@@ -17,8 +17,6 @@ from pyrmq_core.aio.loop_returns import LoopReturns, here, lend
 from pyrmq_core.aio.send_futures import SendFuture, SendFutures
 from pyrmq_core.aio.send_window import SendWindow
 from pyrmq_core.aio.user_calls import UserCall
-from pyrmq_core.blocking.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
-from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
 from pyrmq_core.client.producer.bulk.send_window import SendWindow as TrioSendWindow
@@ -32,6 +30,8 @@ from pyrmq_core.client.producer.transactions import (
     local_failure,
 )
 from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.loop_thread.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
+from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import (
     LocalTransactionState,
     Message,

@@ -15,17 +15,16 @@ from pyrmq_core.aio.deliveries import Deliveries
 from pyrmq_core.aio.face import AsyncioFace, lent, lent_plain
 from pyrmq_core.aio.loop_returns import LoopReturns, here, lend
 from pyrmq_core.aio.user_calls import UserCall
-from pyrmq_core.blocking.portal import HeldContext, Portal, portal
-from pyrmq_core.blocking.push_consumer import stop_consumer
 from pyrmq_core.client.consumer.consume.delivery import Deliveries as TrioDeliveries
 from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
-from pyrmq_core.client.consumer.push_consumer import HANDLING
+from pyrmq_core.client.consumer.push_consumer import HANDLING, stop_consumer
 from pyrmq_core.client.consumer.push_consumer import PushConsumer as TrioPushConsumer
 from pyrmq_core.client.consumer.push_settings import PushSettings
 from pyrmq_core.client.consumer.running_push import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
+from pyrmq_core.loop_thread.portal import HeldContext, Portal, portal
 from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 log = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from pyrmq_core.blocking.portal import portal
 from pyrmq_core.client.consumer.consume.delivery import Deliveries as AsyncDeliveries
 from pyrmq_core.client.consumer.consume.delivery import Delivery as AsyncDelivery
+from pyrmq_core.loop_thread.portal import portal
 from pyrmq_core.model import MessageExt
 
 

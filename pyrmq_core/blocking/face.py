@@ -9,9 +9,9 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Generic, NoReturn, Self, TypeVar
 
-from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
+from pyrmq_core.loop_thread.portal import HeldContext, portal
 
 T = TypeVar("T")
 R = TypeVar("R")

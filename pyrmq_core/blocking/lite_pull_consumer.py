@@ -8,7 +8,6 @@ from datetime import datetime
 
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
-from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.client.consumer.group.topic_watch import TopicListener
 from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from pyrmq_core.client.consumer.lite_pull_settings import LitePullSettings
@@ -16,6 +15,7 @@ from pyrmq_core.client.consumer.running_lite_pull import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
+from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 

@@ -11,9 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pyrmq_core.blocking.client import Client
-from pyrmq_core.blocking.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
 from pyrmq_core.blocking.face import BlockingFace
-from pyrmq_core.blocking.portal import HeldContext, Portal, portal
 from pyrmq_core.blocking.send_window import SendWindow
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
@@ -26,6 +24,8 @@ from pyrmq_core.client.producer.transactions import Transaction, decided_here, l
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import RocketMQError
+from pyrmq_core.loop_thread.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
+from pyrmq_core.loop_thread.portal import HeldContext, Portal, portal
 from pyrmq_core.model import (
     NO_PROPERTIES,
     LocalTransactionState,

@@ -11,7 +11,6 @@ from typing import Any, Generic, Self, TypeVar
 
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
-from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.client.consumer.group.subscriptions import filter_of
 from pyrmq_core.client.consumer.pull.puller import ReadWindow
@@ -19,6 +18,7 @@ from pyrmq_core.client.consumer.pull_consumer import PullConsumer as AsyncPullCo
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES
 from pyrmq_core.protocol.messages.payload import RawPull

@@ -9,16 +9,16 @@ from typing import TypeVar
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.deliveries import Deliveries
 from pyrmq_core.blocking.face import BlockingFace
-from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.blocking.stop_signals import StopSignals
 from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
-from pyrmq_core.client.consumer.push_consumer import HANDLING
+from pyrmq_core.client.consumer.push_consumer import HANDLING, stop_consumer
 from pyrmq_core.client.consumer.push_consumer import PushConsumer as AsyncPushConsumer
 from pyrmq_core.client.consumer.push_settings import PushSettings
 from pyrmq_core.client.consumer.running_push import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import MessageQueue, Problem
 from pyrmq_core.protocol.shown_values import shown
 
@@ -149,10 +149,3 @@ class PushConsumer(BlockingFace[AsyncPushConsumer]):
 
 async def _subscribe(consumer: AsyncPushConsumer, topic: str, tags: str, sql: str | None) -> None:
     await consumer.subscribe(topic, tags=tags, sql=sql)
-
-
-async def stop_consumer(consumer: AsyncPushConsumer, timeout: float | None, is_handler: bool) -> None:
-    """Stops the consumer, and waits for its end unless a handler of it calls."""
-    if is_handler:
-        HANDLING.set(consumer)  # in this task alone: the consumer sees that it must not wait for its handler
-    await consumer.stop(timeout)

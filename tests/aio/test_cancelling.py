@@ -13,7 +13,7 @@ from pyrmq_core.aio.face import LentElements
 from pyrmq_core.aio.loop_returns import lend
 from pyrmq_core.aio.producer import CALLS_BETWEEN_TURNS
 from pyrmq_core.blocking import EmbeddedCluster
-from pyrmq_core.blocking.portal import portal
+from pyrmq_core.loop_thread.portal import portal
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.command import Command
 from tests.support.held_loop import held_loop

@@ -14,7 +14,7 @@ from pyrmq_core import Message, MessageQueue
 from pyrmq_core.aio import Client, Producer
 from pyrmq_core.aio import face as faces
 from pyrmq_core.aio.loop_returns import here, lend
-from pyrmq_core.blocking.portal import portal
+from pyrmq_core.loop_thread.portal import portal
 from tests.support.stage import Stage
 
 A0 = MessageQueue("orders", "broker-a", 0)

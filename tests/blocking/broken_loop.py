@@ -10,7 +10,7 @@ from trio._core._run import GLOBAL_RUN_CONTEXT
 
 from pyrmq_core import InvalidState, Message, MessageQueue, SendFailed, SendResult
 from pyrmq_core.blocking import Producer, PullConsumer
-from pyrmq_core.blocking.portal import HeldContext, Portal, portal
+from pyrmq_core.loop_thread.portal import HeldContext, Portal, portal
 from tests.support.scripted import BATCH, PULL, SEND, silence
 from tests.support.stage import Stage, staged
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyrmq_core.blocking.portal import HeldContext, Portal
+from pyrmq_core.loop_thread.portal import HeldContext, Portal
 from tests.support.stage import Stage, staged
 
 

@@ -13,8 +13,8 @@ import trio
 from pyrmq_core import Message
 from pyrmq_core import aio as asyncio_face
 from pyrmq_core.blocking import Producer
-from pyrmq_core.blocking import portal as portals
-from pyrmq_core.blocking.portal import LoopEnded, Portal
+from pyrmq_core.loop_thread import portal as portals
+from pyrmq_core.loop_thread.portal import LoopEnded, Portal
 from tests.support.stage import Stage
 
 SECONDS = 30

@@ -10,8 +10,8 @@ import pytest
 
 from pyrmq_core import InvalidArgument, Message, SendResult
 from pyrmq_core.blocking import Producer
-from pyrmq_core.blocking.portal import portal
 from pyrmq_core.client.producer.bulk.accumulator import Batching
+from pyrmq_core.loop_thread.portal import portal
 from tests.support.held_loop import held_loop
 from tests.support.stage import Stage
 from tests.support.wrong_sends import WRONG_SENDS

@@ -10,7 +10,7 @@ import pytest
 
 from pyrmq_core import InvalidState, Message, MessageQueue, RocketMQError, SendResult
 from pyrmq_core.blocking import Client, Producer, PullConsumer
-from pyrmq_core.blocking.portal import portal
+from pyrmq_core.loop_thread.portal import portal
 from tests.support.scripted import SEND, silence
 from tests.support.stage import Stage
 

@@ -10,7 +10,7 @@ import trio
 
 from pyrmq_core import Client, InvalidState, LitePullConsumer, aio, blocking
 from pyrmq_core.blocking import EmbeddedCluster as BlockingCluster
-from pyrmq_core.blocking.portal import portal
+from pyrmq_core.loop_thread.portal import portal
 from pyrmq_core.testing import EmbeddedCluster
 from tests.support.waiting import until
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from pyrmq_core import Problem, aio, blocking
-from pyrmq_core.blocking.portal import portal
+from pyrmq_core.loop_thread.portal import portal
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
-from pyrmq_core.blocking.portal import portal
+from pyrmq_core.loop_thread.portal import portal
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, read_source
 from pyrmq_spark.read.range_planner import QueueRange, RangePartition

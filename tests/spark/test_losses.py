@@ -7,8 +7,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
-from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.embedded import PASS, Control, Pass
+from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command

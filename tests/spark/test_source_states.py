@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from pyrmq_core import MessageQueue, OffsetRange
-from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.client.consumer.pull import range_reader as range_reading
+from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import Permission
 from pyrmq_spark import patience, worker
 from pyrmq_spark.read import partition_reader as reading

@@ -7,7 +7,7 @@ import pytest
 
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
-from pyrmq_core.blocking.portal import HeldContext, portal
+from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import Permission
 from pyrmq_core.network import CutConnection, Peer
 from pyrmq_core.protocol.framing.codes import RequestCode

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyrmq_core.blocking.portal import portal
+from pyrmq_core.loop_thread.portal import portal
 
 
 @contextmanager

@@ -9,6 +9,7 @@ ROAD_ROOMS = (
     "pyrmq_core.web",
     "pyrmq_core.client",
     "pyrmq_core.columnar",
+    "pyrmq_core.loop_thread",
     "pyrmq_core.blocking",
     "pyrmq_core.aio",
     "pyrmq_core.cli",

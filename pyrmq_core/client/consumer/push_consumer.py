@@ -265,3 +265,10 @@ class PushConsumer(AsyncOnly):
             self._running.changed(subscription)
             await self._membership.announce()
             self._running.rebalancer.wake()
+
+
+async def stop_consumer(consumer: PushConsumer, timeout: float | None, is_handler: bool) -> None:
+    """Stops the consumer for a face whose calls run in tasks of their own; waits unless a handler calls."""
+    if is_handler:
+        HANDLING.set(consumer)  # in this task alone: the consumer sees that it must not wait for its handler
+    await consumer.stop(timeout)

@@ -18,8 +18,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import trio
 
-from pyrmq_core.blocking.loop_lock import LoopLock
 from pyrmq_core.errors import InvalidState
+from pyrmq_core.loop_thread.loop_lock import LoopLock
 from pyrmq_core.network import LoopAccess
 
 log = logging.getLogger(__name__)

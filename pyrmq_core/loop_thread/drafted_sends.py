@@ -6,7 +6,6 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-from pyrmq_core.blocking.portal import Portal
 from pyrmq_core.client.producer.batch_member import BatchMember, message_of
 from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
@@ -14,6 +13,7 @@ from pyrmq_core.client.producer.producer import Producer
 from pyrmq_core.client.producer.running_producer import RunningProducer
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import InvalidState
+from pyrmq_core.loop_thread.portal import Portal
 from pyrmq_core.model import Message, MessageQueue
 from pyrmq_core.network import LoopAccess
 from pyrmq_core.protocol.messages.payload import Payload
