@@ -62,19 +62,18 @@ def export_between(nameserver: str, topic: str, directory: Path, start: datetime
 def write(consumer: PullConsumer, ranges: Mapping[MessageQueue, OffsetRange], file: TextIO) -> None:
     """Writes each message as a line; raises `DataLost` if some of them are not kept any more."""
     for queue, wanted in ranges.items():
-        with consumer.read(queue, wanted.start, wanted.end) as reader:
-            for pulls in reader:
-                for pull in pulls:
-                    for message in decode(pull, OffsetRange(pull.start, pull.next_offset)):
-                        line = {
-                            "broker": queue.broker_name,
-                            "queue": queue.queue_id,
-                            "offset": message.queue_offset,
-                            "stored": message.store_timestamp.isoformat(),
-                            "keys": message.keys,
-                            "body": message.body.decode(errors="backslashreplace"),
-                        }
-                        file.write(json.dumps(line) + "\n")
+        with consumer.read(queue, wanted.start, wanted.end) as pulls:
+            for pull in pulls:
+                for message in decode(pull, OffsetRange(pull.start, pull.next_offset)):
+                    line = {
+                        "broker": queue.broker_name,
+                        "queue": queue.queue_id,
+                        "offset": message.queue_offset,
+                        "stored": message.store_timestamp.isoformat(),
+                        "keys": message.keys,
+                        "body": message.body.decode(errors="backslashreplace"),
+                    }
+                    file.write(json.dumps(line) + "\n")
 
 
 @contextmanager

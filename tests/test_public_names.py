@@ -108,7 +108,6 @@ CONSUMER = {
     "committed",
     "committed_offsets",
     "current_queues",
-    "earliest_msg_store_time",
     "expected_brokers",
     "max_offset",
     "max_offsets",
@@ -120,15 +119,12 @@ CONSUMER = {
     "offset_bounds",
     "offsets_at",
     "pull",
-    "query_message",
-    "query_message_by_unique_key",
     "read",
     "read_arrow",
     "read_joined",
     "read_ranges",
     "topic_queues",
     "topics",
-    "view_message",
 }
 LITE_PULL = {
     "assign",
@@ -158,7 +154,6 @@ ADMIN = {
     "create_topic",
     "delete_kv",
     "delete_topic",
-    "earliest_msg_store_time",
     "groups",
     "kv_value",
     "kv_values",
@@ -166,12 +161,9 @@ ADMIN = {
     "nameservers",
     "producers",
     "put_kv",
-    "query_message",
-    "query_message_by_unique_key",
     "route",
     "topic_config",
     "topics",
-    "view_message",
 }
 
 

@@ -41,7 +41,7 @@ def _lent_kind(kind: type[F], family_of: Callable[[TrioAdmin], F]) -> Callable[[
 
     methods: dict[str, Any] = {"__init__": initialise, "__doc__": kind.__doc__, "__module__": __name__}
     for name, method in inspect.getmembers(kind, inspect.isfunction):
-        if not name.startswith("_") or name == "__call__":
+        if not name.startswith("_"):
             if not inspect.iscoroutinefunction(method):
                 raise TypeError(f"{kind.__name__}.{name} is no coroutine function, and cannot be lent")
             methods[name] = _lent_method(method, family_of)

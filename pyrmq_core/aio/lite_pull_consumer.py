@@ -74,7 +74,10 @@ class LitePullConsumer(AsyncioFace[TrioLitePullConsumer]):
         return messages
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores the offsets of all messages that polls have returned, or those of `offsets`, of assigned queues."""
+        """Stores the offsets of all messages that polls have returned, or those of `offsets`, of assigned queues.
+
+        Returns when they are stored; raises the first failure. The offset to store is that of the next message.
+        """
         received = self._received
         await self._run(lambda consumer: consumer._commit(offsets, received))
 

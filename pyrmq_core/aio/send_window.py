@@ -38,7 +38,7 @@ class SendWindow:
             portal().soon(window.start_more)
 
     async def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged; raises the first failure."""
+        """Waits until every payload is acknowledged; raises the first failure once all other requests have ended."""
         return await lend(self._window().drain)
 
     def take_refused(self) -> list[RefusedMessage]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import wraps
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from typing import Generic, TypeVar
 
-from pyrmq_core.blocking.face import BlockingFace
+from pyrmq_core.blocking.face import BlockingFace, blocking_form
 from pyrmq_core.client.admin.access import Accounts as AsyncAccounts
 from pyrmq_core.client.admin.access import Policies as AsyncPolicies
 from pyrmq_core.client.admin.access import Users as AsyncUsers
@@ -19,7 +18,6 @@ from pyrmq_core.client.admin.producers import Producers as AsyncProducers
 from pyrmq_core.client.admin.topics import Topics as AsyncTopics
 
 F = TypeVar("F")
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -30,17 +28,8 @@ class BlockingFamily(Generic[F]):
         self._face = face
         self._family_of = family_of
 
-
-def blocking_form(
-    method: Callable[Concatenate[F, P], Awaitable[R]],
-) -> Callable[Concatenate[BlockingFamily[F], P], R]:
-    """Returns the method of a blocking family with the same parameters and docstring, which waits for the result."""
-
-    @wraps(method)
-    def call(self: BlockingFamily[F], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._face._run(lambda admin: method(self._family_of(admin), *args, **kwargs))
-
-    return call
+    def _run(self, call: Callable[[F], Awaitable[R]]) -> R:
+        return self._face._run(lambda admin: call(self._family_of(admin)))
 
 
 class Brokers(BlockingFamily[AsyncBrokers]):
@@ -70,7 +59,6 @@ class Topics(BlockingFamily[AsyncTopics]):
     """The blocking form of `pyrmq_core.Admin.topics`."""
 
     list = blocking_form(AsyncTopics.list)
-    __call__ = blocking_form(AsyncTopics.__call__)
     stats = blocking_form(AsyncTopics.stats)
     groups = blocking_form(AsyncTopics.groups)
     rates = blocking_form(AsyncTopics.rates)
@@ -114,6 +102,7 @@ class Messages(BlockingFamily[AsyncMessages]):
     dead_letters = blocking_form(AsyncMessages.dead_letters)
     resend = blocking_form(AsyncMessages.resend)
     consume_directly = blocking_form(AsyncMessages.consume_directly)
+    earliest_store_time = blocking_form(AsyncMessages.earliest_store_time)
 
 
 class Users(BlockingFamily[AsyncUsers]):

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from pyrmq_core.blocking.face import BlockingFace
-from pyrmq_core.embedded import Control, ControlFunction
+from pyrmq_core.blocking.face import BlockingFace, blocking_form, blocking_form_of_plain
 from pyrmq_core.embedded import EmbeddedCluster as AsyncEmbeddedCluster
 from pyrmq_core.model import TopicConfig
 
@@ -88,31 +87,9 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
         """The directory of the stores."""
         return self._async().directory
 
-    def control(
-        self, code: int, function: ControlFunction, *, server: str | None = None, times: int | None = None
-    ) -> Control:
-        """Requests with this code go to `function` first; it is async and runs on the library's own loop."""
-        return self._async().control(code, function, server=server, times=times)
-
-    def kill(self, name: str) -> None:
-        """Ends a broker or a NameServer as SIGKILL does."""
-        self._run(lambda cluster: cluster.kill(name))
-
-    def power_cut(self, name: str) -> None:
-        """Ends a broker as a power failure does (needs `forgetful=True`)."""
-        self._run(lambda cluster: cluster.power_cut(name))
-
-    def stop(self, name: str) -> None:
-        """Ends a broker or a NameServer in order, as SIGTERM does."""
-        self._run(lambda cluster: cluster.stop(name))
-
-    def start(self, name: str, *, settings: Mapping[str, str] | None = None) -> None:
-        """Starts a server that was ended, on its old port and files; returns when the brokers are registered.
-
-        `settings` replace those that this broker had: brokerRole=ASYNC_MASTER and brokerId=0 make a slave the master.
-        """
-        self._run(lambda cluster: cluster.start(name, settings=settings))
-
-    def wait_for_slaves(self, timeout: float = 10.0) -> None:
-        """Waits until each running slave has what its master has now: messages, topics, groups, and their offsets."""
-        self._run(lambda cluster: cluster.wait_for_slaves(timeout))
+    control = blocking_form_of_plain(AsyncEmbeddedCluster.control)
+    kill = blocking_form(AsyncEmbeddedCluster.kill)
+    power_cut = blocking_form(AsyncEmbeddedCluster.power_cut)
+    start = blocking_form(AsyncEmbeddedCluster.start)
+    stop = blocking_form(AsyncEmbeddedCluster.stop)
+    wait_for_slaves = blocking_form(AsyncEmbeddedCluster.wait_for_slaves)

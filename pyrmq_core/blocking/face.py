@@ -1,4 +1,4 @@
-"""The base of all blocking faces: opened and closed by `with`, or by hand, once in each process."""
+"""The base of all blocking faces, and the functions that make their methods of the trio ones, with their types."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import wraps
 from types import TracebackType
-from typing import Generic, NoReturn, Self, TypeVar
+from typing import Concatenate, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.loop_thread.portal import HeldContext, portal
 
+P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R")
 
 
@@ -90,6 +93,35 @@ class BlockingFace(Generic[T]):
     def _run(self, call: Callable[[T], Awaitable[R]]) -> R:
         """Returns the result of an async call on the async object."""
         return portal().run(call, self._async())
+
+
+class Runner(Protocol[T_co]):
+    """An object with blocking methods: it runs calls on an async object, and waits for them."""
+
+    def _run(self, call: Callable[[T_co], Awaitable[R]]) -> R: ...
+
+
+def blocking_form(method: Callable[Concatenate[T, P], Awaitable[R]]) -> Callable[Concatenate[Runner[T], P], R]:
+    """Returns the blocking form of an async method: the same parameters, result and docstring."""
+
+    @wraps(method)
+    def call(self: Runner[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._run(lambda opened: method(opened, *args, **kwargs))
+
+    return call
+
+
+def blocking_form_of_plain(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Runner[T], P], R]:
+    """Returns the blocking form of a plain method, which is called on the library's loop."""
+
+    @wraps(method)
+    def call(self: Runner[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async def on_loop(opened: T) -> R:
+            return method(opened, *args, **kwargs)
+
+        return self._run(on_loop)
+
+    return call
 
 
 def _new_lock() -> None:

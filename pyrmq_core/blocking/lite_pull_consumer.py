@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 
 from pyrmq_core.blocking.client import Client
-from pyrmq_core.blocking.face import BlockingFace
-from pyrmq_core.client.consumer.group.topic_watch import TopicListener
+from pyrmq_core.blocking.face import BlockingFace, blocking_form, blocking_form_of_plain
 from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from pyrmq_core.client.consumer.lite_pull_settings import LitePullSettings
 from pyrmq_core.client.consumer.running_lite_pull import LEAVING_SECONDS
@@ -55,18 +53,6 @@ class LitePullConsumer(BlockingFace[AsyncLitePullConsumer]):
                 portal().soon(setattr, consumer, "_received", self._received)
         super().close()
 
-    def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
-        """Subscribes to a topic, or changes its subscription: the group's members share its queues."""
-        self._run(lambda consumer: consumer.subscribe(topic, tags=tags, sql=sql))
-
-    def unsubscribe(self, topic: str) -> None:
-        """Ends the subscription; messages of the topic that no poll returned are left to the group."""
-        self._run(lambda consumer: consumer.unsubscribe(topic))
-
-    def assign(self, queues: Collection[MessageQueue], *, tags: str = "*", sql: str | None = None) -> None:
-        """Reads these queues and no others, whatever the group's members read."""
-        self._run(lambda consumer: consumer.assign(queues, tags=tags, sql=sql))
-
     @property
     def assigned_queues(self) -> tuple[MessageQueue, ...]:
         """The queues that this consumer reads now."""
@@ -97,53 +83,22 @@ class LitePullConsumer(BlockingFace[AsyncLitePullConsumer]):
         self._received, messages = self._run(lambda consumer: consumer._poll(timeout, self._received))
         return messages
 
-    def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Has the next polls return the queue's messages from `offset` on; what was pulled of it is dropped."""
-        self._run(lambda consumer: consumer.seek(queue, offset))
-
-    def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Goes to the oldest message that the queue's broker keeps."""
-        self._run(lambda consumer: consumer.seek_to_begin(queue))
-
-    def seek_to_end(self, queue: MessageQueue) -> None:
-        """Goes behind the last message, to the next one that will be stored."""
-        self._run(lambda consumer: consumer.seek_to_end(queue))
-
-    def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Returns no messages of these queues until `resume`, and pulls none; a queue that is given up is forgotten."""
-
-        async def pause(consumer: AsyncLitePullConsumer) -> None:
-            consumer.pause(queues)
-
-        self._run(pause)
-
-    def resume(self, queues: Collection[MessageQueue]) -> None:
-        """Ends the pause of these queues."""
-
-        async def resume(consumer: AsyncLitePullConsumer) -> None:
-            consumer.resume(queues)
-
-        self._run(resume)
-
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores the offsets of all messages that polls have returned, or those of `offsets`, of assigned queues."""
+        """Stores the offsets of all messages that polls have returned, or those of `offsets`, of assigned queues.
+
+        Returns when they are stored; raises the first failure. The offset to store is that of the next message.
+        """
         self._run(lambda consumer: consumer._commit(offsets, self._received))
 
-    def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the group's stored offset of the queue; None without one."""
-        return self._run(lambda consumer: consumer.committed(queue))
-
-    def offset_for_timestamp(self, queue: MessageQueue, when: datetime) -> int:
-        """Returns the offset of the first message stored at or after `when` (with a time zone), else the maximum."""
-        return self._run(lambda consumer: consumer.offset_for_timestamp(queue, when))
-
-    def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it."""
-        return self._run(lambda consumer: consumer.message_queues(topic))
-
-    def on_topic_changed(self, topic: str, listener: TopicListener | None) -> None:
-        """Calls `listener(topic, queues)` whenever the topic's queues are other ones than before.
-
-        It runs on the library's own thread: it must not wait, nor call a blocking name of this library.
-        """
-        self._run(lambda consumer: consumer.on_topic_changed(topic, listener))
+    assign = blocking_form(AsyncLitePullConsumer.assign)
+    committed = blocking_form(AsyncLitePullConsumer.committed)
+    message_queues = blocking_form(AsyncLitePullConsumer.message_queues)
+    offset_for_timestamp = blocking_form(AsyncLitePullConsumer.offset_for_timestamp)
+    on_topic_changed = blocking_form(AsyncLitePullConsumer.on_topic_changed)
+    pause = blocking_form_of_plain(AsyncLitePullConsumer.pause)
+    resume = blocking_form_of_plain(AsyncLitePullConsumer.resume)
+    seek = blocking_form(AsyncLitePullConsumer.seek)
+    seek_to_begin = blocking_form(AsyncLitePullConsumer.seek_to_begin)
+    seek_to_end = blocking_form(AsyncLitePullConsumer.seek_to_end)
+    subscribe = blocking_form(AsyncLitePullConsumer.subscribe)
+    unsubscribe = blocking_form(AsyncLitePullConsumer.unsubscribe)

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pyrmq_core.blocking.client import Client
-from pyrmq_core.blocking.face import BlockingFace
+from pyrmq_core.blocking.face import BlockingFace, blocking_form
 from pyrmq_core.blocking.send_window import SendWindow
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
-from pyrmq_core.client.producer.bulk.send_window import WriteSummary
 from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailure, UnseenFailures
 from pyrmq_core.client.producer.producer import Producer as AsyncProducer
 from pyrmq_core.client.producer.producer import Select
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
-from pyrmq_core.client.producer.transactions import Transaction, decided_here, local_failure
-from pyrmq_core.client.routing.publish_info import TopicPublishInfo
+from pyrmq_core.client.producer.transactions import decided_here, local_failure
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.loop_thread.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
 from pyrmq_core.loop_thread.portal import HeldContext, Portal, portal
 from pyrmq_core.model import (
-    NO_PROPERTIES,
     LocalTransactionState,
     Message,
-    MessageExt,
     MessageQueue,
     SendResult,
     TransactionSendResult,
@@ -83,7 +79,7 @@ class Producer(BlockingFace[AsyncProducer]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> SendResult:
-        """Returns when the message is stored, with its place and its id.
+        """Returns when the message is stored, with its queue, offset and id.
 
         `timeout` is for the whole send with its retries, in seconds (`send_timeout` without it). `queue`, or
         `select(queues, message)`, fixes the queue: then there is one try. Raises `InvalidMessage` before anything is
@@ -106,17 +102,6 @@ class Producer(BlockingFace[AsyncProducer]):
             raise
         return pending.result
 
-    def send_oneway(
-        self,
-        message: Message,
-        *,
-        timeout: float | None = None,
-        queue: MessageQueue | None = None,
-        select: Select | None = None,
-    ) -> None:
-        """Returns when the message is written to the connection; no broker reports whether it is stored."""
-        self._run(lambda producer: producer.send_oneway(message, timeout=timeout, queue=queue, select=select))
-
     def send_soon(
         self,
         message: Message,
@@ -126,9 +111,10 @@ class Producer(BlockingFace[AsyncProducer]):
         select: Select | None = None,
         wait: bool = True,
     ) -> Future[SendResult]:
-        """Waits only for room, or not at all with `wait=False` (`WindowFull` then); the future has the result.
+        """Waits only for room (`max_in_flight`, `max_in_flight_bytes`), and returns the future of the result.
 
-        In asyncio, `pyrmq_core.aio` has the same with `await`.
+        With `wait=False` it raises `WindowFull` instead of waiting. What brokers answer is final, as in Java's async
+        send: only failures of the wire are tried again. In asyncio, `pyrmq_core.aio` has the same with `await`.
         """
         future: SendFuture[SendResult] = SendFuture()
         if select is not None:  # a function of the user's chooses, on the loop
@@ -154,12 +140,6 @@ class Producer(BlockingFace[AsyncProducer]):
 
     send_async = send_soon
 
-    def send_batch(
-        self, messages: Sequence[Message], *, timeout: float | None = None, queue: MessageQueue | None = None
-    ) -> Sequence[SendResult]:
-        """Messages of one topic, in one queue and in their order."""
-        return self._run(lambda producer: producer.send_batch(messages, timeout=timeout, queue=queue))
-
     def send_batch_soon(
         self,
         messages: Sequence[Message],
@@ -168,7 +148,11 @@ class Producer(BlockingFace[AsyncProducer]):
         queue: MessageQueue | None = None,
         wait: bool = True,
     ) -> Future[Sequence[SendResult]]:
-        """Sends as `send_batch`, in the background; the future has one result a message."""
+        """Sends as `send_batch`, in the background; waits only for room, where the list counts as one message.
+
+        The future has one result a message, or the error of `send_batch`. With `wait=False` it raises `WindowFull`
+        instead of waiting. What brokers answer is final, as of `send_soon`.
+        """
         future: SendFuture[Sequence[SendResult]] = SendFuture()
 
         async def start(producer: AsyncProducer) -> None:
@@ -177,48 +161,6 @@ class Producer(BlockingFace[AsyncProducer]):
 
         self._run(start)
         return future
-
-    def send_arrow(
-        self, rows: Any, *, topic: str | None = None, queue: MessageQueue | None = None, timeout: float | None = None
-    ) -> WriteSummary:
-        """Sends each row of a `pyarrow.RecordBatch` or `Table` as a message (extra `arrow`), as the async face does."""
-        return self._run(lambda producer: producer.send_arrow(rows, topic=topic, queue=queue, timeout=timeout))
-
-    def request(
-        self,
-        message: Message,
-        *,
-        timeout: float | None = None,
-        queue: MessageQueue | None = None,
-        select: Select | None = None,
-    ) -> MessageExt:
-        """Sends the message and waits for a consumer's `reply` to it; `timeout` counts both."""
-        return self._run(lambda producer: producer.request(message, timeout=timeout, queue=queue, select=select))
-
-    def reply(
-        self,
-        request: MessageExt,
-        body: bytes,
-        *,
-        properties: Mapping[str, str] = NO_PROPERTIES,
-        timeout: float | None = None,
-    ) -> SendResult:
-        """Answers a message that was sent by `request`."""
-        return self._run(lambda producer: producer.reply(request, body, properties=properties, timeout=timeout))
-
-    def recall(self, topic: str, recall_handle: str, *, timeout: float | None = None) -> str:
-        """Takes back a delayed message before it is delivered; its id."""
-        return self._run(lambda producer: producer.recall(topic, recall_handle, timeout=timeout))
-
-    def begin_transaction(self, message: Message, *, timeout: float | None = None) -> Transaction:
-        """Stores the message where consumers do not see it, until `end_transaction` commits it."""
-        return self._run(lambda producer: producer.begin_transaction(message, timeout=timeout))
-
-    def end_transaction(
-        self, transaction: Transaction, state: LocalTransactionState, *, reason: str = ""
-    ) -> TransactionSendResult:
-        """Has the broker deliver or drop the message, or, with UNKNOW, call the listener later."""
-        return self._run(lambda producer: producer.end_transaction(transaction, state, reason=reason))
 
     def send_in_transaction(
         self,
@@ -245,7 +187,10 @@ class Producer(BlockingFace[AsyncProducer]):
         timeout: float | None = None,
         keep_refused: bool = False,
     ) -> SendWindow:
-        """Returns a window for callers that encode payloads themselves: `with producer.open_window() as window:`."""
+        """Returns a window for callers that encode payloads themselves: `with producer.open_window() as window:`.
+
+        `timeout` is for each payload.
+        """
         opened = HeldContext(
             portal(),
             self._async().open_window(
@@ -254,17 +199,17 @@ class Producer(BlockingFace[AsyncProducer]):
         )
         return SendWindow(opened)
 
-    def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:
-        """Returns the queues the topic may be written to now, and the counter that walks them."""
-        return self._run(lambda producer: producer.publish_info(topic, timeout=timeout))
-
-    def is_batch_topic(self, topic: str, *, timeout: float | None = None) -> bool:
-        """Returns whether brokers store the topic's batches whole (5.x): a request should then hold one tag."""
-        return self._run(lambda producer: producer.is_batch_topic(topic, timeout=timeout))
-
-    def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues the topic may be written to now."""
-        return self._run(lambda producer: producer.message_queues(topic))
+    begin_transaction = blocking_form(AsyncProducer.begin_transaction)
+    end_transaction = blocking_form(AsyncProducer.end_transaction)
+    is_batch_topic = blocking_form(AsyncProducer.is_batch_topic)
+    message_queues = blocking_form(AsyncProducer.message_queues)
+    publish_info = blocking_form(AsyncProducer.publish_info)
+    recall = blocking_form(AsyncProducer.recall)
+    reply = blocking_form(AsyncProducer.reply)
+    request = blocking_form(AsyncProducer.request)
+    send_arrow = blocking_form(AsyncProducer.send_arrow)
+    send_batch = blocking_form(AsyncProducer.send_batch)
+    send_oneway = blocking_form(AsyncProducer.send_oneway)
 
     def _drafted(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> tuple[Portal, Draft]:
         """Checks and encodes the message in the calling thread."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.deliveries import Deliveries
-from pyrmq_core.blocking.face import BlockingFace
+from pyrmq_core.blocking.face import BlockingFace, blocking_form_of_plain
 from pyrmq_core.blocking.stop_signals import StopSignals
 from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
 from pyrmq_core.client.consumer.push_consumer import HANDLING, stop_consumer
@@ -69,7 +69,11 @@ class PushConsumer(BlockingFace[AsyncPushConsumer]):
         return self._service_state()
 
     def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
-        """Subscribes to a topic, or changes its subscription, by tags ("TagA || TagB") or by an SQL92 expression."""
+        """Subscribes to a topic, or changes its subscription; a running consumer reports it to its brokers at once.
+
+        `tags` is "*" or "TagA || TagB"; `sql` an SQL92 expression over properties instead, which the topic's brokers
+        check now if they are known: `ResponseError` if they cannot evaluate it.
+        """
         self._run(lambda consumer: consumer.subscribe(topic, tags=tags, sql=sql))
         self._subscribed[topic] = (tags, sql)
 
@@ -96,7 +100,12 @@ class PushConsumer(BlockingFace[AsyncPushConsumer]):
             self._run(lambda consumer: consumer.run(handler, orderly=orderly))
 
     def stop(self, timeout: float | None = None) -> None:
-        """Ends `run` or the iteration; from any thread. Returns when that is done, in a handler at once."""
+        """Ends `run` or the iteration, and returns when that is done.
+
+        No more messages are pulled; handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
+        then their messages are delivered again. Offsets are stored and the group is left. In a handler it returns at
+        once. It may be called from any thread.
+        """
         portal().run(stop_consumer, self._async(), timeout, self._is_handler())
 
     def close(self) -> None:
@@ -104,14 +113,6 @@ class PushConsumer(BlockingFace[AsyncPushConsumer]):
         if self._is_handler():
             raise InvalidState(f"a handler of {self!r} cannot close it; call stop, which makes `run` return")
         super().close()
-
-    def suspend(self) -> None:
-        """Stops pulling; messages that were pulled are still consumed."""
-        self._on_loop(lambda consumer: consumer.suspend())
-
-    def resume(self) -> None:
-        """Pulls again after `suspend`."""
-        self._on_loop(lambda consumer: consumer.resume())
 
     @property
     def assigned_queues(self) -> tuple[MessageQueue, ...]:
@@ -130,8 +131,15 @@ class PushConsumer(BlockingFace[AsyncPushConsumer]):
         return self.deliveries()
 
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
-        """Returns an iterator of deliveries, until `stop`: `with delivery as message:` acknowledges a message."""
+        """Returns an iterator of deliveries, until `stop`: `with delivery as message:` acknowledges a message.
+
+        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. What is not taken, or not
+        settled, is delivered again.
+        """
         return Deliveries(self._on_loop(lambda consumer: consumer.deliveries(orderly=orderly)))
+
+    resume = blocking_form_of_plain(AsyncPushConsumer.resume)
+    suspend = blocking_form_of_plain(AsyncPushConsumer.suspend)
 
     def _is_handler(self) -> bool:
         """Returns whether this thread is one of those that call the handler."""

@@ -25,7 +25,7 @@ class SendWindow:
         return self._opened.value.summary
 
     def put(self, payload: Payload, to: Target) -> None:
-        """Waits for room only; raises the first failure of any earlier payload."""
+        """Waits for room, then sends in the background. Raises the first failure of any earlier payload."""
         window, loop = self._opened.value, portal()
         loop.check_outside()
         try:
@@ -40,7 +40,7 @@ class SendWindow:
             raise
 
     def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged; raises the first failure."""
+        """Waits until every payload is acknowledged; raises the first failure once all other requests have ended."""
         return portal().run(self._opened.value.drain)
 
     def take_refused(self) -> list[RefusedMessage]:

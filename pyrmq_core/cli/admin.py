@@ -44,7 +44,7 @@ def list_topics(connection: Connection, cluster: str | None, all_topics: bool, a
     """List the topics that the NameServer knows."""
 
     async def work(admin: Admin) -> None:
-        topics = await admin.topics(cluster=cluster) if all_topics else await users_topics(admin, cluster)
+        topics = await admin.topics.list(cluster=cluster) if all_topics else await users_topics(admin, cluster)
         show(({"topic": name} for name in topics), ["topic"], as_json=as_json)
 
     with_admin(connection, work)

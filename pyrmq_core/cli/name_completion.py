@@ -26,7 +26,7 @@ async def users_topics(admin: Admin, cluster: str | None = None) -> list[str]:
     replies = (f"{name}_REPLY_TOPIC" for name in info.cluster_addr_table)
     own = {*info.broker_addr_table, *info.cluster_addr_table, *replies}
     internal = (own.__contains__, is_system_topic, is_retry_topic, is_dead_letter_topic)
-    return [name for name in await admin.topics(cluster=cluster) if not any(check(name) for check in internal)]
+    return [name for name in await admin.topics.list(cluster=cluster) if not any(check(name) for check in internal)]
 
 
 async def _groups(admin: Admin) -> Iterable[str]:

@@ -164,8 +164,9 @@ class EmbeddedCluster:
     ) -> Control:
         """Sends requests with this code to `function`, at one server (a broker's or NameServer's name) or at all.
 
-        `function` returns the answer, None for no answer, or `PASS`; it may wait, or raise `CutConnection`. `times`
-        limits how often it is called. The rule stays when a server is started again.
+        `function` is async and runs on the cluster's loop. It returns the answer, None for no answer, or `PASS`; it may
+        wait, or raise `CutConnection`. `times` limits how often it is called. The rule stays when a server is started
+        again.
         """
         if server is not None:
             self._server(server)

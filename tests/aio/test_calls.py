@@ -215,7 +215,7 @@ def cluster() -> Any:
 def test_lite_pull_and_admin(cluster: EmbeddedCluster) -> None:
     async def main() -> None:
         async with Admin(nameserver=cluster.nameserver) as admin:
-            assert "lite" in await admin.topics()
+            assert "lite" in await admin.topics.list()
             assert len((await admin.topics.stats("lite")).queues) == 2
             assert await admin.brokers.list()
         async with Producer("g", nameserver=cluster.nameserver) as producer:

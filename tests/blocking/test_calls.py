@@ -222,8 +222,11 @@ def test_a_range_comes_in_lists_worth_decoding(stage: Stage) -> None:
         stage.stores["broker-a"].put("orders", 0, b"%d|" % number + b"x" * 800)
     with PullConsumer("g", nameserver=stage.nameserver.address) as consumer:
         consumer.message_queues("orders")
-        with consumer.read(A0, 0, 10_000) as reader:
+        with consumer.read_joined(A0, 0, 10_000) as reader:
             lists = list(reader)
+        with consumer.read(A0, 0, 10_000) as reader:
+            single = list(reader)
+    assert [pull for pulls in lists for pull in pulls] == single
     offsets = [
         message.queue_offset
         for pulls in lists
@@ -240,18 +243,18 @@ def test_a_range_is_decoded_where_its_bytes_are_and_a_failure_reaches_the_caller
         stage.stores["broker-a"].put("orders", 0, b"%d" % number)
     threads: set[str] = set()
 
-    def counted(pulls: list[RawPull]) -> int:
+    def counted(pulls: list[RawPull]) -> list[int]:
         threads.add(threading.current_thread().name)
         if pulls[-1].next_offset > 50:
             raise ValueError("beyond 50")
-        return sum(pull.next_offset - pull.start for pull in pulls)
+        return [pull.next_offset - pull.start for pull in pulls]
 
     with PullConsumer("g", nameserver=stage.nameserver.address) as consumer:
         consumer.message_queues("orders")
-        with consumer.read(A0, 0, 40) as reader:
-            assert sum(reader.decoded(counted)) == 40
-        with consumer.read(A0, 0, 100) as reader, pytest.raises(ValueError, match="beyond 50"):
-            list(reader.decoded(counted))
+        with consumer.read_joined(A0, 0, 40) as reader:
+            assert sum(reader.decoded_in_parts(counted)) == 40
+        with consumer.read_joined(A0, 0, 100) as reader, pytest.raises(ValueError, match="beyond 50"):
+            list(reader.decoded_in_parts(counted))
         assert consumer.max_offset(A0) == 100
     assert threads == {"pyrmq-loop"}
 
@@ -262,7 +265,7 @@ def test_leaving_a_range_early_ends_it(stage: Stage) -> None:
     with PullConsumer("g", nameserver=stage.nameserver.address) as consumer:
         consumer.message_queues("orders")
         with consumer.read(A0, 0, 10_000, window=ReadWindow(messages=320)) as reader:
-            assert next(iter(reader))[0].start == 0
+            assert next(iter(reader)).start == 0
         with pytest.raises(DataLost), consumer.read(A0, 20_000, 20_005) as reader:
             list(reader)
 

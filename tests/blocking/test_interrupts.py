@@ -20,6 +20,7 @@ from tests.support.stage import Stage
 A0 = MessageQueue("orders", "broker-a", 0)
 TRACED = (
     "/blocking/",
+    "/loop_thread/",
     "/producer/bulk/in_flight.py",
     "/producer/bulk/send_order.py",
     "/producer/bulk/send_window.py",

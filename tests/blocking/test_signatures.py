@@ -69,6 +69,25 @@ def test_both_take_the_same_arguments(face: str, name: str) -> None:
     assert without.__doc__, f"blocking.{face}.{name} says nothing of itself"
 
 
+# Methods whose blocking form does something else than the trio one, which its docstring describes.
+OWN_DOCSTRINGS = {
+    ("LitePullConsumer", "poll"),  # Ctrl-C in place of cancellation
+    ("Producer", "open_window"),  # `with`
+    ("Producer", "send_batch_soon"),  # a future
+    ("Producer", "send_in_transaction"),  # the function runs in the caller's thread
+    ("Producer", "send_soon"),  # a future
+    ("PushConsumer", "deliveries"),  # `with`
+    ("PushConsumer", "run"),  # plain handlers in threads, and signals
+    ("PushConsumer", "stop"),  # handlers in threads cannot be cancelled
+}
+
+
+@pytest.mark.parametrize(("face", "name"), pairs())
+def test_both_have_the_same_docstring(face: str, name: str) -> None:
+    texts = [inspect.getdoc(getattr(kind, name)) for kind in (getattr(blocking, face), with_loop(face))]
+    assert (texts[0] == texts[1]) != ((face, name) in OWN_DOCSTRINGS)
+
+
 def test_the_comparison_compares_something() -> None:
     assert len(pairs()) >= 20
 

@@ -181,7 +181,7 @@ async def test_any_answer_of_a_nameserver_ends_its_call_alone(
         for code in (RequestCode.GET_BROKER_CLUSTER_INFO, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, ROUTE):
             stage.nameserver.always(code, answer(nonsense))
         if nonsense.body or nonsense.code:
-            await ends_in_time(lambda: admin.topics())
+            await ends_in_time(lambda: admin.topics.list())
         await ends_in_time(lambda: admin.cluster_info())
         await ends_in_time(lambda: admin.route("orders"))
         await ends_in_time(lambda: admin.create_topic("new"))

@@ -116,4 +116,4 @@ async def test_topics_are_there_at_every_nameserver_when_the_block_begins(tmp_pa
                         assert {(data.read_queue_nums, data.write_queue_nums) for data in found} == {counts}
                     kept = await admin.topic_config("rows")
                     assert {config.attributes["queue.type"] for config in kept.values()} == {"BatchCQ"}
-                    assert "TBW102" not in await admin.topics()
+                    assert "TBW102" not in await admin.topics.list()

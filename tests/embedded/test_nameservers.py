@@ -65,7 +65,7 @@ def chosen(rules: dict[str, Control]) -> tuple[str, str]:
 
 async def topic_known_at(address: str, topic: str) -> bool:
     async with Admin(nameserver=address) as admin:
-        return topic in await admin.topics()
+        return topic in await admin.topics.list()
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
@@ -148,7 +148,7 @@ def test_the_blocking_face_does_the_same() -> None:
             cluster.start(used)
             producer.send(Message("refunds", b"three"))
         with blocking.Admin(nameserver=cluster.nameservers[used]) as admin:
-            assert {"orders", "payments", "refunds"} <= set(admin.topics())
+            assert {"orders", "payments", "refunds"} <= set(admin.topics.list())
 
 
 async def test_brokers_register_with_every_nameserver_and_leave_all() -> None:

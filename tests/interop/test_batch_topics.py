@@ -100,13 +100,8 @@ def test_we_read_the_batches_java_writes(nameserver: str, topic: str) -> None:
 
 
 def everything(consumer: PullConsumer, queue: MessageQueue, end: int, tags: str) -> list[MessageExt]:
-    with consumer.read(queue, 0, end, tags=tags) as reader:
-        return [
-            message
-            for pulls in reader
-            for pull in pulls
-            for message in decode(pull, OffsetRange(pull.start, pull.next_offset))
-        ]
+    with consumer.read(queue, 0, end, tags=tags) as pulls:
+        return [message for pull in pulls for message in decode(pull, OffsetRange(pull.start, pull.next_offset))]
 
 
 class TestBatchTopicJobs(BatchTopicJobs):

@@ -86,4 +86,4 @@ def wait_until_both_have(nameserver: str, topic: str, names: set[str]) -> None:
 
 def everything(consumer: PullConsumer, queue: MessageQueue) -> list[MessageExt]:
     with consumer.read(queue, consumer.min_offset(queue), consumer.max_offset(queue)) as pulls:
-        return [message for joined in pulls for pull in joined for message in decode(pull)]
+        return [message for pull in pulls for message in decode(pull)]

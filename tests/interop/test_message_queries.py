@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from pyrmq_core import Admin, Client, Message, MessageExt, MessageQueue, Producer, PullConsumer, ResponseError
+from pyrmq_core.client.admin.message_queries import MessageList
 from tests.support.apache import ApacheCluster
 
 pytestmark = pytest.mark.timeout(180)
@@ -36,27 +37,32 @@ async def test_messages_are_found_by_id_and_key(apache: ApacheCluster) -> None:
             results = [
                 await producer.send(Message(topic, b"%d" % number, keys=["all", f"k{number}"])) for number in range(8)
             ]
-        async with PullConsumer("audit", client=client, timeout=20) as consumer:
-            found = await indexed(lambda: consumer.query_message(topic, "all"), 8)
-            assert {message.broker_name for message in found} == {"broker-a", "broker-b"}
-            assert {message.msg_id for message in found} == {result.msg_id for result in results}
-            (third,) = await indexed(lambda: consumer.query_message(topic, "k3"), 1)
-            assert (third.body, third.offset_msg_id) == (b"3", results[3].offset_msg_id)
-            assert await consumer.query_message_by_unique_key(topic, results[3].msg_id) == third
-            assert await consumer.query_message_by_unique_key(topic, "0" * 32) is None
-            assert await consumer.query_message(topic, "k") == ()
-            now = datetime.now(UTC)
-            assert await consumer.query_message(topic, "k3", begin=now - HOUR, end=now + HOUR) == (third,)
-            assert await consumer.query_message(topic, "k3", end=now - HOUR) == ()
-            assert await consumer.view_message(results[3].offset_msg_id, topic=topic) == third
-            with pytest.raises(ResponseError, match="can not find message by the offset"):
-                await consumer.view_message(f"{third.offset_msg_id[:16]}{2**60:016X}", topic=topic)
-            assert await consumer.earliest_msg_store_time(results[3].message_queue) == min(
-                message.store_timestamp
-                for message in found
-                if (message.broker_name, message.queue_id) == (third.broker_name, third.queue_id)
-            )
-        assert await admin.view_message(results[0].offset_msg_id) in found
+
+        async def keyed(key: str, begin: datetime | None = None, end: datetime | None = None) -> tuple[MessageExt, ...]:
+            listed = await admin.messages.by_key(topic, key, begin=begin, end=end)
+            assert not listed.failures
+            return listed.messages
+
+        found = await indexed(lambda: keyed("all"), 8)
+        assert {message.broker_name for message in found} == {"broker-a", "broker-b"}
+        assert {message.msg_id for message in found} == {result.msg_id for result in results}
+        (third,) = await indexed(lambda: keyed("k3"), 1)
+        assert (third.body, third.offset_msg_id) == (b"3", results[3].offset_msg_id)
+        assert await admin.messages.by_unique_key(topic, results[3].msg_id) == MessageList((third,), {})
+        assert await admin.messages.by_unique_key(topic, "0" * 32) == MessageList((), {})
+        assert await keyed("k") == ()
+        now = datetime.now(UTC)
+        assert await keyed("k3", begin=now - HOUR, end=now + HOUR) == (third,)
+        assert await keyed("k3", end=now - HOUR) == ()
+        assert await admin.messages.by_id(results[3].offset_msg_id, topic=topic) == third
+        with pytest.raises(ResponseError, match="can not find message by the offset"):
+            await admin.messages.by_id(f"{third.offset_msg_id[:16]}{2**60:016X}", topic=topic)
+        assert await admin.messages.earliest_store_time(results[3].message_queue) == min(
+            message.store_timestamp
+            for message in found
+            if (message.broker_name, message.queue_id) == (third.broker_name, third.queue_id)
+        )
+        assert await admin.messages.by_id(results[0].offset_msg_id) in found
 
 
 async def test_a_tenant_is_shared_with_java(apache: ApacheCluster) -> None:
@@ -67,7 +73,7 @@ async def test_a_tenant_is_shared_with_java(apache: ApacheCluster) -> None:
         PullConsumer(group, client=client, namespace="tenant", timeout=20) as consumer,
     ):
         await admin.create_topic(topic, queues=1)
-        assert topic in await admin.topics()
+        assert topic in await admin.topics.list()
         sent = await trio.to_thread.run_sync(
             apache.run_java, SEND_KEYED, apache.nameserver.address, topic, "tenant", "theirs"
         )
@@ -76,7 +82,7 @@ async def test_a_tenant_is_shared_with_java(apache: ApacheCluster) -> None:
         assert queue in await consumer.message_queues(topic)
         (message,) = (await consumer.pull(queue, 0, wait=10)).messages
         assert (message.topic, message.body) == (topic, b"theirs")
-        assert await indexed(lambda: found_by_id(consumer, message), 1) == (message,)
+        assert await indexed(lambda: found_by_id(admin, message), 1) == (message,)
         await consumer.commit(queue, 1)
         assert await consumer.committed(queue) == 1
         on_wire = replace(queue, topic=f"tenant%{topic}")
@@ -86,6 +92,5 @@ async def test_a_tenant_is_shared_with_java(apache: ApacheCluster) -> None:
             assert (await plain.pull(on_wire, 0)).messages[0].topic == on_wire.topic
 
 
-async def found_by_id(consumer: PullConsumer, message: MessageExt) -> tuple[MessageExt, ...]:
-    found = await consumer.query_message_by_unique_key(message.topic, message.msg_id)
-    return () if found is None else (found,)
+async def found_by_id(admin: Admin, message: MessageExt) -> tuple[MessageExt, ...]:
+    return (await admin.messages.by_unique_key(message.topic, message.msg_id)).messages

@@ -102,8 +102,8 @@ def test_the_same_messages_pass(apache: ApacheCluster) -> None:
                 assert refused.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED, expression
                 continue
             consumer.check_sql(queue, expression)
-            with consumer.read(queue, 0, len(MESSAGES), sql=expression) as reader:
-                given = [int(message.body) for pulls in reader for pull in pulls for message in decode(pull)]
+            with consumer.read(queue, 0, len(MESSAGES), sql=expression) as pulls:
+                given = [int(message.body) for pull in pulls for message in decode(pull)]
             pulled = [int(message.body) for message in consumer.pull(queue, 0, sql=expression).messages]
             assert pulled == given, expression
             ours = [n for n, properties in enumerate(MESSAGES) if passes(properties)]

@@ -27,7 +27,7 @@ WRITING = {
 }
 SERVING_AND_ASKING = {
     "pyrmq_core.client.admin.admin",
-    "pyrmq_core.client.message_queries",
+    "pyrmq_core.client.admin.message_queries",
     "pyrmq_core.client.routes.name_server_url",
     "pyrmq_core.network.server",
     "pyrmq_core.client.callbacks.consumer_requests",

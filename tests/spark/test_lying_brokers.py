@@ -42,8 +42,8 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def records(cluster: EmbeddedCluster) -> bytes:
     """The first ten messages as their broker stores them."""
     consumer = worker.consumer(ConnectionOptions(name_server=cluster.nameserver), "g")
-    with consumer.read(A0, 0, 10) as reader:
-        return b"".join(bytes(pull.records) for pulls in reader for pull in pulls)
+    with consumer.read(A0, 0, 10) as pulls:
+        return b"".join(bytes(pull.records) for pull in pulls)
 
 
 def offsets(cluster: EmbeddedCluster, **options: str) -> list[int]:

@@ -377,8 +377,7 @@ class ClientJobs:
                     last[queue] = max(last.get(queue, 0), result.queue_offset + 1)
                 found: list[bytes] = []
                 for queue, end in last.items():
-                    with consumer.read(queue, 0, end) as reader:  # waits for what is not readable yet
-                        for pulls in reader:
-                            for pull in pulls:
-                                found += [one.body for one in decode(pull, OffsetRange(pull.start, pull.next_offset))]
+                    with consumer.read(queue, 0, end) as pulls:  # waits for what is not readable yet
+                        for pull in pulls:
+                            found += [one.body for one in decode(pull, OffsetRange(pull.start, pull.next_offset))]
         assert sorted(found) == sorted(b"%d" % number for number in range(200))

@@ -21,9 +21,9 @@ from pyrmq_core.cli.name_completion import group_names, topic_names
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.cli.tables import json_option, rendered, show, text_of
 from pyrmq_core.cli.times import iso_time, optional_instant, shown_time
+from pyrmq_core.client.admin.message_queries import MessageList
 from pyrmq_core.client.admin.message_tracks import MessageTrack
 from pyrmq_core.client.admin.messages import MessageTrace
-from pyrmq_core.client.message_queries import MessageList
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
 from pyrmq_core.protocol.messages.record import unpack_host

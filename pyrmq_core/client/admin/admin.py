@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -23,10 +22,9 @@ from pyrmq_core.client.admin.topics import Topics
 from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
-from pyrmq_core.client.message_queries import MessageQueries
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, ResponseError
-from pyrmq_core.model import MessageExt, MessageQueue, Permission, TopicConfig
+from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
@@ -92,7 +90,7 @@ class Admin(AsyncOnly):
 
     @property
     def topics(self) -> Topics:
-        """The family of topics; called, it returns their names."""
+        """The family of topics."""
         return Topics(self._servers)
 
     @property
@@ -251,41 +249,6 @@ class Admin(AsyncOnly):
     async def delete_kv(self, namespace: str, key: str) -> None:
         """Deletes a value on every NameServer; a missing key is no error."""
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
-
-    async def view_message(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
-        """Returns the message with this `offset_msg_id`; of a batch that is stored whole, its first.
-
-        Queries the broker whose address the id contains: use ids of a source that you trust. Raises `ResponseError` if
-        it has no message there. A broker of 5.x with authorization wants its `topic`.
-        """
-        return await self._querying().view(offset_msg_id, topic)
-
-    async def query_message(
-        self,
-        topic: str,
-        key: str,
-        *,
-        max_num: int = 32,
-        begin: datetime | None = None,
-        end: datetime | None = None,
-    ) -> tuple[MessageExt, ...]:
-        """Returns messages that have `key` among their `keys`, stored from `begin` to `end`, oldest first.
-
-        Each broker of the topic answers with its newest `max_num`; one that fails or has no index raises its error. A
-        message is found a moment after it is stored.
-        """
-        return await self._querying().by_key(topic, key, max_num, begin, end)
-
-    async def query_message_by_unique_key(self, topic: str, unique_key: str) -> MessageExt | None:
-        """Returns the message with this `msg_id`, the producer's UNIQ_KEY; None if no broker of the topic has one."""
-        return await self._querying().by_unique_key(topic, unique_key)
-
-    async def earliest_msg_store_time(self, queue: MessageQueue) -> datetime | None:
-        """Returns the store time of the oldest message that is kept; None for a queue without messages."""
-        return await self._querying().earliest_store_time(queue)
-
-    def _querying(self) -> MessageQueries:
-        return MessageQueries(self._servers.session, timeout=self._servers.timeout, namespace=self._servers.namespace)
 
     async def _changes(self, server: Server, topic: str, settings: dict[str, str]) -> dict[str, str]:
         """Returns the attributes to change; the broker refuses some even if they have the value already."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, Literal
 
+from pyrmq_core.client.admin.message_queries import MessageList
 from pyrmq_core.client.admin.servers import AdminServers
 from pyrmq_core.client.arguments import first_millisecond, whole_number
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.client.consumer.pull.unreadable import Readable, readable
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
-from pyrmq_core.client.message_queries import MessageList
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import AnyQueue

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.client.admin.group_tables import connections_of, progress_of
+from pyrmq_core.client.admin.message_queries import MessageList, MessageQueries
 from pyrmq_core.client.admin.servers import AdminServers, Server
-from pyrmq_core.client.message_queries import MessageList, MessageQueries
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.errors import NoRoute, RocketMQError
 from pyrmq_core.filtering.tags import TagFilter
@@ -128,6 +128,6 @@ def _passes(message: MessageExt, subscription: SubscriptionData | None) -> bool:
 
 async def _copies(queries: MessageQueries, topic: str, unique_key: str) -> MessageList:
     try:
-        return await queries.all_by_unique_key(topic, unique_key)
+        return await queries.by_unique_key(topic, unique_key)
     except NoRoute:
         return MessageList((), {})

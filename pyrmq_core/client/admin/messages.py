@@ -10,11 +10,11 @@ from typing import Final, Literal
 from pyrmq_core.client.admin.dead_letters import DeadLetters
 from pyrmq_core.client.admin.family import AdminFamily
 from pyrmq_core.client.admin.group_tables import connections_of
+from pyrmq_core.client.admin.message_queries import MessageList, MessageQueries
 from pyrmq_core.client.admin.message_tracks import MessageTrack, tracks_of
 from pyrmq_core.client.admin.servers import Server
-from pyrmq_core.client.message_queries import MessageList, MessageQueries
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, NoRoute, RocketMQError
-from pyrmq_core.model import MessageExt, SendResult
+from pyrmq_core.model import MessageExt, MessageQueue, SendResult
 from pyrmq_core.protocol.messages.names import check_group
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.messages.trace import TRACE_TOPIC
@@ -43,7 +43,7 @@ class Messages(AdminFamily):
         Queries the broker whose address the id contains: use ids of a source that you trust. Raises `ResponseError` if
         it has no message there. A broker of 5.x with authorization wants its `topic`.
         """
-        return await self._queries().view(offset_msg_id, topic)
+        return await self._queries().by_id(offset_msg_id, topic)
 
     async def by_key(
         self,
@@ -59,11 +59,15 @@ class Messages(AdminFamily):
         Each broker of the topic answers with its newest `max_num`. None is no error. A message is found a moment after
         it is stored.
         """
-        return await self._queries().all_by_key(topic, key, max_num, begin, end)
+        return await self._queries().by_key(topic, key, max_num, begin, end)
 
     async def by_unique_key(self, topic: str, unique_key: str) -> MessageList:
         """Returns every message with this `msg_id`, the producer's UNIQ_KEY: a repeated send has stored two."""
-        return await self._queries().all_by_unique_key(topic, unique_key)
+        return await self._queries().by_unique_key(topic, unique_key)
+
+    async def earliest_store_time(self, queue: MessageQueue) -> datetime | None:
+        """Returns the store time of the oldest message that is kept; None for a queue without messages."""
+        return await self._queries().earliest_store_time(queue)
 
     async def track(self, message: MessageExt) -> tuple[MessageTrack, ...]:
         """Returns the state of the message in each group that reads its topic, as `mqadmin queryMsgById` prints it.
@@ -78,7 +82,7 @@ class Messages(AdminFamily):
         `msg_id` is the unique key. Nothing is no error: clients report only with tracing on, and some seconds later.
         """
         try:
-            found = await self._queries().all_by_key(trace_topic, msg_id, TRACE_MESSAGES, None, None)
+            found = await self._queries().by_key(trace_topic, msg_id, TRACE_MESSAGES, None, None)
         except NoRoute:
             if trace_topic != TRACE_TOPIC:
                 raise

@@ -46,7 +46,7 @@ PERMISSIONS: Final = (Permission.WRITE, Permission.READ, Permission.READ | Permi
 
 
 class Topics(AdminFamily):
-    """Administration of topics; calling it is the short form of `list`."""
+    """Administration of topics."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[str, ...]:
         """Returns all topics that the NameServer knows, RocketMQ's own included, or those of one cluster; sorted.
@@ -59,10 +59,6 @@ class Topics(AdminFamily):
         )
         namespace = self._servers.namespace
         return tuple(sorted(without_namespace(topic, namespace) for topic in known if is_reachable(topic, namespace)))
-
-    async def __call__(self, *, cluster: str | None = None) -> tuple[str, ...]:
-        """Returns the topics as `list` does."""
-        return await self.list(cluster=cluster)
 
     async def stats(self, topic: str) -> TopicStats:
         """Returns the offsets of each queue, of all brokers of the topic that answer; raises `NoRoute` without a route.

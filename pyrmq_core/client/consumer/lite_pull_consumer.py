@@ -280,8 +280,9 @@ class LitePullConsumer(AsyncOnly):
     async def on_topic_changed(self, topic: str, listener: TopicListener | None) -> None:
         """Calls `listener(topic, queues)` whenever the topic's queues are other ones than before.
 
-        They are compared every `topic_metadata_check_interval` seconds. The listener is a plain function, called
-        between other work, and must not wait. A topic has one; None takes it away.
+        They are compared every `topic_metadata_check_interval` seconds. The listener is a plain function, called on
+        the library's loop between other work: it must not wait, nor call a blocking name of this library. A topic has
+        one; None takes it away.
         """
         self._life.check_running()
         assert self._nursery is not None

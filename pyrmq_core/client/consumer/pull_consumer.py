@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, offset_of, queue_of, seconds_of, whole_number
 from pyrmq_core.client.async_only import AsyncOnly
@@ -22,13 +22,10 @@ from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.errors import InvalidArgument, InvalidState, NetworkError
 from pyrmq_core.filtering.sql import SqlFilter
-from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, PullResult, TopicQueues
+from pyrmq_core.model import MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull, messages_of
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
-
-if TYPE_CHECKING:
-    from pyrmq_core.client.message_queries import MessageQueries
 
 LONGEST_WAIT_SECONDS: Final = 600.0
 
@@ -158,10 +155,10 @@ class PullConsumer(AsyncOnly):
     ) -> AbstractAsyncContextManager[AsyncIterator[RawPull]]:
         """Reads a range, many pulls at once: `async with consumer.read(q, 0, n) as pulls: async for pull in pulls`.
 
-        Decode each with `decode(pull, OffsetRange(pull.start, pull.next_offset))`, which proves, unless there is a
-        filter, that each offset has its message. Raises `DataLost` for offsets that are gone, and `BrokerNotFound`
-        instead while their broker has no master. `sql` is an expression over properties, instead of `tags`: check it
-        with `check_sql` first.
+        In the blocking form without `async`. Decode each with `decode(pull, OffsetRange(pull.start,
+        pull.next_offset))`, which proves, unless there is a filter, that each offset has its message. Raises `DataLost`
+        for offsets that are gone, and `BrokerNotFound` instead while their broker has no master. `sql` is an expression
+        over properties, instead of `tags`: check it with `check_sql` first.
         """
         check_range(queue, start, end)
         return self._pulling().read(queue, start, end, tags=filter_of(tags, sql), window=window)
@@ -215,7 +212,7 @@ class PullConsumer(AsyncOnly):
         max_body_bytes: int = MAX_BODY_BYTES,
         allow_gaps: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Reads a range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): `async for batch in batches`.
+        """Reads a range as `pyarrow.RecordBatch`es in offset order (extra `arrow`), as `read` gives pulls.
 
         `columns` are names, or a schema; twelve by default. Only those are built. Raises as `read` and `decode` do. The
         last four arguments are those of `decode`: bodies, if they are among the columns, are compared with their CRC, a
@@ -304,44 +301,6 @@ class PullConsumer(AsyncOnly):
             offset_of(f"the offset of {queue} to commit", offset)
         await self._asking().commit_offsets(offsets)
         await self._retry_topic.ensure(offsets)
-
-    async def view_message(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
-        """Returns the message with this `offset_msg_id`; of a batch that is stored whole, its first.
-
-        Queries the broker whose address the id contains: use ids of a source that you trust. Raises `ResponseError` if
-        it has no message there. A broker of 5.x with authorization wants its `topic`.
-        """
-        return await self._querying().view(offset_msg_id, topic)
-
-    async def query_message(
-        self,
-        topic: str,
-        key: str,
-        *,
-        max_num: int = 32,
-        begin: datetime | None = None,
-        end: datetime | None = None,
-    ) -> tuple[MessageExt, ...]:
-        """Returns messages that have `key` among their `keys`, stored from `begin` to `end`, oldest first.
-
-        Each broker of the topic answers with its newest `max_num`; one that fails or has no index raises its error. A
-        message is found a moment after it is stored.
-        """
-        return await self._querying().by_key(topic, key, max_num, begin, end)
-
-    async def query_message_by_unique_key(self, topic: str, unique_key: str) -> MessageExt | None:
-        """Returns the message with this `msg_id`, the producer's UNIQ_KEY; None if no broker of the topic has one."""
-        return await self._querying().by_unique_key(topic, unique_key)
-
-    async def earliest_msg_store_time(self, queue: MessageQueue) -> datetime | None:
-        """Returns the store time of the oldest message that is kept; None for a queue without messages."""
-        return await self._querying().earliest_store_time(queue)
-
-    def _querying(self) -> MessageQueries:
-        self._asking()  # raises unless it is open
-        from pyrmq_core.client.message_queries import MessageQueries  # few consumers need it
-
-        return MessageQueries(self._session, timeout=self._timeout, namespace=self._namespace)
 
     def _pulling(self) -> Puller:
         if self._puller is None:

@@ -124,11 +124,12 @@ class Producer(AsyncOnly):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> SendResult:
-        """Returns when the message is stored. `queue` or `select(queues, message)` fix its queue: then there is one
-        try.
+        """Returns when the message is stored, with its queue, offset and id.
 
-        Raises `InvalidMessage` before anything is sent, `NoRoute` and `NoNameServer` when there is nowhere to send to,
-        else `SendFailed`.
+        `timeout` is for the whole send with its retries, in seconds (`send_timeout` without it). `queue`, or
+        `select(queues, message)`, fixes the queue: then there is one try. Raises `InvalidMessage` before anything is
+        sent, `NoRoute` and `NoNameServer` when there is nowhere to send to, else `SendFailed`, whose `outcome` is *not
+        stored*, *perhaps stored* or *stored*, and whose `attempts` describe each try.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.content(message, timeout)

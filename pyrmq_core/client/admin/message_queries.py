@@ -1,7 +1,7 @@
-"""Stored messages looked up by id or key, and the age of a queue: what Java's MQAdmin has on every client.
+"""Look-ups of stored messages by id or key, and the age of a queue, for `Admin.messages`.
 
-Source: client/impl/MQAdminImpl.java, 5.4.0. Java passes over brokers that fail; here their error is raised, since an
-answer without theirs would look complete.
+Source: client/impl/MQAdminImpl.java, 5.4.0. Java passes over brokers that fail; here the list names them with their
+errors, since it would look complete without.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MessageQueries:
         self._timeout = timeout
         self._namespace = namespace
 
-    async def view(self, offset_msg_id: str, topic: str | None) -> MessageExt:
+    async def by_id(self, offset_msg_id: str, topic: str | None) -> MessageExt:
         """Returns the message at the place that the id names; raises `ResponseError` if its broker has none there."""
         place = decode_offset_msg_id(_text("offset_msg_id", offset_msg_id))
         address = unpack_host(place.ip + (place.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
@@ -68,14 +68,8 @@ class MessageQueries:
 
     async def by_key(
         self, topic: str, key: str, max_num: int, begin: datetime | None, end: datetime | None
-    ) -> tuple[MessageExt, ...]:
-        """Returns messages of the topic that have the key, by store time: of each broker the newest `max_num`."""
-        return _whole(await self.all_by_key(topic, key, max_num, begin, end))
-
-    async def all_by_key(
-        self, topic: str, key: str, max_num: int, begin: datetime | None, end: datetime | None
     ) -> MessageList:
-        """Returns messages as `by_key`, of the brokers that answer."""
+        """Returns messages of the topic that have the key, by store time: of each broker the newest `max_num`."""
         whole_number("max_num", max_num, 1, MAX_INT)
         if " " in _text("key", key):
             raise InvalidArgument(f"key={shown(key)}: it is one word; a message's keys are separated by spaces")
@@ -83,11 +77,7 @@ class MessageQueries:
         request = QueryMessage(self._on_wire(topic), key, max_num, begin_ms, end_ms, index_type="K")
         return await self._everywhere(topic, request, lambda message: key in (message.keys or "").split(" "))
 
-    async def by_unique_key(self, topic: str, unique_key: str) -> MessageExt | None:
-        """Returns the message with this UNIQ_KEY; None if no broker of the topic has one."""
-        return next(iter(_whole(await self.all_by_unique_key(topic, unique_key))), None)
-
-    async def all_by_unique_key(self, topic: str, unique_key: str) -> MessageList:
+    async def by_unique_key(self, topic: str, unique_key: str) -> MessageList:
         """Returns every message with this UNIQ_KEY, of the brokers that answer: a send that was repeated has two."""
         key = _text("unique_key", unique_key)
         request = QueryMessage(self._on_wire(topic), key, UNIQUE_KEY_RECORDS, 0, MAX_LONG, index_type="U")
@@ -151,13 +141,6 @@ class MessageQueries:
 
     def _on_wire(self, topic: str) -> str:
         return with_namespace(topic, self._namespace)
-
-
-def _whole(found: MessageList) -> tuple[MessageExt, ...]:
-    """Returns the messages; raises the first failure, since a list without that broker's would look complete."""
-    for error in found.failures.values():
-        raise error
-    return found.messages
 
 
 def _messages(records: bytes, broker_name: str) -> Iterator[MessageExt]:

@@ -1,0 +1,86 @@
+"""The blocking reader of a range: an async iterator of the library's loop, read one hop an element."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import wraps
+from types import TracebackType
+from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from pyrmq_core.blocking.face import BlockingFace
+from pyrmq_core.loop_thread.portal import HeldContext, portal
+
+T_open = TypeVar("T_open")
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def blocking_reader(
+    method: Callable[Concatenate[T_open, P], AbstractAsyncContextManager[AsyncIterator[R]]],
+) -> Callable[Concatenate[BlockingFace[T_open], P], RangeReader[R]]:
+    """Returns the blocking form of a method whose result is an iterator in `async with`."""
+
+    @wraps(method)
+    def call(self: BlockingFace[T_open], /, *args: P.args, **kwargs: P.kwargs) -> RangeReader[R]:
+        return RangeReader(HeldContext(portal(), method(self._async(), *args, **kwargs)))
+
+    return call
+
+
+class RangeReader(Generic[R]):
+    """The elements of a range in offset order: `with consumer.read(q, 0, n) as pulls: for pull in pulls`."""
+
+    def __init__(self, opened: HeldContext[AsyncIterator[R]]) -> None:
+        self._opened = opened
+
+    def __iter__(self) -> Iterator[R]:
+        while (element := portal().run(_next_of, self._opened.value)) is not None:
+            yield element
+
+    def decoded_in_parts(self, decode: Callable[[R], Iterable[T]]) -> Iterator[T]:
+        """Yields the values that `decode` makes of each element, one at a time; none of them is None.
+
+        `decode` is called in the loop's thread, and must not wait. That thread has the bytes at hand: two threads that
+        share the interpreter while one receives and one decodes read a tenth to a sixth slower.
+        """
+        decoding = _Decoding(self._opened.value, decode)
+        while (value := portal().run(decoding.next)) is not None:
+            yield value
+
+    def close(self) -> None:
+        """Abandons the requests under way."""
+        self._opened.abandon()
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def _next_of(elements: AsyncIterator[R]) -> R | None:
+    """Returns the next element; None at the end of the range."""
+    return await anext(elements, None)
+
+
+class _Decoding(Generic[R, T]):
+    """The decoded values of a range's elements, one a call; the rest of an element stays with the loop."""
+
+    def __init__(self, elements: AsyncIterator[R], decode: Callable[[R], Iterable[T]]) -> None:
+        self._elements = elements
+        self._decode = decode
+        self._values: Iterator[T] = iter(())
+
+    async def next(self) -> T | None:
+        """Returns the next value; None at the end of the range."""
+        while (value := next(self._values, None)) is None:
+            element = await _next_of(self._elements)
+            if element is None:
+                return None
+            self._values = iter(self._decode(element))
+        return value
