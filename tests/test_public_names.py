@@ -123,6 +123,7 @@ CONSUMER = {
     "read_arrow",
     "read_joined",
     "read_ranges",
+    "state",
     "topic_queues",
     "topics",
 }
@@ -162,6 +163,7 @@ ADMIN = {
     "producers",
     "put_kv",
     "route",
+    "state",
     "topic_config",
     "topics",
 }

@@ -132,7 +132,7 @@ def documented(package: str) -> set[str]:
 def families() -> dict[str, type]:
     """Returns the families of `Admin` by the names of its attributes."""
     admin = importlib.import_module("pyrmq_core").Admin
-    base = importlib.import_module("pyrmq_core.client.admin.family").AdminFamily
+    base = importlib.import_module("pyrmq_core.client.admin.servers").AdminFamily
     kinds = {
         name: get_type_hints(value.fget)["return"] for name, value in vars(admin).items() if isinstance(value, property)
     }
@@ -150,14 +150,14 @@ def _members(owner: type) -> Iterator[tuple[str, Any]]:
 
 
 def _path(package: str, name: str, member: str, function: Any) -> str:
-    """Returns where a member is described: a lent one with the trio face, a second name with the first one."""
+    """Returns where a member is described: a derived one with the trio face, a second name with the first one."""
     if hasattr(function, "__wrapped__"):
         return f"pyrmq_core.{name}.{member}"
     return f"{package}.{name}.{function.__name__}"
 
 
 def _beside(package: str, name: str) -> Iterator[str]:
-    """Yields what a class has besides what its source shows: lent methods, second names, families."""
+    """Yields what a class has besides what its source shows: derived methods, second names, families."""
     owner = getattr(importlib.import_module(package), name)
     if not inspect.isclass(owner):
         return

@@ -1,4 +1,4 @@
-"""The families of the asyncio `Admin`, derived whole: a subclass of the trio family, each of whose methods is lent."""
+"""The families of the asyncio `Admin`, derived whole: each method of the trio family in its asyncio form."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 from pyrmq_core.aio.face import AsyncioFace
 from pyrmq_core.client.admin.admin import Admin as TrioAdmin
-from pyrmq_core.client.admin.family import AdminFamily
+from pyrmq_core.client.admin.servers import AdminFamily
 
 F = TypeVar("F", bound=AdminFamily)
 
 
-class LentFamily(Generic[F]):
+class AsyncioFamily(Generic[F]):
     """A property of the asyncio `Admin` that is a family of the trio one.
 
     Its value has the type of the trio family, whose public methods are coroutine functions: their parameters and
@@ -23,7 +23,7 @@ class LentFamily(Generic[F]):
 
     def __init__(self, kind: type[F], family_of: Callable[[TrioAdmin], F]) -> None:
         self.__doc__ = kind.__doc__
-        self._kind = _lent_kind(kind, family_of)
+        self._kind = _asyncio_kind(kind, family_of)
 
     @overload
     def __get__(self, face: None, owner: type[Any]) -> Self: ...
@@ -33,7 +33,7 @@ class LentFamily(Generic[F]):
         return self if face is None else self._kind(face)
 
 
-def _lent_kind(kind: type[F], family_of: Callable[[TrioAdmin], F]) -> Callable[[AsyncioFace[TrioAdmin]], F]:
+def _asyncio_kind(kind: type[F], family_of: Callable[[TrioAdmin], F]) -> Callable[[AsyncioFace[TrioAdmin]], F]:
     """Returns the subclass of a family whose methods run on the library's loop."""
 
     def initialise(self: Any, face: AsyncioFace[TrioAdmin]) -> None:
@@ -43,12 +43,12 @@ def _lent_kind(kind: type[F], family_of: Callable[[TrioAdmin], F]) -> Callable[[
     for name, method in inspect.getmembers(kind, inspect.isfunction):
         if not name.startswith("_"):
             if not inspect.iscoroutinefunction(method):
-                raise TypeError(f"{kind.__name__}.{name} is no coroutine function, and cannot be lent")
-            methods[name] = _lent_method(method, family_of)
+                raise TypeError(f"{kind.__name__}.{name} is no coroutine function, and has no asyncio form")
+            methods[name] = _asyncio_method(method, family_of)
     return type(kind.__name__, (kind,), methods)
 
 
-def _lent_method(
+def _asyncio_method(
     method: Callable[..., Awaitable[object]], family_of: Callable[[TrioAdmin], object]
 ) -> Callable[..., Awaitable[object]]:
     @wraps(method)

@@ -1,13 +1,22 @@
-"""The asyncio `Client`: connections, routes and heartbeats, shared by the producers and consumers given it."""
+"""The asyncio `Client`: connections, routes and heartbeats, shared by the producers and consumers given it.
+
+`OwnerFace` is the base of the faces that use one.
+"""
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any, TypeVar
+
 from pyrmq_core.aio.face import AsyncioFace
 from pyrmq_core.client.client import Client as TrioClient
-from pyrmq_core.client.client_settings import ClientSettings
+from pyrmq_core.client.client_settings import ClientChoice, ClientSettings
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.client.session_owner import SessionOwner
 from pyrmq_core.errors import InvalidState
+
+Owner = TypeVar("Owner", bound=SessionOwner[Any])
 
 
 class Client(AsyncioFace[TrioClient]):
@@ -32,3 +41,20 @@ class Client(AsyncioFace[TrioClient]):
 
     def __repr__(self) -> str:
         return f"<asyncio {self._named}>"
+
+
+class OwnerFace(AsyncioFace[Owner]):
+    """The face over a producer, a consumer or an `Admin`."""
+
+    group: str
+
+    def __init__(self, kind: type[Owner], settings: ClientChoice[Client]) -> None:
+        super().__init__(partial(kind._of, settings), settings.shared_client(Client, "pyrmq_core.aio.Client"))
+
+    def __repr__(self) -> str:
+        return f"<asyncio {type(self).__name__} {self.group}>"
+
+    @property
+    def state(self) -> ServiceState:
+        """The state of its life: just created, running, shut down, or start failed."""
+        return self._service_state()

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
 
-from pyrmq_core.aio.face import LentElements
-from pyrmq_core.aio.loop_returns import lend, returned
+from pyrmq_core.aio.face import LoopElements
+from pyrmq_core.aio.loop_returns import on_library_loop, returned
 from pyrmq_core.client.consumer.consume.delivery import Deliveries as TrioDeliveries
 from pyrmq_core.client.consumer.consume.delivery import Delivery as TrioDelivery
 from pyrmq_core.client.consumer.consume.delivery import is_order
@@ -30,7 +30,7 @@ class Delivery:
 
     async def __aenter__(self) -> MessageExt:
         try:
-            return await lend(self._delivery.__aenter__)
+            return await on_library_loop(self._delivery.__aenter__)
         except asyncio.CancelledError as cancelled:  # perhaps entered there, and no block follows here
             with suppress(InvalidState):
                 portal().soon(self._delivery._settle, cancelled)
@@ -49,7 +49,7 @@ class Deliveries:
     def __init__(self, begin: Callable[[], Awaitable[Future[TrioDeliveries]]]) -> None:
         self._begin = begin
         self._begun: Future[TrioDeliveries] | None = None
-        self._elements: LentElements[TrioDelivery] | None = None
+        self._elements: LoopElements[TrioDelivery] | None = None
 
     def __aiter__(self) -> Deliveries:
         return self
@@ -59,5 +59,5 @@ class Deliveries:
             self._begun = await self._begin()
         deliveries = await returned(self._begun)
         if self._elements is None:
-            self._elements = LentElements(deliveries)
+            self._elements = LoopElements(deliveries)
         return Delivery(await self._elements.next())

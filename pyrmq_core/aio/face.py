@@ -12,7 +12,7 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
-from pyrmq_core.aio.loop_returns import close_held, here, lend, returned
+from pyrmq_core.aio.loop_returns import close_held, here, on_library_loop, returned
 from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client as TrioClient
 from pyrmq_core.client.service_state import ServiceState
@@ -113,22 +113,22 @@ class AsyncioFace(AsyncOnly, Generic[T]):
 
     async def _run(self, call: Callable[[T], Awaitable[R]]) -> R:
         """Returns the result of an async call on the trio object."""
-        return await lend(call, await self._async())
+        return await on_library_loop(call, await self._async())
 
 
-def lent(
+def asyncio_form(
     method: Callable[Concatenate[T, P], Awaitable[R]],
 ) -> Callable[Concatenate[AsyncioFace[T], P], Coroutine[Any, Any, R]]:
     """Returns the asyncio form of an async method: the same arguments, result and docstring."""
 
     @wraps(method)
     async def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await lend(partial(method, await self._async(), *args, **kwargs))
+        return await on_library_loop(partial(method, await self._async(), *args, **kwargs))
 
     return called
 
 
-def lent_plain(
+def asyncio_form_of_plain(
     method: Callable[Concatenate[T, P], R],
 ) -> Callable[Concatenate[AsyncioFace[T], P], Coroutine[Any, Any, R]]:
     """Returns the asyncio form of a plain method, which is called on the library's loop."""
@@ -138,22 +138,22 @@ def lent_plain(
         async def call(opened: T) -> R:
             return method(opened, *args, **kwargs)
 
-        return await lend(call, await self._async())
+        return await on_library_loop(call, await self._async())
 
     return called
 
 
-def lent_iterator(
+def asyncio_form_of_iterator(
     method: Callable[Concatenate[T, P], AbstractAsyncContextManager[AsyncIterator[R]]],
-) -> Callable[Concatenate[AsyncioFace[T], P], LentIterator[R]]:
+) -> Callable[Concatenate[AsyncioFace[T], P], AsyncioIterator[R]]:
     """Returns the asyncio form of a method whose result is an iterator in `async with`."""
 
     @wraps(method)
-    def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> LentIterator[R]:
+    def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> AsyncioIterator[R]:
         async def manager() -> AbstractAsyncContextManager[AsyncIterator[R]]:
             return method(await self._async(), *args, **kwargs)
 
-        return LentIterator(manager)
+        return AsyncioIterator(manager)
 
     return called
 
@@ -165,7 +165,7 @@ class _End:
 _END: Final = _End()
 
 
-class LentElements(Generic[R]):
+class LoopElements(Generic[R]):
     """The elements of an iterator on the library's loop, one hop each.
 
     A wait that is cancelled leaves its element to the next one, so that a time-out around it loses nothing.
@@ -195,17 +195,17 @@ class LentElements(Generic[R]):
             return _END
 
 
-class LentIterator(AbstractAsyncContextManager["LentIterator[R]"], AsyncIterator[R]):
+class AsyncioIterator(AbstractAsyncContextManager["AsyncioIterator[R]"], AsyncIterator[R]):
     """An iterator on the library's loop: `async with consumer.read(...) as pulls: async for pull in pulls`."""
 
     def __init__(self, manager: Callable[[], Awaitable[AbstractAsyncContextManager[AsyncIterator[R]]]]) -> None:
         self._manager = manager
         self._held: HeldContext[AsyncIterator[R]] | None = None
-        self._elements: LentElements[R] | None = None
+        self._elements: LoopElements[R] | None = None
 
-    async def __aenter__(self) -> LentIterator[R]:
+    async def __aenter__(self) -> AsyncioIterator[R]:
         held = await opened(await self._manager())
-        self._held, self._elements = held, LentElements(held.value)
+        self._held, self._elements = held, LoopElements(held.value)
         return self
 
     async def __aexit__(

@@ -1,43 +1,32 @@
-"""The asyncio `LitePullConsumer`: the trio methods, lent to the library's loop."""
+"""The asyncio `LitePullConsumer`: the trio methods, in their asyncio form."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 
-from pyrmq_core.aio.client import Client
-from pyrmq_core.aio.face import AsyncioFace, lent, lent_plain
+from pyrmq_core.aio.client import Client, OwnerFace
+from pyrmq_core.aio.face import asyncio_form, asyncio_form_of_plain
 from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer as TrioLitePullConsumer
 from pyrmq_core.client.consumer.lite_pull_settings import LitePullSettings
 from pyrmq_core.client.consumer.running_lite_pull import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
-from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 
-class LitePullConsumer(AsyncioFace[TrioLitePullConsumer]):
+class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
     """The asyncio form of `pyrmq_core.LitePullConsumer`; `client` is an asyncio one. One task polls."""
 
     @parameters_of(LitePullSettings[Client])
     def __init__(self, settings: LitePullSettings[Client]) -> None:
         self.group = settings.group
         self._received = 0
-        client = settings.shared_client(Client, "pyrmq_core.aio.Client")
-        super().__init__(partial(TrioLitePullConsumer._of, settings), client)
-
-    def __repr__(self) -> str:
-        return f"<asyncio LitePullConsumer {self.group}>"
+        super().__init__(TrioLitePullConsumer, settings)
 
     def _closing_seconds(self, held: HeldContext[TrioLitePullConsumer]) -> float:
         return LEAVING_SECONDS
-
-    @property
-    def state(self) -> ServiceState:
-        """The state of the consumer's life: just created, running, shut down, or start failed."""
-        return self._service_state()
 
     @property
     def assigned_queues(self) -> tuple[MessageQueue, ...]:
@@ -81,15 +70,15 @@ class LitePullConsumer(AsyncioFace[TrioLitePullConsumer]):
         received = self._received
         await self._run(lambda consumer: consumer._commit(offsets, received))
 
-    assign = lent(TrioLitePullConsumer.assign)
-    committed = lent(TrioLitePullConsumer.committed)
-    message_queues = lent(TrioLitePullConsumer.message_queues)
-    offset_for_timestamp = lent(TrioLitePullConsumer.offset_for_timestamp)
-    on_topic_changed = lent(TrioLitePullConsumer.on_topic_changed)
-    pause = lent_plain(TrioLitePullConsumer.pause)
-    resume = lent_plain(TrioLitePullConsumer.resume)
-    seek = lent(TrioLitePullConsumer.seek)
-    seek_to_begin = lent(TrioLitePullConsumer.seek_to_begin)
-    seek_to_end = lent(TrioLitePullConsumer.seek_to_end)
-    subscribe = lent(TrioLitePullConsumer.subscribe)
-    unsubscribe = lent(TrioLitePullConsumer.unsubscribe)
+    assign = asyncio_form(TrioLitePullConsumer.assign)
+    committed = asyncio_form(TrioLitePullConsumer.committed)
+    message_queues = asyncio_form(TrioLitePullConsumer.message_queues)
+    offset_for_timestamp = asyncio_form(TrioLitePullConsumer.offset_for_timestamp)
+    on_topic_changed = asyncio_form(TrioLitePullConsumer.on_topic_changed)
+    pause = asyncio_form_of_plain(TrioLitePullConsumer.pause)
+    resume = asyncio_form_of_plain(TrioLitePullConsumer.resume)
+    seek = asyncio_form(TrioLitePullConsumer.seek)
+    seek_to_begin = asyncio_form(TrioLitePullConsumer.seek_to_begin)
+    seek_to_end = asyncio_form(TrioLitePullConsumer.seek_to_end)
+    subscribe = asyncio_form(TrioLitePullConsumer.subscribe)
+    unsubscribe = asyncio_form(TrioLitePullConsumer.unsubscribe)

@@ -66,16 +66,16 @@ def here() -> LoopReturns:
     return known
 
 
-async def lend(call: Callable[..., Awaitable[R]], *args: Any) -> R:
+async def on_library_loop(call: Callable[..., Awaitable[R]], *args: Any) -> R:
     """Returns the call's result, made on the library's loop. If this task is cancelled, so is the call, to its end."""
     returns = here()
-    lent = _Lent(returns, call)
-    future = portal().submit(lent.run, *args)
+    running = _LoopCall(returns, call)
+    future = portal().submit(running.run, *args)
     try:
         return await returned(future)
     except asyncio.CancelledError:
         future.cancel()
-        await lent.wait_ended()
+        await running.wait_ended()
         raise
 
 
@@ -108,7 +108,7 @@ async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
         held.close_timed_out(seconds)
 
 
-class _Lent(Generic[R]):
+class _LoopCall(Generic[R]):
     """A call on the library's loop, and the end that a cancelled task waits for."""
 
     def __init__(self, returns: LoopReturns, call: Callable[..., Awaitable[R]]) -> None:

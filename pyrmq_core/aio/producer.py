@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from pyrmq_core.aio.client import Client
-from pyrmq_core.aio.face import AsyncioFace, lent
-from pyrmq_core.aio.loop_returns import LoopReturns, here, lend
+from pyrmq_core.aio.client import Client, OwnerFace
+from pyrmq_core.aio.face import asyncio_form
+from pyrmq_core.aio.loop_returns import LoopReturns, here, on_library_loop
 from pyrmq_core.aio.send_futures import SendFuture, SendFutures
 from pyrmq_core.aio.send_window import SendWindow
 from pyrmq_core.aio.user_calls import UserCall
@@ -29,7 +29,6 @@ from pyrmq_core.client.producer.transactions import (
     decided_by,
     local_failure,
 )
-from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.loop_thread.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
 from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import (
@@ -48,7 +47,7 @@ R = TypeVar("R")
 CALLS_BETWEEN_TURNS: Final = 64
 
 
-class Producer(AsyncioFace[TrioProducer]):
+class Producer(OwnerFace[TrioProducer]):
     """The asyncio form of `pyrmq_core.Producer`; `client` is an asyncio one.
 
     A send that was cancelled says nothing about storage: the message is perhaps stored. `transaction_listener` may have
@@ -66,11 +65,7 @@ class Producer(AsyncioFace[TrioProducer]):
         if listener is not None and inspect.iscoroutinefunction(listener.check_local_transaction):
             self._listener = _ListenerOnLoop(listener)
             settings = replace(settings, transaction_listener=self._listener)
-        client = settings.shared_client(Client, "pyrmq_core.aio.Client")
-        super().__init__(partial(TrioProducer._of, settings), client)
-
-    def __repr__(self) -> str:
-        return f"<asyncio Producer {self.group}>"
+        super().__init__(TrioProducer, settings)
 
     def _closing_seconds(self, held: HeldContext[TrioProducer]) -> float:
         parts = held.value._parts if held.is_open else None
@@ -84,11 +79,6 @@ class Producer(AsyncioFace[TrioProducer]):
         parts = held.value._parts
         if parts is not None:
             held.on_crash(parts.in_flight.fail)
-
-    @property
-    def state(self) -> ServiceState:
-        """The state of the producer's life: just created, running, shut down, or start failed."""
-        return self._service_state()
 
     async def close(self) -> None:
         """Closes it, after waiting for the sends under way. A second call does nothing."""
@@ -112,7 +102,7 @@ class Producer(AsyncioFace[TrioProducer]):
         """
         producer = await self._async()
         if select is not None or self._batches:
-            return await lend(partial(producer.send, message, timeout=timeout, queue=queue, select=select))
+            return await on_library_loop(partial(producer.send, message, timeout=timeout, queue=queue, select=select))
         draft, loop = drafted(producer, message, timeout, queue), portal()
         future, pending = _pair(here())
         try:
@@ -200,17 +190,17 @@ class Producer(AsyncioFace[TrioProducer]):
 
         return SendWindow(manager)
 
-    begin_transaction = lent(TrioProducer.begin_transaction)
-    end_transaction = lent(TrioProducer.end_transaction)
-    is_batch_topic = lent(TrioProducer.is_batch_topic)
-    message_queues = lent(TrioProducer.message_queues)
-    publish_info = lent(TrioProducer.publish_info)
-    recall = lent(TrioProducer.recall)
-    reply = lent(TrioProducer.reply)
-    request = lent(TrioProducer.request)
-    send_arrow = lent(TrioProducer.send_arrow)
-    send_batch = lent(TrioProducer.send_batch)
-    send_oneway = lent(TrioProducer.send_oneway)
+    begin_transaction = asyncio_form(TrioProducer.begin_transaction)
+    end_transaction = asyncio_form(TrioProducer.end_transaction)
+    is_batch_topic = asyncio_form(TrioProducer.is_batch_topic)
+    message_queues = asyncio_form(TrioProducer.message_queues)
+    publish_info = asyncio_form(TrioProducer.publish_info)
+    recall = asyncio_form(TrioProducer.recall)
+    reply = asyncio_form(TrioProducer.reply)
+    request = asyncio_form(TrioProducer.request)
+    send_arrow = asyncio_form(TrioProducer.send_arrow)
+    send_batch = asyncio_form(TrioProducer.send_batch)
+    send_oneway = asyncio_form(TrioProducer.send_oneway)
 
     async def _begun_send(self, send: Callable[[], Any]) -> asyncio.Future[R]:
         """Returns the future of a send that the trio face begins."""
@@ -224,7 +214,7 @@ class Producer(AsyncioFace[TrioProducer]):
         async def begin() -> None:
             (await send()).add_done_callback(ended)
 
-        await lend(begin)
+        await on_library_loop(begin)
         return future
 
     async def _enter(self, draft: Draft, pending: PendingSend, *, wait: bool) -> None:
@@ -232,7 +222,7 @@ class Producer(AsyncioFace[TrioProducer]):
         in_flight, size = draft.parts.in_flight, draft.body_bytes
         try:
             if not in_flight.enter_nowait(pending, size):
-                await lend(partial(in_flight.enter, wait=wait), pending, size)
+                await on_library_loop(partial(in_flight.enter, wait=wait), pending, size)
             self._sent += 1
             if not self._sent % CALLS_BETWEEN_TURNS:
                 await asyncio.sleep(0)

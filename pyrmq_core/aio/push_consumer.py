@@ -10,10 +10,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from pyrmq_core.aio.client import Client
+from pyrmq_core.aio.client import Client, OwnerFace
 from pyrmq_core.aio.deliveries import Deliveries
-from pyrmq_core.aio.face import AsyncioFace, lent, lent_plain
-from pyrmq_core.aio.loop_returns import LoopReturns, here, lend
+from pyrmq_core.aio.face import asyncio_form, asyncio_form_of_plain
+from pyrmq_core.aio.loop_returns import LoopReturns, here, on_library_loop
 from pyrmq_core.aio.user_calls import UserCall
 from pyrmq_core.client.consumer.consume.delivery import Deliveries as TrioDeliveries
 from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
@@ -30,7 +30,7 @@ from pyrmq_core.model import MessageExt, MessageQueue, Problem
 log = logging.getLogger(__name__)
 
 
-class PushConsumer(AsyncioFace[TrioPushConsumer]):
+class PushConsumer(OwnerFace[TrioPushConsumer]):
     """The asyncio form of `pyrmq_core.PushConsumer`; `client` is an asyncio one.
 
     `async with PushConsumer("audit", nameserver=...) as consumer:`, then `await consumer.subscribe("orders")` and
@@ -41,11 +41,7 @@ class PushConsumer(AsyncioFace[TrioPushConsumer]):
     def __init__(self, settings: PushSettings[Client]) -> None:
         self.group = settings.group
         self._stop_seconds = settings.stop_timeout
-        client = settings.shared_client(Client, "pyrmq_core.aio.Client")
-        super().__init__(partial(TrioPushConsumer._of, settings), client)
-
-    def __repr__(self) -> str:
-        return f"<asyncio PushConsumer {self.group}>"
+        super().__init__(TrioPushConsumer, settings)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -60,11 +56,6 @@ class PushConsumer(AsyncioFace[TrioPushConsumer]):
     def _closing_seconds(self, held: HeldContext[TrioPushConsumer]) -> float:
         return self._stop_seconds + LEAVING_SECONDS
 
-    @property
-    def state(self) -> ServiceState:
-        """The state of the consumer's life: just created, running, shut down, or start failed."""
-        return self._service_state()
-
     async def run(self, handler: Handler, *, orderly: bool = False) -> None:
         """Consumes until `stop`: calls `handler(messages)` with 1 to `consume_message_batch_max_size` messages.
 
@@ -75,7 +66,7 @@ class PushConsumer(AsyncioFace[TrioPushConsumer]):
         consumer = await self._async()
         if is_async(handler):
             handler = _OnLoop(handler, here(), portal(), consumer).handle
-        await lend(partial(consumer.run, orderly=orderly), handler)
+        await on_library_loop(partial(consumer.run, orderly=orderly), handler)
 
     async def stop(self, timeout: float | None = None) -> None:
         """Ends `run` or the iteration, and returns when that is done, in a handler at once.
@@ -83,7 +74,7 @@ class PushConsumer(AsyncioFace[TrioPushConsumer]):
         No more messages are pulled; handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
         then they are cancelled and their messages are delivered again. Offsets are stored and the group is left.
         """
-        await lend(stop_consumer, await self._async(), timeout, self._is_handler())
+        await on_library_loop(stop_consumer, await self._async(), timeout, self._is_handler())
 
     async def close(self) -> None:
         """Stops it and leaves the group. A second call does nothing; raises `InvalidState` in a handler."""
@@ -124,10 +115,10 @@ class PushConsumer(AsyncioFace[TrioPushConsumer]):
 
         return Deliveries(begin)
 
-    resume = lent_plain(TrioPushConsumer.resume)
-    subscribe = lent(TrioPushConsumer.subscribe)
-    suspend = lent_plain(TrioPushConsumer.suspend)
-    unsubscribe = lent(TrioPushConsumer.unsubscribe)
+    resume = asyncio_form_of_plain(TrioPushConsumer.resume)
+    subscribe = asyncio_form(TrioPushConsumer.subscribe)
+    suspend = asyncio_form_of_plain(TrioPushConsumer.suspend)
+    unsubscribe = asyncio_form(TrioPushConsumer.unsubscribe)
 
     def _is_handler(self) -> bool:
         """Returns whether this task is one of those that run the handler."""

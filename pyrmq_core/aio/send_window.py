@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from pyrmq_core.aio.face import opened
-from pyrmq_core.aio.loop_returns import close_held, lend
+from pyrmq_core.aio.loop_returns import close_held, on_library_loop
 from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, WriteSummary
 from pyrmq_core.client.producer.bulk.send_window import SendWindow as TrioSendWindow
 from pyrmq_core.client.producer.send.targets import Target
@@ -33,13 +33,13 @@ class SendWindow:
         """Waits for room only; raises the first failure of any earlier payload. If cancelled, it has sent nothing."""
         window = self._window()
         while not window.enter_nowait(payload):
-            await lend(window.wait_for_room, payload)
+            await on_library_loop(window.wait_for_room, payload)
         if window.hand_over(payload, to):
             portal().soon(window.start_more)
 
     async def drain(self) -> WriteSummary:
         """Waits until every payload is acknowledged; raises the first failure once all other requests have ended."""
-        return await lend(self._window().drain)
+        return await on_library_loop(self._window().drain)
 
     def take_refused(self) -> list[RefusedMessage]:
         """Returns the messages refused since the last call (with `keep_refused`); the others beside them are stored."""

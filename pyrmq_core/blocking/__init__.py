@@ -1,6 +1,6 @@
 """The client for threads without a loop: the same names and arguments as `pyrmq_core`'s, no await.
 
-One trio loop in one daemon thread serves the whole process; every call is lent to it. Safe from many threads, in a
+One trio loop in one daemon thread serves the whole process, and runs every call. Safe from many threads, in a
 child after `fork` (which drops the parent's connections unclosed and opens its own on first use), and at exit.
 """
 

@@ -13,29 +13,22 @@ from pyrmq_core.blocking.admin_families import (
     Topics,
     Users,
 )
-from pyrmq_core.blocking.client import Client
-from pyrmq_core.blocking.face import BlockingFace, blocking_form
+from pyrmq_core.blocking.client import Client, OwnerFace
+from pyrmq_core.blocking.face import blocking_form
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
-from pyrmq_core.client.admin.settings import AdminSettings
+from pyrmq_core.client.admin.admin import AdminSettings
 from pyrmq_core.client.parameters import parameters_of
 
 
-class Admin(BlockingFace[AsyncAdmin]):
+class Admin(OwnerFace[AsyncAdmin]):
     """The blocking form of `pyrmq_core.Admin`; `client` is a blocking one."""
 
     @parameters_of(AdminSettings[Client])
     def __init__(self, settings: AdminSettings[Client]) -> None:
-        super().__init__()
-        self._settings = settings
-        if settings.shared_client(Client, "pyrmq_core.blocking.Client") is None:
-            self._make()  # wrong arguments raise now, not at the first call
+        super().__init__(AsyncAdmin, settings)
 
     def __repr__(self) -> str:
         return "<blocking Admin>"
-
-    def _make(self) -> AsyncAdmin:
-        client = self._settings.client
-        return AsyncAdmin._of(self._settings, None if client is None else client._async())
 
     @property
     def topics(self) -> Topics:

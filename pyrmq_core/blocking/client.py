@@ -1,12 +1,21 @@
-"""The blocking `Client`: connections, routes and heartbeats, shared by the producers and consumers given it."""
+"""The blocking `Client`: connections, routes and heartbeats, shared by the producers and consumers given it.
+
+`OwnerFace` is the base of the faces that use one.
+"""
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.client.client import Client as AsyncClient
-from pyrmq_core.client.client_settings import ClientSettings
+from pyrmq_core.client.client_settings import ClientChoice, ClientSettings
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.client.session_owner import SessionOwner
+
+Owner = TypeVar("Owner", bound=SessionOwner[Any])
 
 
 class Client(BlockingFace[AsyncClient]):
@@ -33,3 +42,31 @@ class Client(BlockingFace[AsyncClient]):
 
     def _make(self) -> AsyncClient:
         return AsyncClient._of(self._settings)
+
+
+class OwnerFace(BlockingFace[Owner]):
+    """The face over a producer, a consumer or an `Admin`, with the settings from which each process makes its own."""
+
+    group: str
+
+    def __init__(self, kind: type[Owner], settings: ClientChoice[Client]) -> None:
+        super().__init__()
+        self._kind = kind
+        self._choice = settings
+        if settings.shared_client(Client, "pyrmq_core.blocking.Client") is None:
+            self._make()  # raises for wrong arguments now, not at the first call
+
+    def __repr__(self) -> str:
+        return f"<blocking {type(self).__name__} {self.group}>"
+
+    @property
+    def state(self) -> ServiceState:
+        """The state of its life: just created, running, shut down, or start failed."""
+        return self._service_state()
+
+    def _make(self) -> AbstractAsyncContextManager[Owner]:
+        client = self._choice.client
+        owner: AbstractAsyncContextManager[Any] = self._kind._of(
+            self._choice, None if client is None else client._async()
+        )
+        return owner

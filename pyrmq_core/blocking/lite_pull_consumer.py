@@ -5,44 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from pyrmq_core.blocking.client import Client
-from pyrmq_core.blocking.face import BlockingFace, blocking_form, blocking_form_of_plain
+from pyrmq_core.blocking.client import Client, OwnerFace
+from pyrmq_core.blocking.face import blocking_form, blocking_form_of_plain
 from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from pyrmq_core.client.consumer.lite_pull_settings import LitePullSettings
 from pyrmq_core.client.consumer.running_lite_pull import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
-from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 
-class LitePullConsumer(BlockingFace[AsyncLitePullConsumer]):
+class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
     """The blocking `pyrmq_core.LitePullConsumer`; `client` is a blocking one too. One thread polls."""
 
     @parameters_of(LitePullSettings[Client])
     def __init__(self, settings: LitePullSettings[Client]) -> None:
-        super().__init__()
+        super().__init__(AsyncLitePullConsumer, settings)
         self.group = settings.group
-        self._settings = settings
         self._received = 0
-        if settings.shared_client(Client, "pyrmq_core.blocking.Client") is None:
-            self._make()  # raises for wrong arguments now, not at the first call
-
-    def __repr__(self) -> str:
-        return f"<blocking LitePullConsumer {self.group}>"
-
-    def _make(self) -> AsyncLitePullConsumer:
-        client = self._settings.client
-        return AsyncLitePullConsumer._of(self._settings, None if client is None else client._async())
 
     def _closing_seconds(self, opened: HeldContext[AsyncLitePullConsumer]) -> float:
         return LEAVING_SECONDS
-
-    @property
-    def state(self) -> ServiceState:
-        """The state of the consumer's life: just created, running, shut down, or start failed."""
-        return self._service_state()
 
     def close(self) -> None:
         """Stores offsets and leaves the group; the messages of the last poll count as consumed, unless the `with` block

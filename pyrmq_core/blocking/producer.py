@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from pyrmq_core.blocking.client import Client
-from pyrmq_core.blocking.face import BlockingFace, blocking_form
+from pyrmq_core.blocking.client import Client, OwnerFace
+from pyrmq_core.blocking.face import blocking_form
 from pyrmq_core.blocking.send_window import SendWindow
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
@@ -20,7 +20,6 @@ from pyrmq_core.client.producer.producer import Producer as AsyncProducer
 from pyrmq_core.client.producer.producer import Select
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
 from pyrmq_core.client.producer.transactions import decided_here, local_failure
-from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.loop_thread.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
 from pyrmq_core.loop_thread.portal import HeldContext, Portal, portal
@@ -38,21 +37,14 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-class Producer(BlockingFace[AsyncProducer]):
+class Producer(OwnerFace[AsyncProducer]):
     """The blocking form of `pyrmq_core.Producer`; `client` is a blocking one. Safe to use from many threads."""
 
     @parameters_of(ProducerSettings[Client])
     def __init__(self, settings: ProducerSettings[Client]) -> None:
-        super().__init__()
+        super().__init__(AsyncProducer, settings)
         self.group = settings.group
-        self._settings = settings
         self._batches = bool(settings.batching)
-        if settings.shared_client(Client, "pyrmq_core.blocking.Client") is None:
-            self._make()  # raises for wrong arguments now, not at the first send
-
-    def _make(self) -> AsyncProducer:
-        client = self._settings.client
-        return AsyncProducer._of(self._settings, None if client is None else client._async())
 
     def _closing_seconds(self, opened: HeldContext[AsyncProducer]) -> float:
         parts = opened.value._parts if opened.is_open else None
@@ -62,14 +54,6 @@ class Producer(BlockingFace[AsyncProducer]):
         parts = opened.value._parts
         if parts is not None:
             opened.on_crash(parts.in_flight.fail)
-
-    @property
-    def state(self) -> ServiceState:
-        """The state of the producer's life: just created, running, shut down, or start failed."""
-        return self._service_state()
-
-    def __repr__(self) -> str:
-        return f"<blocking Producer {self.group}>"
 
     def send(
         self,

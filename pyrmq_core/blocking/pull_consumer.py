@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pyrmq_core.blocking.client import Client
-from pyrmq_core.blocking.face import BlockingFace, blocking_form
+from pyrmq_core.blocking.client import Client, OwnerFace
+from pyrmq_core.blocking.face import blocking_form
 from pyrmq_core.blocking.range_reader import blocking_reader
 from pyrmq_core.client.consumer.pull_consumer import PullConsumer as AsyncPullConsumer
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.client.parameters import parameters_of
 
 
-class PullConsumer(BlockingFace[AsyncPullConsumer]):
+class PullConsumer(OwnerFace[AsyncPullConsumer]):
     """The blocking `pyrmq_core.PullConsumer`; `client` is a blocking one too. Safe to use from many threads.
 
     A read is a hop to the library's loop for each pull; `read_joined` and `read_arrow` hop once for many.
@@ -18,18 +18,8 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
 
     @parameters_of(ConsumerSettings[Client])
     def __init__(self, settings: ConsumerSettings[Client]) -> None:
-        super().__init__()
+        super().__init__(AsyncPullConsumer, settings)
         self.group = settings.group
-        self._settings = settings
-        if settings.shared_client(Client, "pyrmq_core.blocking.Client") is None:
-            self._make()  # raises for wrong arguments now, not at the first call
-
-    def __repr__(self) -> str:
-        return f"<blocking PullConsumer {self.group}>"
-
-    def _make(self) -> AsyncPullConsumer:
-        client = self._settings.client
-        return AsyncPullConsumer._of(self._settings, None if client is None else client._async())
 
     check_sql = blocking_form(AsyncPullConsumer.check_sql)
     cluster_info = blocking_form(AsyncPullConsumer.cluster_info)

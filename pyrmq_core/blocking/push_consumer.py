@@ -6,9 +6,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
-from pyrmq_core.blocking.client import Client
+from pyrmq_core.blocking.client import Client, OwnerFace
 from pyrmq_core.blocking.deliveries import Deliveries
-from pyrmq_core.blocking.face import BlockingFace, blocking_form_of_plain
+from pyrmq_core.blocking.face import blocking_form_of_plain
 from pyrmq_core.blocking.stop_signals import StopSignals
 from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
 from pyrmq_core.client.consumer.push_consumer import HANDLING, stop_consumer
@@ -25,7 +25,7 @@ from pyrmq_core.protocol.shown_values import shown
 R = TypeVar("R")
 
 
-class PushConsumer(BlockingFace[AsyncPushConsumer]):
+class PushConsumer(OwnerFace[AsyncPushConsumer]):
     """The blocking `pyrmq_core.PushConsumer`; `client` is a blocking one too. Safe to use from many threads.
 
     `with PushConsumer("audit", nameserver=...) as consumer:`, then `consumer.subscribe("orders")` and
@@ -34,15 +34,10 @@ class PushConsumer(BlockingFace[AsyncPushConsumer]):
 
     @parameters_of(PushSettings[Client])
     def __init__(self, settings: PushSettings[Client]) -> None:
-        super().__init__()
+        super().__init__(AsyncPushConsumer, settings)
         self.group = settings.group
-        self._settings = settings
+        self._stop_seconds = settings.stop_timeout
         self._subscribed: dict[str, tuple[str, str | None]] = {}
-        if settings.shared_client(Client, "pyrmq_core.blocking.Client") is None:
-            self._make()  # raises for wrong arguments now, not at the first call
-
-    def __repr__(self) -> str:
-        return f"<blocking PushConsumer {self.group}>"
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -52,21 +47,12 @@ class PushConsumer(BlockingFace[AsyncPushConsumer]):
             self.stop(0)
         self.close()  # in order after a failure too: offsets are stored
 
-    def _make(self) -> AsyncPushConsumer:
-        client = self._settings.client
-        return AsyncPushConsumer._of(self._settings, None if client is None else client._async())
-
     def _opened_now(self, opened: HeldContext[AsyncPushConsumer]) -> None:
         for topic, (tags, sql) in self._subscribed.items():  # a child after fork
             portal().run(_subscribe, opened.value, topic, tags, sql)
 
     def _closing_seconds(self, opened: HeldContext[AsyncPushConsumer]) -> float:
-        return self._settings.stop_timeout + LEAVING_SECONDS
-
-    @property
-    def state(self) -> ServiceState:
-        """The state of the consumer's life: just created, running, shut down, or start failed."""
-        return self._service_state()
+        return self._stop_seconds + LEAVING_SECONDS
 
     def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
         """Subscribes to a topic, or changes its subscription; a running consumer reports it to its brokers at once.

@@ -68,8 +68,10 @@ class ClientChoice(Generic[AnyClient]):
     client: AnyClient | None = None
     nameserver: str | Sequence[str] | None = None
     instance_name: str | None = None
+    namespace: str | None = None
 
     def __post_init__(self) -> None:
+        namespace_of(self.namespace)
         if self.client is not None and (self.nameserver is not None or self.instance_name is not None):
             raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
 

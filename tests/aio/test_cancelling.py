@@ -9,8 +9,8 @@ import trio
 
 from pyrmq_core import InvalidState, Message, MessageQueue, SendFailed
 from pyrmq_core.aio import LitePullConsumer, Producer, PullConsumer
-from pyrmq_core.aio.face import LentElements
-from pyrmq_core.aio.loop_returns import lend
+from pyrmq_core.aio.face import LoopElements
+from pyrmq_core.aio.loop_returns import on_library_loop
 from pyrmq_core.aio.producer import CALLS_BETWEEN_TURNS
 from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_core.loop_thread.portal import portal
@@ -37,7 +37,7 @@ def test_a_cancelled_call_has_ended_when_its_task_ends() -> None:
 
     async def main() -> None:
         begun = asyncio.Event()
-        task = asyncio.create_task(lend(call, begun, asyncio.get_running_loop()))
+        task = asyncio.create_task(on_library_loop(call, begun, asyncio.get_running_loop()))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -50,7 +50,7 @@ def test_a_cancelled_call_has_ended_when_its_task_ends() -> None:
 def test_a_call_that_was_cancelled_before_it_began() -> None:
     async def main() -> None:
         running_for_others = set(portal()._started)
-        task = asyncio.create_task(lend(trio.sleep_forever))
+        task = asyncio.create_task(on_library_loop(trio.sleep_forever))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -74,7 +74,7 @@ def test_a_send_that_times_out_keeps_no_room(stage: Stage, batching: bool) -> No
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.1):
                     await producer.send(Message("orders", b"x"), timeout=600)
-            await lend(trio.lowlevel.checkpoint)
+            await on_library_loop(trio.lowlevel.checkpoint)
             assert parts.longest_seconds(portal().now()) == 0, "the request is still waited for"
             for name in stage.brokers:
                 stage.brokers[name].always(SEND, stage.stores[name])
@@ -203,7 +203,7 @@ def test_an_element_whose_wait_was_cancelled_comes_with_the_next() -> None:
             yield number
 
     async def main() -> None:
-        elements, found = LentElements(numbers()), []
+        elements, found = LoopElements(numbers()), []
         while True:
             try:
                 async with asyncio.timeout(0.01):

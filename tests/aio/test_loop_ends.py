@@ -13,7 +13,7 @@ import trio
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.aio import Client, Producer
 from pyrmq_core.aio import face as faces
-from pyrmq_core.aio.loop_returns import here, lend
+from pyrmq_core.aio.loop_returns import here, on_library_loop
 from pyrmq_core.loop_thread.portal import portal
 from tests.support.stage import Stage
 
@@ -74,7 +74,7 @@ def test_two_loops_in_two_threads_wait_at_once() -> None:
 
     def program(place: int) -> None:
         async def main() -> None:
-            task = asyncio.create_task(lend(gates[place].call))
+            task = asyncio.create_task(on_library_loop(gates[place].call))
             await asyncio.to_thread(together.wait, SECONDS)
             gates[1 - place].open()  # the other's
             async with asyncio.timeout(SECONDS):
@@ -129,7 +129,7 @@ def test_a_call_that_is_cancelled_just_when_it_has_ended() -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
         came, gate = noted_returns(), Gate()
-        task = asyncio.create_task(lend(gate.call))
+        task = asyncio.create_task(on_library_loop(gate.call))
         await asyncio.sleep(0)
         gate.open()
         assert came.wait(SECONDS)  # the result waits for this loop, which this line holds
@@ -138,7 +138,7 @@ def test_a_call_that_is_cancelled_just_when_it_has_ended() -> None:
             await task
         other = Gate()
         other.open()
-        assert await lend(other.call) == "pyrmq-loop"
+        assert await on_library_loop(other.call) == "pyrmq-loop"
 
     asyncio.run(main())
     assert problems == []
@@ -163,7 +163,7 @@ def test_a_loop_that_is_closed_while_a_call_is_under_way(caplog: pytest.LogCaptu
 
     async def begin() -> tuple[asyncio.Task[str], threading.Event]:
         came = noted_returns()
-        task = asyncio.create_task(lend(gate.call))
+        task = asyncio.create_task(on_library_loop(gate.call))
         await asyncio.sleep(0)
         return task, came
 
@@ -178,7 +178,7 @@ def test_a_loop_that_is_closed_while_a_call_is_under_way(caplog: pytest.LogCaptu
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     other = Gate()
     other.open()
-    assert asyncio.run(asyncio.wait_for(lend(other.call), SECONDS)) == "pyrmq-loop"
+    assert asyncio.run(asyncio.wait_for(on_library_loop(other.call), SECONDS)) == "pyrmq-loop"
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -199,7 +199,7 @@ def test_an_interrupt_of_the_loop_ends_the_call_first() -> None:
     async def main() -> None:
         loops.append(asyncio.get_running_loop())
         try:
-            await lend(call)
+            await on_library_loop(call)
         finally:
             ends.append("task")
 

@@ -10,7 +10,7 @@ import pytest
 
 from pyrmq_core import ConsumeFromWhere, ConsumeLater, InvalidState, Message, MessageExt
 from pyrmq_core.aio import Admin, Client, Producer, PullConsumer, PushConsumer
-from pyrmq_core.aio.loop_returns import lend
+from pyrmq_core.aio.loop_returns import on_library_loop
 from pyrmq_core.blocking import EmbeddedCluster
 
 pytestmark = pytest.mark.timeout(120)
@@ -202,7 +202,7 @@ def test_a_loop_that_closes_stops_the_consumer(
 
     async def look() -> None:
         async with asyncio.timeout(30):
-            await lend((await consumer._async())._ended.wait)
+            await on_library_loop((await consumer._async())._ended.wait)
         await consumer.close()
         assert await committed(cluster, topic, topic) == 0
 

@@ -9,8 +9,8 @@ import pytest
 
 import pyrmq_core
 from pyrmq_core import MessageQueue, SendResult, aio
-from pyrmq_core.aio.admin_families import LentFamily
-from pyrmq_core.client.admin.family import AdminFamily
+from pyrmq_core.aio.admin_families import AsyncioFamily
+from pyrmq_core.client.admin.servers import AdminFamily
 from tests.support.stage import Stage
 
 FACES = ["Admin", "Client", "LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "SendWindow"]
@@ -109,7 +109,7 @@ def test_a_method_that_cannot_be_lent_is_refused() -> None:
         def plain(self) -> None: ...
 
     with pytest.raises(TypeError, match=r"Family\.plain"):
-        LentFamily(Family, lambda admin: Family(admin._servers))
+        AsyncioFamily(Family, lambda admin: Family(admin._servers))
 
 
 def test_types_are_kept(stage: Stage) -> None:

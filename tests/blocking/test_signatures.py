@@ -8,7 +8,7 @@ import pytest
 
 import pyrmq_core
 from pyrmq_core import blocking, embedded
-from pyrmq_core.client.admin.family import AdminFamily
+from pyrmq_core.client.admin.servers import AdminFamily
 
 FACES = [
     "Admin",

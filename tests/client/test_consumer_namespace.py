@@ -14,12 +14,14 @@ from pyrmq_core import (
     Admin,
     Client,
     InvalidArgument,
+    LitePullConsumer,
     Message,
     MessageQueue,
     NoRoute,
     OffsetRange,
     Producer,
     PullConsumer,
+    PushConsumer,
     ResponseError,
     blocking,
     decode,
@@ -121,6 +123,8 @@ async def test_an_endpoint_names_the_namespace_of_consumers_too() -> None:
     assert PullConsumer("audit", client=client, namespace="NS")._namespace == "NS"
     assert PullConsumer("audit", client=client, namespace="")._namespace is None
     assert Admin(client=client)._servers.namespace == "MQ_INST_123_abc"
+    for member in (LitePullConsumer("audit", client=client), PushConsumer("audit", client=client)):
+        assert member._wrapped_group == "MQ_INST_123_abc%audit"
 
 
 @pytest.mark.parametrize("face", [pyrmq_core, blocking], ids=["async", "blocking"])

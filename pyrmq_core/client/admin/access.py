@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pyrmq_core.client.admin.chosen_brokers import chosen_brokers
-from pyrmq_core.client.admin.family import AdminFamily
-from pyrmq_core.client.admin.servers import Gathered, Server, change_each
+from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server, change_each
 from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest

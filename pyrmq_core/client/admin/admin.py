@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
-from dataclasses import replace
-from types import TracebackType
-from typing import Any, Final, Self
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import trio
 
@@ -17,13 +15,13 @@ from pyrmq_core.client.admin.messages import Messages
 from pyrmq_core.client.admin.nameservers import NameServers
 from pyrmq_core.client.admin.producers import Producers
 from pyrmq_core.client.admin.servers import AdminServers, Server, change_each
-from pyrmq_core.client.admin.settings import AdminSettings
 from pyrmq_core.client.admin.topics import Topics
-from pyrmq_core.client.async_only import AsyncOnly
+from pyrmq_core.client.arguments import seconds_of
 from pyrmq_core.client.client import Client
-from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.client_settings import AnyClient, ClientChoice
 from pyrmq_core.client.parameters import parameters_of
-from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, ResponseError
+from pyrmq_core.client.session_owner import SessionOwner
+from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -44,45 +42,36 @@ from pyrmq_core.protocol.requests.nameserver.kv_config import (
 from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
+TIMEOUT_SECONDS: Final = 5.0
 LOOK_AGAIN_SECONDS: Final = 0.02
 
 
-class Admin(AsyncOnly):
+@dataclass(frozen=True, kw_only=True)
+class AdminSettings(ClientChoice[AnyClient]):
+    """The parameters of an `Admin`; `AnyClient` is the `Client` of its face."""
+
+    timeout: float = TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        seconds_of("timeout", self.timeout)
+
+
+class Admin(SessionOwner[AdminSettings[Any]]):
     """Administration over a client of its own, or a shared one; errors name the server that refused.
 
     `namespace` stands in front of topics at servers, and nowhere else.
     """
 
+    _KIND = "Admin"
+
     @parameters_of(AdminSettings[Client])
     def __init__(self, settings: AdminSettings[Client]) -> None:
-        self._configure(settings, settings.shared_client(Client, "pyrmq_core.Client"))
+        self._begin(settings, settings.shared_client(Client, "pyrmq_core.Client"))
 
-    @classmethod
-    def _of(cls, settings: AdminSettings[Any], client: Client | None) -> Self:
-        """Returns an Admin of settings that exist already, for the blocking face."""
-        admin = cls.__new__(cls)
-        admin._configure(settings, client)
-        return admin
-
-    def _configure(self, settings: AdminSettings[Any], client: Client | None) -> None:
-        self._shares_client = client is not None
-        self._session = ClientSession(settings.own_client()) if client is None else client._session
-        namespace = self._session.namespace_or_own(settings.namespace)
-        self._servers = AdminServers(self._session, timeout=settings.timeout, namespace=namespace)
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        if self._servers.opened:
-            raise InvalidState("this Admin was opened before; make a new one")
-        if not self._shares_client:
-            await self._stack.enter_async_context(self._session)
-        self._servers.opened = True
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._stack.__aexit__(kind, error, traceback)
+    def _configure(self) -> None:
+        settings = self._settings
+        self._servers = AdminServers(self._session, self._life, timeout=settings.timeout, namespace=settings.namespace)
 
     async def cluster_info(self) -> ClusterInfo:
         """Returns every broker with its addresses, and the brokers of each cluster."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from pyrmq_core.client.admin.family import AdminFamily
 from pyrmq_core.client.admin.group_offsets import GroupOffsets
 from pyrmq_core.client.admin.group_tables import (
     configs_of,
@@ -29,7 +28,7 @@ from pyrmq_core.client.admin.group_values import (
     OffsetChange,
     QueueProgress,
 )
-from pyrmq_core.client.admin.servers import Server, change_each
+from pyrmq_core.client.admin.servers import AdminFamily, Server, change_each
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.model import MessageQueue

@@ -8,11 +8,10 @@ from datetime import datetime
 from typing import Final, Literal
 
 from pyrmq_core.client.admin.dead_letters import DeadLetters
-from pyrmq_core.client.admin.family import AdminFamily
 from pyrmq_core.client.admin.group_tables import connections_of
 from pyrmq_core.client.admin.message_queries import MessageList, MessageQueries
 from pyrmq_core.client.admin.message_tracks import MessageTrack, tracks_of
-from pyrmq_core.client.admin.servers import Server
+from pyrmq_core.client.admin.servers import AdminFamily, Server
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, NoRoute, RocketMQError
 from pyrmq_core.model import MessageExt, MessageQueue, SendResult
 from pyrmq_core.protocol.messages.names import check_group

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyrmq_core.client.admin.family import AdminFamily
-from pyrmq_core.client.admin.servers import Gathered, Server
+from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.requests.nameserver.namesrv_config import (
     GetNamesrvConfig,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyrmq_core.client.admin.family import AdminFamily
-from pyrmq_core.client.admin.servers import Gathered, Server
+from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server
 from pyrmq_core.errors import ResponseError, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.versions import version_name

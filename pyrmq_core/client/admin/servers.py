@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import reading_address
+from pyrmq_core.client.service_state import Life
 from pyrmq_core.errors import InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -47,17 +48,16 @@ class Gathered(Generic[T]):
 class AdminServers:
     """The NameServers and brokers of one `Admin`; `timeout` is each query's, in seconds."""
 
-    def __init__(self, session: ClientSession, *, timeout: float, namespace: str | None) -> None:
+    def __init__(self, session: ClientSession, life: Life, *, timeout: float, namespace: str | None) -> None:
         self.timeout = timeout
         self.namespace = namespace
-        self.opened = False
         self._session = session
+        self._life = life
 
     @property
     def session(self) -> ClientSession:
         """The client; raises `InvalidState` outside the Admin's block."""
-        if not self.opened:
-            raise InvalidState("this Admin is not open: use it inside `async with`")
+        self._life.check_running()
         return self._session
 
     def on_wire(self, name: str) -> str:
@@ -154,6 +154,17 @@ class AdminServers:
         if failures and not answers:
             raise next(iter(failures.values()))
         return Gathered(answers, failures)
+
+
+class AdminFamily:
+    """The base of the families of an `Admin`: `admin.topics`, `admin.groups` and their neighbours, a module each.
+
+    A family is an attribute of `Admin` whose methods are coroutines. `blocking/admin_families.py` makes the blocking
+    form of each from it, one line a method.
+    """
+
+    def __init__(self, servers: AdminServers) -> None:
+        self._servers = servers
 
 
 async def change_each(servers: Iterable[Server], change: Callable[[Server], Awaitable[object]]) -> tuple[str, ...]:

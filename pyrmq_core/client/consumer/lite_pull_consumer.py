@@ -6,15 +6,12 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import trio
 
 from pyrmq_core.client.arguments import first_millisecond, offset_of, queue_of, seconds_of, tuple_of
-from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client
-from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.consume.hand_over import HandOver
 from pyrmq_core.client.consumer.consume.hooks import ConsumerHooks
 from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
@@ -26,7 +23,7 @@ from pyrmq_core.client.consumer.running_lite_pull import RunningLitePull
 from pyrmq_core.client.consumer.sql_checks import check_at_first_broker
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.trace_dispatcher import CONSUME, open_tracing
-from pyrmq_core.client.service_state import Life, ServiceState
+from pyrmq_core.client.session_owner import SessionOwner
 from pyrmq_core.errors import InvalidArgument, InvalidState
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.model import MessageExt, MessageQueue, Problem
@@ -38,7 +35,7 @@ from pyrmq_core.protocol.messages.namespaces import with_namespace
 TURN_SECONDS: Final = 0.001
 
 
-class LitePullConsumer(AsyncOnly):
+class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     """A consumer that is polled: of topics, as a member of its group, or of queues that it is assigned by hand.
 
     `async with LitePullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
@@ -48,24 +45,15 @@ class LitePullConsumer(AsyncOnly):
     without an exception: do the work of a poll before the next one, and every message is processed at least once.
     """
 
+    _KIND = "consumer"
+
     @parameters_of(LitePullSettings[Client])
     def __init__(self, settings: LitePullSettings[Client]) -> None:
-        self._configure(settings, settings.shared_client(Client, "pyrmq_core.Client"))
+        self._begin(settings, settings.shared_client(Client, "pyrmq_core.Client"))
 
-    @classmethod
-    def _of(cls, settings: LitePullSettings[Any], client: Client | None) -> Self:
-        """Returns a consumer of settings that exist already, for the blocking face."""
-        consumer = cls.__new__(cls)
-        consumer._configure(settings, client)
-        return consumer
-
-    def _configure(self, settings: LitePullSettings[Any], client: Client | None) -> None:
+    def _configure(self) -> None:
+        settings = self._settings
         self.group = settings.group
-        self._settings = settings
-        self._shares_client = client is not None
-        self._session = ClientSession(settings.own_client()) if client is None else client._session
-        self._life = Life("consumer", self.group)
-        self._stack: AsyncExitStack | None = None
         self._nursery: trio.Nursery | None = None
         self._wrapped_group = with_namespace(self.group, settings.namespace)
         self._lookups = QueueOffsets(self._session, self._wrapped_group, timeout=settings.timeout)
@@ -80,36 +68,18 @@ class LitePullConsumer(AsyncOnly):
         self._others_ran = -TURN_SECONDS  # on the loop's clock
         self._received: int | None = None  # the last poll whose messages reached a thread, for the blocking face
 
-    @property
-    def state(self) -> ServiceState:
-        """The state of the consumer's life: just created, running, shut down, or start failed."""
-        return self._life.state
+    async def _opens(self, stack: AsyncExitStack) -> None:
+        self._nursery = nursery = await stack.enter_async_context(open_owned_nursery())
+        await stack.enter_async_context(open_tracing(self._tracer, nursery, self._session, self.group, CONSUME))
 
-    async def __aenter__(self) -> Self:
-        self._life.starting()
-        async with AsyncExitStack() as stack:
-            if not self._shares_client:
-                await stack.enter_async_context(self._session)
-            self._nursery = nursery = await stack.enter_async_context(open_owned_nursery())
-            await stack.enter_async_context(open_tracing(self._tracer, nursery, self._session, self.group, CONSUME))
-            self._stack = stack.pop_all()
-        self._life.started()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _closes(self, *, has_failed: bool) -> None:
         """Stores offsets and leaves the group; the last poll's messages count as consumed if the block did not fail."""
         running, self._running = self._running, None
-        self._life.ended()
-        try:
-            if running is not None:
-                if kind is None:
-                    running.settle(self._received)
-                await running.leave()
-        finally:
-            if self._stack is not None:
-                await self._stack.__aexit__(kind, error, traceback)
+        self._life.ended()  # a poll under way ends
+        if running is not None:
+            if not has_failed:
+                running.settle(self._received)
+            await running.leave()
 
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
         """Subscribes to a topic, or changes its subscription: the group's members share its queues.

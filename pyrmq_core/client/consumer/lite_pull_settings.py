@@ -33,7 +33,6 @@ LEAST_AUTO_COMMIT_SECONDS: Final = 1.0
 class LitePullSettings(ConsumerSettings[AnyClient]):
     """The parameters of a lite pull consumer; `AnyClient` is the `Client` of its face."""
 
-    namespace: str | None = None
     message_model: MessageModel = MessageModel.CLUSTERING
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
     consume_timestamp: datetime | None = None

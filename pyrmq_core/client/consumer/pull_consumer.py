@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, offset_of, queue_of, seconds_of, whole_number
-from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client
-from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.group.subscriptions import filter_of
 from pyrmq_core.client.consumer.pull.puller import Puller, ReadWindow
 from pyrmq_core.client.consumer.pull.read_arrow import read_rows
@@ -20,7 +17,8 @@ from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.consumer.retry_topic import RetryTopic
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.client.parameters import parameters_of
-from pyrmq_core.errors import InvalidArgument, InvalidState, NetworkError
+from pyrmq_core.client.session_owner import SessionOwner
+from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.model import MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, BodyRules
@@ -30,7 +28,7 @@ from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 LONGEST_WAIT_SECONDS: Final = 600.0
 
 
-class PullConsumer(AsyncOnly):
+class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     """Reads queues; it takes no part in its group's rebalancing and sends no heartbeats.
 
     `async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
@@ -38,45 +36,18 @@ class PullConsumer(AsyncOnly):
     and the group at brokers, and nowhere else.
     """
 
+    _KIND = "consumer"
+
     @parameters_of(ConsumerSettings[Client])
     def __init__(self, settings: ConsumerSettings[Client]) -> None:
-        self._configure(settings, settings.shared_client(Client, "pyrmq_core.Client"))
+        self._begin(settings, settings.shared_client(Client, "pyrmq_core.Client"))
 
-    @classmethod
-    def _of(cls, settings: ConsumerSettings[Any], client: Client | None) -> Self:
-        """Returns a consumer of settings that exist already, for the blocking face."""
-        consumer = cls.__new__(cls)
-        consumer._configure(settings, client)
-        return consumer
-
-    def _configure(self, settings: ConsumerSettings[Any], client: Client | None) -> None:
-        self.group = settings.group
-        self._shares_client = client is not None
-        self._session = ClientSession(settings.own_client()) if client is None else client._session
-        self._namespace = self._session.namespace_or_own(settings.namespace)
-        self._timeout = settings.timeout
+    def _configure(self) -> None:
+        self.group = self._settings.group
+        self._namespace, self._timeout = self._settings.namespace, self._settings.timeout
         self._retry_topic = RetryTopic(self._session, self.group, timeout=self._timeout, namespace=self._namespace)
-        self._stack: AsyncExitStack | None = None
-        self._puller: Puller | None = None
-        self._lookups: QueueOffsets | None = None
-
-    async def __aenter__(self) -> Self:
-        if self._stack is not None:
-            raise InvalidState(f"consumer {self.group} was opened before; make a new one")
-        self._stack = AsyncExitStack()
-        if not self._shares_client:
-            await self._stack.enter_async_context(self._session)
-        namespace = self._namespace
-        self._puller = Puller(self._session, self.group, namespace)
-        self._lookups = QueueOffsets(self._session, self.group, timeout=self._timeout, namespace=namespace)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._puller = self._lookups = None
-        if self._stack is not None:
-            await self._stack.__aexit__(kind, error, traceback)
+        self._puller = Puller(self._session, self.group, self._namespace)
+        self._lookups = QueueOffsets(self._session, self.group, timeout=self._timeout, namespace=self._namespace)
 
     async def topics(self) -> tuple[str, ...]:
         """Returns every topic the NameServer knows, RocketMQ's own too; with a namespace, those that have it."""
@@ -303,17 +274,12 @@ class PullConsumer(AsyncOnly):
         await self._retry_topic.ensure(offsets)
 
     def _pulling(self) -> Puller:
-        if self._puller is None:
-            raise self._not_open()
+        self._life.check_running()
         return self._puller
 
     def _asking(self) -> QueueOffsets:
-        if self._lookups is None:
-            raise self._not_open()
+        self._life.check_running()
         return self._lookups
-
-    def _not_open(self) -> InvalidState:
-        return InvalidState(f"consumer {self.group} is not open: use it inside `async with`")
 
 
 def check_range(queue: MessageQueue, start: int, end: int) -> None:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
-from dataclasses import replace
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import trio
 
-from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client
-from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.consume.delivery import Deliveries
 from pyrmq_core.client.consumer.consume.handler_calls import MOST_BATCHES_A_TRIP, Handler, HandlerCalls
 from pyrmq_core.client.consumer.consume.intake import Gate
@@ -25,7 +21,7 @@ from pyrmq_core.client.consumer.running_push import RunningPushConsumer
 from pyrmq_core.client.consumer.sql_checks import check_at_first_broker
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.trace_dispatcher import CONSUME, open_tracing
-from pyrmq_core.client.service_state import Life, ServiceState
+from pyrmq_core.client.session_owner import SessionOwner
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
@@ -38,31 +34,22 @@ from pyrmq_core.protocol.messages.namespaces import with_namespace
 HANDLING: Final[ContextVar[object]] = ContextVar("pyrmq_handling", default=None)
 
 
-class PushConsumer(AsyncOnly):
+class PushConsumer(SessionOwner[PushSettings[Any]]):
     """A member of a consumer group: its queues are pulled, and each message is passed to a handler.
 
     `async with PushConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
     `client=` it shares one. Subscribe, then `run` a handler, or iterate over deliveries. Each runs once.
     """
 
+    _KIND = "consumer"
+
     @parameters_of(PushSettings[Client])
     def __init__(self, settings: PushSettings[Client]) -> None:
-        self._configure(settings, settings.shared_client(Client, "pyrmq_core.Client"))
+        self._begin(settings, settings.shared_client(Client, "pyrmq_core.Client"))
 
-    @classmethod
-    def _of(cls, settings: PushSettings[Any], client: Client | None) -> Self:
-        """Returns a consumer of settings that exist already, for the blocking face."""
-        consumer = cls.__new__(cls)
-        consumer._configure(settings, client)
-        return consumer
-
-    def _configure(self, settings: PushSettings[Any], client: Client | None) -> None:
+    def _configure(self) -> None:
+        settings = self._settings
         self.group = settings.group
-        self._shares_client = client is not None
-        self._session = ClientSession(settings.own_client()) if client is None else client._session
-        self._settings = settings = replace(settings, namespace=self._session.namespace_or_own(settings.namespace))
-        self._life = Life("consumer", self.group)
-        self._stack: AsyncExitStack | None = None
         self._wrapped_group = with_namespace(self.group, settings.namespace)
         self._membership = Membership(
             self._session, self._wrapped_group, PASSIVELY, settings.message_model, settings.consume_from_where
@@ -76,31 +63,12 @@ class PushConsumer(AsyncOnly):
         self._deliveries: Deliveries | None = None
         self._nursery: trio.Nursery | None = None
 
-    @property
-    def state(self) -> ServiceState:
-        """The state of the consumer's life: just created, running, shut down, or start failed."""
-        return self._life.state
+    async def _opens(self, stack: AsyncExitStack) -> None:
+        self._nursery = await stack.enter_async_context(open_owned_nursery())
 
-    async def __aenter__(self) -> Self:
-        self._life.starting()
-        async with AsyncExitStack() as stack:
-            if not self._shares_client:
-                await stack.enter_async_context(self._session)
-            self._nursery = await stack.enter_async_context(open_owned_nursery())
-            self._stack = stack.pop_all()
-        self._life.started()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _closes(self, *, has_failed: bool) -> None:
         """Stops it; the handlers under way have `stop_timeout` seconds, unless the block ended with an error."""
-        try:
-            await self.stop(0 if kind is not None else None)
-        finally:
-            self._life.ended()
-            if self._stack is not None:
-                await self._stack.__aexit__(kind, error, traceback)
+        await self.stop(0 if has_failed else None)
 
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
         """Subscribes to a topic, or changes its subscription; a running consumer reports it to its brokers at once.

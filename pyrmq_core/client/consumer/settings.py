@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pyrmq_core.client.arguments import seconds_of
 from pyrmq_core.client.client_session import CALL_TIMEOUT_SECONDS
 from pyrmq_core.client.client_settings import AnyClient, ClientChoice
-from pyrmq_core.client.remoting.identity import namespace_of
 from pyrmq_core.protocol.messages.names import check_group
 
 
@@ -17,10 +16,8 @@ class ConsumerSettings(ClientChoice[AnyClient]):
 
     group: str = field(kw_only=False)
     timeout: float = CALL_TIMEOUT_SECONDS
-    namespace: str | None = None
 
     def __post_init__(self) -> None:
         check_group(self.group)
         ClientChoice.__post_init__(self)
         seconds_of("timeout", self.timeout)
-        namespace_of(self.namespace)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import trio
 
 from pyrmq_core.client.arguments import chosen_by, seconds_of
-from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.client import Client
-from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.batch_member import BatchMember
 from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
@@ -32,8 +29,8 @@ from pyrmq_core.client.producer.transactions import (
     local_failure,
 )
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
-from pyrmq_core.client.service_state import Life, ServiceState
-from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.client.session_owner import SessionOwner
+from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import (
     NO_PROPERTIES,
     LocalTransactionState,
@@ -51,7 +48,7 @@ from pyrmq_core.protocol.requests.broker.recall_message import MessageRecalled, 
 Select = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
-class Producer(AsyncOnly):
+class Producer(SessionOwner[ProducerSettings[Any]]):
     """Sends messages.
 
     `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own; with `client=`
@@ -61,60 +58,35 @@ class Producer(AsyncOnly):
     topic; `hooks` are plain functions around each try; `namespace` stands in front of topics and the group.
     """
 
+    _KIND = "producer"
+
     @parameters_of(ProducerSettings[Client])
     def __init__(self, settings: ProducerSettings[Client]) -> None:
-        self._configure(settings, settings.shared_client(Client, "pyrmq_core.Client"))
+        self._begin(settings, settings.shared_client(Client, "pyrmq_core.Client"))
 
-    @classmethod
-    def _of(cls, settings: ProducerSettings[Any], client: Client | None) -> Self:
-        """Returns a producer of settings that exist already, for the blocking face."""
-        producer = cls.__new__(cls)
-        producer._configure(settings, client)
-        return producer
-
-    def _configure(self, settings: ProducerSettings[Any], client: Client | None) -> None:
+    def _configure(self) -> None:
+        settings = self._settings
         self.group = settings.group
-        self._shares_client = client is not None
-        self._session = ClientSession(settings.own_client()) if client is None else client._session
-        namespace = self._session.namespace_or_own(settings.namespace)
-        self._settings = replace(settings, namespace=namespace)
         self._encoding = MessageEncoder.of(
             settings.compress_body_over_bytes,
             settings.compression,
             settings.max_message_bytes,
-            namespace,
+            settings.namespace,
             settings.hooks,
             0 if settings.batches is None else settings.batches.max_bytes,
         )
-        self._life = Life("producer", self.group)
-        self._stack = AsyncExitStack()
         self._parts: RunningProducer | None = None
 
-    @property
-    def state(self) -> ServiceState:
-        """The state of the producer's life: just created, running, shut down, or start failed."""
-        return self._life.state
+    async def _opens(self, stack: AsyncExitStack) -> None:
+        self._parts = await stack.enter_async_context(open_parts(self._session, self._settings))
 
-    async def __aenter__(self) -> Self:
-        self._life.starting()
-        async with AsyncExitStack() as stack:
-            if not self._shares_client:
-                await stack.enter_async_context(self._session)
-            try:
-                self._parts = await stack.enter_async_context(open_parts(self._session, self._settings))
-            except InvalidState:
-                self._life.not_begun()
-                raise
-            stack.push_async_exit(self._drain)
-            self._stack = stack.pop_all()
-        self._life.started()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _closes(self, *, has_failed: bool) -> None:
         """Waits for what `send_soon` has under way, unless the block ended with an error."""
-        await self._stack.__aexit__(kind, error, traceback)
+        try:
+            if self._parts is not None and not has_failed:
+                await self._parts.drain()
+        finally:
+            self._parts = None
 
     async def send(
         self,
@@ -381,11 +353,3 @@ class Producer(AsyncOnly):
         if self._parts is None:
             raise self._life.not_running()
         return self._parts
-
-    async def _drain(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None and self._parts is not None:
-                await self._parts.drain()
-        finally:
-            self._parts = None
-            self._life.ended()

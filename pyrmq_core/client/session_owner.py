@@ -1,0 +1,75 @@
+"""`SessionOwner`: what `Producer`, the consumers and `Admin` have in common, from their settings to their end."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from pyrmq_core.client.async_only import AsyncOnly
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.client_settings import ClientChoice
+from pyrmq_core.client.service_state import Life, ServiceState
+from pyrmq_core.errors import InvalidState
+
+S = TypeVar("S", bound=ClientChoice[Any])
+
+
+class SessionOwner(AsyncOnly, Generic[S]):
+    """An object with the session of a shared client, or of a client of its own, which it opens and closes."""
+
+    _KIND: ClassVar[str]  # in errors about its state
+
+    @classmethod
+    def _of(cls, settings: S, client: Client | None) -> Self:
+        """Returns an object of settings that exist already, for the other faces."""
+        owner = cls.__new__(cls)
+        owner._begin(settings, client)
+        return owner
+
+    def _begin(self, settings: S, client: Client | None) -> None:
+        self._shares_client = client is not None
+        self._session = ClientSession(settings.own_client()) if client is None else client._session
+        self._settings: S = replace(settings, namespace=self._session.namespace_or_own(settings.namespace))
+        self._life = Life(self._KIND, getattr(settings, "group", f"over {self._session!r}"))
+        self._stack = AsyncExitStack()
+        self._configure()
+
+    def _configure(self) -> None:
+        """Makes the parts that need no loop; subclasses define it."""
+
+    async def _opens(self, stack: AsyncExitStack) -> None:
+        """Makes the parts that need the open session; subclasses define it. An `InvalidState` undoes the start."""
+
+    async def _closes(self, *, has_failed: bool) -> None:
+        """Ends the work under way, in order unless the block has failed; subclasses define it."""
+
+    @property
+    def state(self) -> ServiceState:
+        """The state of its life: just created, running, shut down, or start failed."""
+        return self._life.state
+
+    async def __aenter__(self) -> Self:
+        self._life.starting()
+        async with AsyncExitStack() as stack:
+            if not self._shares_client:
+                await stack.enter_async_context(self._session)
+            try:
+                await self._opens(stack)
+            except InvalidState:
+                self._life.not_begun()
+                raise
+            self._stack = stack.pop_all()
+        self._life.started()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self._closes(has_failed=kind is not None)
+        finally:
+            self._life.ended()
+            await self._stack.__aexit__(kind, error, traceback)
