@@ -205,3 +205,22 @@ def test_guarantees_name_tests_that_are_there() -> None:
         if not path.exists() or (test and f"def {test}(" not in path.read_text()):
             missing.append(f"{name}::{test}")
     assert missing == []
+
+
+def test_the_page_of_tests_names_every_file_of_jobs() -> None:
+    page = (ROOT / "tests" / "README.md").read_text()
+    support = ROOT / "tests" / "support"
+    jobs = {path.name for pattern in ("*_jobs.py", "spark_*.py") for path in support.glob(pattern)}
+    assert jobs == set(re.findall(r"`(\w+_jobs\.py|spark_\w+\.py)`", page))
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "tests").rglob("README.md")), ids=lambda page: page.parent.name)
+def test_pages_of_tests_name_tests_and_files_that_are_there(page: Path) -> None:
+    text = page.read_text()
+    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.*")}
+    named = re.findall(r"`((?:[\w.]+/)*\w+\.py)\b", text)
+    assert [name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in files)] == []
+    functions = {
+        name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)\(", path.read_text())
+    }
+    assert set(re.findall(r"\b(test_\w+)\b(?!\.py|\.\.\.)", text)) - functions == set()
