@@ -70,7 +70,6 @@ def examples() -> list[object]:
     ]
 
 
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("example", examples())
 def test_an_example_runs(example: str, cluster: EmbeddedCluster) -> None:
     assert re.search(expected(example), printed(example, cluster))

@@ -16,8 +16,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PAGE = (ROOT / "docs" / "testing.md").read_text()
 EXAMPLE = next(block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "rocketmq_cluster" in block)
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:

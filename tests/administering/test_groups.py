@@ -86,7 +86,7 @@ async def test_a_member_that_does_not_report_has_an_error(cluster: EmbeddedClust
     cluster.control(RequestCode.GET_CONSUMER_RUNNING_INFO, refuse)
     async with consuming(cluster.nameserver, group, topic, Seen()), administering(cluster.nameserver) as admin:
         await admin.groups.create(group)
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while not (members := (await admin.groups.describe(group)).members):  # noqa: ASYNC110
                 await trio.sleep(POLL_SECONDS)
     (member,) = members

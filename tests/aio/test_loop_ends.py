@@ -18,7 +18,7 @@ from pyrmq_core.loop_thread.portal import portal
 from tests.support.stage import Stage
 
 A0 = MessageQueue("orders", "broker-a", 0)
-SECONDS = 10
+SECONDS = 60
 
 
 class WatchedLock:

@@ -13,8 +13,6 @@ from pyrmq_core.aio import Admin, Client, Producer, PullConsumer, PushConsumer
 from pyrmq_core.aio.loop_returns import on_library_loop
 from pyrmq_core.blocking import EmbeddedCluster
 
-pytestmark = pytest.mark.timeout(120)
-
 FIRST = ConsumeFromWhere.FIRST_OFFSET
 Messages = Sequence[MessageExt]
 

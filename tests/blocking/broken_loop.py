@@ -89,7 +89,7 @@ def _ends(
     for thread in threads:
         thread.start()
     future = producer.send_soon(Message("orders", b"x"), timeout=600)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     servers = stage.brokers.values()
     while not (len(stage.sends()) >= 4 and any(server.of(PULL) for server in servers)):
         assert time.monotonic() < deadline, "the calls did not reach the brokers"

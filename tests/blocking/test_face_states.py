@@ -26,7 +26,7 @@ from tests.support.scripted import SEND, ScriptedServer, cut, refuse, silence
 from tests.support.stage import Stage, staged
 from tests.support.wrong_sends import WRONG_SENDS
 
-CLOSE_SECONDS = 12.0
+CLOSE_SECONDS = 60.0
 SEND_SECONDS = 0.5
 SHORT = hypothesis.settings(derandomize=True, max_examples=15, stateful_step_count=25, deadline=None, print_blob=True)
 LONG = hypothesis.settings(max_examples=1500, stateful_step_count=60, deadline=None, print_blob=True)
@@ -146,7 +146,6 @@ def machine(stage: Stage) -> type[BlockingFace]:
     return OnThisStage
 
 
-@pytest.mark.timeout(120)
 def test_the_blocking_face_in_any_state(machine: type[BlockingFace]) -> None:
     run_state_machine_as_test(machine, settings=SHORT)
 
@@ -250,7 +249,6 @@ async def run_steps(steps: list[tuple[str, Any]], batching: bool, max_in_flight:
         assert not parts.in_flight._entered
 
 
-@pytest.mark.timeout(120)
 @hypothesis.settings(derandomize=True, max_examples=25, deadline=None, print_blob=True)
 @hypothesis.given(steps=STEPS, batching=st.booleans(), max_in_flight=st.sampled_from([1, 3, 10_000]))
 def test_the_async_face_in_any_state(steps: list[tuple[str, Any]], batching: bool, max_in_flight: int) -> None:

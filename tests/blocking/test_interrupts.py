@@ -68,7 +68,7 @@ def test_an_interrupted_send_soon_keeps_no_room(stage: Stage, max_in_flight: int
         for step in itertools.count(1):
             if not interrupted_at(step, lambda: producer.send_soon(Message("orders", b"x"))):
                 break
-            assert isinstance(producer.send_soon(Message("orders", b"y")).result(10), SendResult)
+            assert isinstance(producer.send_soon(Message("orders", b"y")).result(60), SendResult)
         assert step > 30
         producer.send(Message("orders", b"last"))
     assert not parts.in_flight._entered

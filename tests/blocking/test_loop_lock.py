@@ -39,7 +39,7 @@ def writers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
 def test_one_caller_writes_for_itself(stage: Stage, writers: list[threading.Thread]) -> None:
     """A send that comes while the loop is still at work is written by the loop: sends are repeated until one is not."""
     offsets: list[int] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     with Producer("g", nameserver=stage.nameserver.address) as producer:
         producer.send(Message("orders", b"x"), queue=A0)
         while len(offsets) < 20 or threading.current_thread() not in writers:

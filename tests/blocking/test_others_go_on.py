@@ -41,7 +41,7 @@ def test_a_wrong_send_harms_no_other_producer(stage: Stage, name: str, batching:
         futures += [other.send_soon(Message("orders", b"%d" % number)) for number in range(50)]
         futures.append(producer.send_soon(Message("orders", b"good")))
         for future in futures:
-            assert isinstance(future.result(10), SendResult)
+            assert isinstance(future.result(60), SendResult)
 
 
 @pytest.mark.parametrize("error", [KeyError, SystemExit, KeyboardInterrupt])
@@ -51,7 +51,7 @@ def test_a_callback_of_a_future_that_raises_does_no_harm(stage: Stage, error: ty
             with held_loop():
                 future = producer.send_soon(Message("orders", b"x"))
                 future.add_done_callback(raiser(error))
-            assert isinstance(future.result(10), SendResult)
+            assert isinstance(future.result(60), SendResult)
         assert isinstance(producer.send(Message("orders", b"y")), SendResult)
 
 

@@ -14,8 +14,6 @@ import pytest
 from pyrmq_core import ConsumeFromWhere, ConsumeLater, InvalidArgument, InvalidState, Message, MessageExt
 from pyrmq_core.blocking import Admin, Client, EmbeddedCluster, Producer, PullConsumer, PushConsumer
 
-pytestmark = pytest.mark.timeout(120)
-
 FIRST = ConsumeFromWhere.FIRST_OFFSET
 
 

@@ -19,7 +19,6 @@ ROOT = Path(__file__).parent.parent.parent
 ENDS_WITHIN = 30
 
 pytestmark = [
-    pytest.mark.timeout(120),
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no such signals on this system"),
 ]
 

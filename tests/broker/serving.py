@@ -70,7 +70,7 @@ def config(directory: Path, **settings: str) -> BrokerConfig:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Returns when the condition holds; polls it, with a deadline."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         while not holds():  # noqa: ASYNC110 - the condition sets no event
             await trio.sleep(0.005)
 

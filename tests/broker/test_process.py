@@ -48,7 +48,7 @@ async def started(
         yield process, line.partition("]")[0].rpartition(" ")[2]
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
         output.close()
 
 

@@ -15,8 +15,6 @@ from pyrmq_core.blocking import Admin, EmbeddedCluster, LitePullConsumer, Produc
 from tests.support.commands import PROGRAM
 from tests.support.terminal import Terminal
 
-pytestmark = pytest.mark.timeout(180)
-
 DELETIONS = {
     "topic delete orders": "Delete topic orders with all its messages?",
     "group delete audit": "Delete group audit with its offsets, and the messages of %RETRY%audit and %DLQ%audit?",

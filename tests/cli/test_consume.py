@@ -15,8 +15,6 @@ from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.testing import Command, Peer, RequestCode, refusal
 from tests.support.commands import ended, started, with_closed_pipe
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:

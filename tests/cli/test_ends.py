@@ -32,8 +32,6 @@ WAITED_ENOUGH = "within 5 s"
 # A server's log goes to standard error, too.
 LOG_LINES = 6
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:

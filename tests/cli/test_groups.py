@@ -290,7 +290,7 @@ def test_names_that_would_write_to_the_terminal_are_shown_as_text(terminal: Term
         admin.create_topic(topic, queues=1)
         body = b"\x1b]0;title\x07\x1b[2J [red]x[/red] \r\n" + b"\xff" * 200
         producer.send(Message(topic, body, keys="\x1b[31mk"), queue=MessageQueue(topic, "broker-a", 0))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while "no such message" in (text := terminal.text("query", topic, "--key", "\x1b[31mk")):
         assert time.monotonic() < deadline
     assert "\x1b" not in text

@@ -13,7 +13,7 @@ from pyrmq_core import Admin, Message, MessageExt, MessageQueue, Producer, PullC
 from pyrmq_core.cli.tail import Wanted, tail_topic
 from pyrmq_core.embedded import EmbeddedCluster
 
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture(autouse=True)

@@ -24,8 +24,6 @@ from pyrmq_core.protocol.framing.command import Command, refusal
 from tests.support.commands import ENDS_WITHIN, ended, started
 from tests.support.sink import messages
 
-pytestmark = pytest.mark.timeout(120)
-
 BATCH = RequestCode.SEND_BATCH_MESSAGE
 
 

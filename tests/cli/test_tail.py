@@ -15,8 +15,6 @@ from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.cli.tail import chosen
 from tests.support.commands import ended, started
 
-pytestmark = pytest.mark.timeout(180)
-
 QUEUES = [MessageQueue("T", broker, number) for broker in ("broker-a", "broker-b") for number in range(2)]
 
 

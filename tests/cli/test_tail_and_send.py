@@ -17,8 +17,6 @@ from pyrmq_core import Message, SendStatus
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from tests.support.commands import ENDS_WITHIN, ended, started
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:

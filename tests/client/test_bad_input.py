@@ -67,7 +67,7 @@ async def test_no_server_listens(stage: Stage) -> None:
     began = trio.current_time()
     error = await failure_of(stage.nameserver.address)
     check(error, NoNameServer, stage.nameserver.address, "nothing listens there", "check the addresses")
-    assert trio.current_time() - began < 20
+    assert trio.current_time() - began < 60
     assert (error.outcome, error.attempts) == (Outcome.NOT_STORED, ())
 
 

@@ -112,7 +112,7 @@ async def test_a_change_during_the_writing_is_written_next(tmp_path: Path) -> No
 
 async def opened_by_its_reader(path: Path) -> int:
     """Returns the writing end of a pipe once another thread has opened the reading end."""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while True:
             with suppress(OSError):  # ENXIO: no reader yet
                 return os.open(path, os.O_WRONLY | os.O_NONBLOCK)

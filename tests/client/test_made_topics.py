@@ -50,7 +50,7 @@ async def test_a_topic_is_created_when_all_masters_are_in_its_route() -> None:
                 created.set()
 
             nursery.start_soon(create)
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 while not (route := await client._session.routes.refresh("orders")):  # noqa: ASYNC110 - a server sets no event
                     await trio.sleep(0.01)
             assert [data.broker_name for data in route.queue_datas] == ["broker-a"]

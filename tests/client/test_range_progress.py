@@ -15,8 +15,6 @@ from tests.client.reading import A0
 from tests.client.test_ranges_of_batches import stored
 
 # Many draws: on a busy machine they take more than a minute.
-pytestmark = pytest.mark.timeout(300)
-
 ASKED, COVERED, BROKEN = SliceState.ASKED, SliceState.COVERED, SliceState.BROKEN
 FAILURE = CallTimeout("no answer", address="127.0.0.1:1", request_left=True)
 EVERYTHING = 10**9

@@ -64,7 +64,7 @@ async def test_so_does_a_lite_pull_consumer(nameserver: str, tmp_path: Path) -> 
             local_offset_store_dir=tmp_path,
         ) as consumer:
             await consumer.subscribe(topic)
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 messages: Sequence[MessageExt] = ()
                 while not messages:
                     messages = await consumer.poll(1)

@@ -40,7 +40,6 @@ def draw() -> random.Random:
     return random.Random(seed)
 
 
-@pytest.mark.timeout(180)
 async def test_killed_members(cluster: OurCluster, tmp_path: Path, draw: random.Random) -> None:
     await kill_members(cluster, tmp_path, draw, kills=3, orderly=False)
 
@@ -125,7 +124,6 @@ async def consumed_by(member: MemberProcess, more: int) -> None:
         raise AssertionError(f"{member.name} consumes nothing{member.process.log_tail()}") from None
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("face", ["", "blocking-"], ids=["async", "blocking"])
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
 async def test_a_stopped_member_leaves_nothing_to_repeat(
@@ -159,7 +157,6 @@ async def test_a_stopped_member_leaves_nothing_to_repeat(
         assert skipped(records) == []
 
 
-@pytest.mark.timeout(180)
 async def test_killed_brokers(cluster: OurCluster, draw: random.Random) -> None:
     await kill_brokers(cluster, draw, kills=2)
 

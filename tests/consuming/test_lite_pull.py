@@ -21,6 +21,7 @@ from pyrmq_core import (
     ServiceState,
     with_namespace,
 )
+from pyrmq_core.client.consumer.rebalance import fixed_queues
 from pyrmq_core.model import ConsumeFromWhere, MessageModel
 from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode, ResponseCode, refusal
 from tests.support.lite_pull_jobs import (
@@ -240,7 +241,7 @@ async def test_an_answer_to_a_pull_before_a_seek_is_dropped(cluster: EmbeddedClu
     cluster.control(RequestCode.PULL_MESSAGE, late, times=1)
     async with lite(nameserver, "g") as consumer:
         await consumer.assign([queue])
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             await held.wait()
         await consumer.seek(queue, 8)
         answered.set()
@@ -248,7 +249,10 @@ async def test_an_answer_to_a_pull_before_a_seek_is_dropped(cluster: EmbeddedClu
         assert await consumer.poll(0.2) == []
 
 
-async def test_a_queue_without_a_known_offset_is_started_later(cluster: EmbeddedCluster) -> None:
+async def test_a_queue_without_a_known_offset_is_started_later(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fixed_queues, "ROUND_SECONDS", 3600.0)  # the next round of queues that are all there
     nameserver = cluster.nameserver
     topic = await made_topic(nameserver, queues=1)
     queue = (await queues_of(nameserver, topic))[0]
@@ -265,8 +269,7 @@ async def test_a_queue_without_a_known_offset_is_started_later(cluster: Embedded
             await consumer.seek(queue, 0)
         await until(lambda: len(rule.seen) >= 2)
         rule.remove()
-        with trio.fail_after(10):  # the next round of queues that are all there comes after 20 s
-            assert bodies_of(await polled(consumer, 1)) == ["one"]
+        assert bodies_of(await polled(consumer, 1)) == ["one"]
 
 
 async def test_a_failed_commit_is_raised(cluster: EmbeddedCluster) -> None:

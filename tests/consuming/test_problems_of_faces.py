@@ -12,8 +12,6 @@ import trio
 from pyrmq_core import Problem, aio, blocking
 from pyrmq_core.loop_thread.portal import portal
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def nameserver() -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.stranger import Answer, Stranger, broker_process, request
+from tests.support.stranger import Answer, ServerProcess, Stranger, broker_process, request
 
 SEND = {"a": "P", "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 1_700_000_000_000, "h": 0, "i": "", "j": 0, "k": "false"}
 TOPIC = {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicFilterType": "SINGLE_TAG", "order": "false"}
@@ -55,12 +55,12 @@ def test_a_heartbeat_of_many_new_groups_is_one_writing(tmp_path: Path) -> None:
     """One group costs about a file's writing, and a thousand not a hundred times as much."""
     with broker_process(tmp_path) as broker:
         one = broker.stranger()
-        started = time.monotonic()
+        started = broker.processor_seconds
         assert answer_of(one, 34, body=beat("one", consumers=["first"])).code == 0
-        first = time.monotonic() - started
+        first = broker.processor_seconds - started
         totals, slowest = [], []
         for prefix in ("group", "more", "last"):  # the best of three: other work of the machine is in the others
-            total, slow = seconds_of_heartbeat(broker.stranger(), one, names(1000, prefix))
+            total, slow = seconds_of_heartbeat(broker, one, names(1000, prefix))
             totals.append(total)
             slowest.append(slow)
         assert min(totals) < 100 * max(first, 0.03)
@@ -74,17 +74,17 @@ def test_a_heartbeat_of_many_new_groups_is_one_writing(tmp_path: Path) -> None:
     assert f"%RETRY%{names(1000)[-1]}" in topics
 
 
-def seconds_of_heartbeat(member: Stranger, other: Stranger, groups: list[str]) -> tuple[float, float]:
-    """Returns the time of a heartbeat of these groups, and of the slowest answer to the other client meanwhile."""
+def seconds_of_heartbeat(broker: ServerProcess, other: Stranger, groups: list[str]) -> tuple[float, float]:
+    """Returns the processor time of a heartbeat of these groups, and of the slowest other answer meanwhile."""
     with ThreadPoolExecutor(1) as thread:
-        started, slowest = time.monotonic(), 0.0
-        heart = thread.submit(answer_of, member, 34, {}, beat(groups[0], consumers=groups))
+        started, slowest = broker.processor_seconds, 0.0
+        heart = thread.submit(answer_of, broker.stranger(), 34, {}, beat(groups[0], consumers=groups))
         while not heart.done():
-            began = time.monotonic()
+            began = broker.processor_seconds
             assert answer_of(other, 30, {"topic": "x", "queueId": 0}).code == 0
-            slowest = max(slowest, time.monotonic() - began)
+            slowest = max(slowest, broker.processor_seconds - began)
         assert heart.result().code == 0
-    return time.monotonic() - started, slowest
+    return broker.processor_seconds - started, slowest
 
 
 def test_what_an_admin_made_and_what_made_a_topic_outlives_a_kill(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_an_admin_made_and_what_made_a_topic_outlives_a_kill(tmp_path: Path
             assert answer.code == 0
         assert answer_of(stranger, 215, {"topic": "sent-7"}).code == 0
         broker.process.kill()
-        broker.process.wait(10)
+        broker.process.wait(60)
     with broker_process(tmp_path) as broker, broker.stranger() as stranger:
         topics = json.loads(answer_of(stranger, 21).body)["topicConfigTable"]
         assert {"made", *(f"sent-{number}" for number in range(20))} - {"sent-7"} <= topics.keys()
@@ -213,7 +213,7 @@ def test_held_pulls_are_read_when_their_answers_are_written(tmp_path: Path) -> N
 
 
 def until_held(stranger: Stranger, count: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while held(stranger) < count:
         assert time.monotonic() < deadline
 
@@ -245,7 +245,7 @@ def test_pulls_beyond_the_bound_are_answered_at_once(tmp_path: Path, settings: d
             other.send(request(11, pull("T", wait_ms=60_000)))
             until_held(broker.stranger(), held(broker.stranger()))
         stranger.close()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while held(broker.stranger()) > 1:
             assert time.monotonic() < deadline
 

@@ -31,7 +31,8 @@ from tests.support.stranger import (
 )
 
 HONEST_SECONDS = 0.05
-# A shared machine stalls now and then: one attack counts as slow when the same one is slow so often in a row.
+# In processor time of the server. A pause of its garbage collector is in some: one attack counts as slow when the same
+# one is slow so often in a row.
 SLOW_IN_A_ROW = 10
 # A pull without an answer within this time is held.
 UNANSWERED_SECONDS = 1.0
@@ -81,7 +82,7 @@ class Guarded:
         while (seconds := self._honest_seconds(attack)) > HONEST_SECONDS:
             slow += 1
             if slow == SLOW_IN_A_ROW:
-                self.faults.append(f"{attack}: another client waited {seconds * 1000:.0f} ms")
+                self.faults.append(f"{attack}: another client waited for {seconds * 1000:.0f} ms of work")
                 break
             answer = self._attacked(attack)
         if answer is not None and answer.code == 1 and _first_word(answer.remark) in UNNAMED:
@@ -116,11 +117,11 @@ class Guarded:
         return answer
 
     def _honest_seconds(self, attack: Attack) -> float:
-        began = time.monotonic()
+        began = self.server.processor_seconds
         self.honest.send(self.lookup)
         answer = self.honest.read()
         assert answer is not None, f"{attack} closed another client's connection"
-        return time.monotonic() - began
+        return self.server.processor_seconds - began
 
 
 def route_of_kept(honest: Stranger) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -256,9 +255,9 @@ def test_a_registration_of_bare_names_holds_up_no_other(nameserver: ServerProces
         stranger.send(request(103, fields, body))
         stranger.socket.setblocking(False)
         for _ in itertools.count():
-            began = time.monotonic()
+            began = nameserver.processor_seconds
             assert other.ask(105, {"topic": "orders"}) is not None
-            waits.append(time.monotonic() - began)
+            waits.append(nameserver.processor_seconds - began)
             try:
                 stranger.socket.recv(1)
                 break

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stranger import ROOT, Stranger, nameserver_process, request
+from tests.support.stranger import ROOT, ServerProcess, Stranger, nameserver_process, request
 
 CLUSTER = {"clusterName": "C", "brokerId": 0, "haServerAddr": "127.0.0.1:2"}
 
@@ -86,20 +86,24 @@ def test_a_nameserver_that_would_control_less_than_it_says_does_not_start(tmp_pa
     assert f"{name}=true" in done.stderr
 
 
-def longest_lookup(honest: Stranger, goes_on: Callable[[], bool]) -> float:
-    """Returns the longest time of a look-up while `goes_on()`, in seconds."""
+def longest_lookup(nameserver: ServerProcess, honest: Stranger, goes_on: Callable[[], bool]) -> float:
+    """Returns the most processor time that the server took before it answered a look-up, while `goes_on()`."""
     longest = 0.0
     while goes_on():
-        began = time.monotonic()
+        began = nameserver.processor_seconds
         assert honest.ask(105, {"topic": "TBW102"}) is not None
-        longest = max(longest, time.monotonic() - began)
+        longest = max(longest, nameserver.processor_seconds - began)
     return longest
 
 
 def test_five_thousand_silent_brokers_of_one_connection_hold_up_no_other(tmp_path: Path) -> None:
-    """Each of them was searched among all: two seconds in which no request was answered."""
+    """Each of them was searched among all: two seconds in which no request was answered.
+
+    Removing all of them takes less than half of the work of registering them, and a look-up waits for a part of it.
+    """
     with nameserver_process(tmp_path, scanNotActiveBrokerInterval=1000) as nameserver:
         stranger, honest, watcher = nameserver.stranger(), nameserver.stranger(), nameserver.stranger()
+        registered = nameserver.processor_seconds
         for start in range(0, 5_000, 50):
             names = range(start, start + 50)
             fields = [{**CLUSTER, "brokerName": f"s{n}", "brokerAddr": f"h:{n}"} for n in names]
@@ -109,7 +113,8 @@ def test_five_thousand_silent_brokers_of_one_connection_hold_up_no_other(tmp_pat
                 answer = stranger.read()
                 assert answer is not None
                 assert answer.code == 0
-        end = time.monotonic() + 60
+        registered = nameserver.processor_seconds - registered
+        end = time.monotonic() + 120
         requested = 0
 
         def some_live() -> bool:
@@ -120,5 +125,5 @@ def test_five_thousand_silent_brokers_of_one_connection_hold_up_no_other(tmp_pat
             answer = watcher.ask(901, {"clusterName": "C", "brokerName": "s4999"})
             return time.monotonic() < end and answer is not None and b"h:4999" in answer.body
 
-        assert longest_lookup(honest, some_live) < 1.5
+        assert longest_lookup(nameserver, honest, some_live) < registered / 2
         assert time.monotonic() < end

@@ -12,7 +12,7 @@ from tests.support.stranger import Answer, ServerProcess, Stranger, broker_proce
 
 SEND, PULL, DELETE_TOPIC = 10, 11, 215
 SUCCESS, SYSTEM_ERROR, SERVICE_NOT_AVAILABLE = 0, 1, 14
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def send(stranger: Stranger, topic: str = "T", body: bytes = b"body", queue_id: int = 0) -> Answer:

@@ -11,17 +11,14 @@ from tests.support.guarded import CLUSTERS, Guarded
 from tests.support.maven import ApacheUnavailable
 
 HERE = Path(__file__).parent
-TEST_SECONDS = 180  # unless a module says otherwise: Java starts, compiles and connects slowly on a busy machine
 BROKERS = ("broker-a", "broker-b")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests below this folder `interop`, and gives them time."""
+    """Marks the tests below this folder `interop`."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.interop)
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
 @contextmanager

@@ -36,8 +36,6 @@ from tests.support.java_programs import run_java, shared_machine, temporary_dire
 from tests.support.waiting import until_readable
 from tests.web.serving import changed
 
-pytestmark = pytest.mark.timeout(180)
-
 PROGRAM = Path(__file__).parent / "java" / "SignedClient.java"
 
 

@@ -14,8 +14,6 @@ from tests.support.guarded import KEY, READER, READER_SECRET, SECRET, Guarded
 from tests.support.reading_only import changes, error_of, every_command
 from tests.support.terminal import Terminal
 
-pytestmark = pytest.mark.timeout(300)
-
 # NameServers of these clusters are open; a consumer takes seconds, and the doctor looks at Spark, too.
 LEFT_OUT: Final = ("kv ", "topic order", "nameserver", "broker wipe", "broker add", "consume", "doctor")
 # 5.4.0 takes these of any user that it knows (DefaultAuthorizationContextBuilder.java has no rule for them).

@@ -28,8 +28,6 @@ from tests.support.our_cluster import boot_our_broker, boot_our_cluster
 from tests.support.spark_streams import wait_until
 from tests.support.store_jobs import message
 
-pytestmark = pytest.mark.timeout(300)
-
 SECONDS = 60.0
 TOPIC, GROUP = "BenchmarkTest", "CID_ONSAPI_OWNER"  # every broker has them
 # With two replicas a Java master that starts waits for its slave, and takes its offsets, before it registers.

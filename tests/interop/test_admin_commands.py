@@ -6,7 +6,6 @@ import json
 import re
 from typing import Any
 
-import pytest
 import trio
 from click.testing import CliRunner
 
@@ -17,8 +16,6 @@ from tests.support.apache import ApacheCluster
 from tests.support.consumer_jobs import fresh
 from tests.support.group_admin_jobs import administering, behind
 from tests.support.message_admin_jobs import dead
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def shown(nameserver: str, *arguments: str) -> str:

@@ -11,8 +11,6 @@ from tests.support.apache import ApacheCluster
 from tests.support.consumer_jobs import Seen, consuming
 from tests.support.group_admin_jobs import GroupAdminJobs, administering, behind, described
 
-pytestmark = pytest.mark.timeout(180)
-
 
 class TestNewest(GroupAdminJobs):
     @pytest.fixture

@@ -13,8 +13,6 @@ from tests.support.consumer_jobs import Seen, consuming, fresh, made_topic
 from tests.support.group_admin_jobs import administering
 from tests.support.message_admin_jobs import MessageAdminJobs, eventually, found, of_group, sent
 
-pytestmark = pytest.mark.timeout(180)
-
 
 class TestNewest(MessageAdminJobs):
     @pytest.fixture

@@ -21,8 +21,6 @@ JAVA = Path(__file__).parent / "java"
 COUNT = 300
 TAGS = ("TagA", "TagB", None)
 
-pytestmark = [pytest.mark.timeout(300)]
-
 
 @pytest.fixture
 def topic() -> str:

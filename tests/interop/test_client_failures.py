@@ -35,8 +35,6 @@ from tests.support.apache import VERSIONS, boot_cluster
 from tests.support.maven import ApacheUnavailable
 from tests.support.our_cluster import boot_our_cluster
 
-pytestmark = pytest.mark.timeout(240)
-
 BROKERS = ("broker-a", "broker-b")
 # Less than a busy machine needs for a send would cost a second try, at the broker that takes over.
 ATTEMPT_SECONDS = 4.0

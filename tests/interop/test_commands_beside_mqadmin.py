@@ -21,8 +21,6 @@ from tests.support.message_admin_jobs import dead
 from tests.support.mqadmin_jobs import Content, filled, new_names, run
 from tests.support.terminal import Terminal
 
-pytestmark = pytest.mark.timeout(300)
-
 # A figure that grows from one request to the next, or that belongs to one of mqadmin's requests.
 MOVING = re.compile(
     r"Tps|Times|Wait|Time|runtime|Size|Disk|Offset|Capacity|TotalToday|putLatency|Behind|Dequeue|Enqueue"

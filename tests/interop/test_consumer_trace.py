@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 import trio
 
 from pyrmq_core import (
@@ -21,8 +20,6 @@ from pyrmq_core import (
     PushConsumer,
 )
 from tests.support.apache import ApacheCluster
-
-pytestmark = pytest.mark.timeout(180)
 
 READ_TRACES = Path(__file__).parent / "java" / "ReadTraces.java"
 

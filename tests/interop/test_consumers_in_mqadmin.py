@@ -15,8 +15,6 @@ from tests.support.consumer_jobs import Seen, consuming, fresh, made_topic, send
 from tests.support.java_programs import mqadmin
 from tests.support.waiting import until_readable
 
-pytestmark = pytest.mark.timeout(240)
-
 BODIES = [f"{number}" for number in range(6)]
 
 

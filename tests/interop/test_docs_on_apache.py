@@ -21,7 +21,6 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_runs(example: str, apache_5: ApacheCluster) -> None:
     for broker in apache_5.brokers.values():

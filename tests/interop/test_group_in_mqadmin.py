@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import uuid
 
-import pytest
 import trio
 
 from pyrmq_core import Admin, Client, Message, MessageQueue, Producer, PullConsumer
 from tests.support.apache import ApacheCluster
-
-pytestmark = pytest.mark.timeout(180)
 
 
 async def test_consumer_progress_shows_what_a_pull_consumer_commits(apache: ApacheCluster) -> None:

@@ -19,8 +19,6 @@ from tests.support.group_vectors import (
 )
 from tests.support.maven import ApacheUnavailable, jars
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> str:

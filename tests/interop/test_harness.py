@@ -23,8 +23,6 @@ from tests.support.apache import (
 )
 from tests.support.jvm import JavaFailed
 
-pytestmark = pytest.mark.timeout(180)  # several Java machines start one after another
-
 PRINTS_VERSION = """
 import org.apache.rocketmq.common.MQVersion;
 

@@ -14,8 +14,6 @@ from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from tests.support.apache import VERSIONS, boot_broker
 from tests.support.java_programs import mqadmin, run_java
 
-pytestmark = pytest.mark.timeout(180)  # several Java machines start one after another
-
 PROGRAM = Path(__file__).parent / "java" / "SendAndPull.java"
 
 
@@ -76,7 +74,7 @@ def test_a_java_broker_serves_beside_ours_on_our_nameserver(version: str) -> Non
 
 
 def wait_until_both_have(nameserver: str, topic: str, names: set[str]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         with Admin(nameserver=nameserver, timeout=20) as admin:
             if {data.broker_name for data in admin.route(topic).queue_datas} == names:

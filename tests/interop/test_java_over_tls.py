@@ -13,8 +13,6 @@ from tests.support.apache import VERSIONS, boot_broker, registered_brokers
 from tests.support.certificates import Certificates
 from tests.support.java_programs import run_java
 
-pytestmark = pytest.mark.timeout(180)
-
 PROGRAM = Path(__file__).parent / "java" / "SendAndPull.java"
 
 

@@ -24,8 +24,6 @@ from tests.support.lite_pull_jobs import (
 )
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(180)
-
 JAVA = Path(__file__).parent / "java" / "PollTopic.java"
 
 

@@ -13,8 +13,6 @@ from tests.support.maven import ApacheUnavailable
 PROGRAM = Path(__file__).parent / "java" / "LocalOffsets.java"
 MOST = 2**31 - 1
 
-pytestmark = pytest.mark.timeout(180)
-
 CLIENT, GROUP = "10.0.0.1@DEFAULT#7", "MQ_INST%GID_broadcast"
 
 

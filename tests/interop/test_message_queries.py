@@ -15,8 +15,6 @@ from pyrmq_core import Admin, Client, Message, MessageExt, MessageQueue, Produce
 from pyrmq_core.client.admin.message_queries import MessageList
 from tests.support.apache import ApacheCluster
 
-pytestmark = pytest.mark.timeout(180)
-
 SEND_KEYED = Path(__file__).parent / "java" / "SendKeyed.java"
 HOUR = timedelta(hours=1)
 

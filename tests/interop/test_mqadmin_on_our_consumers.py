@@ -17,8 +17,6 @@ from tests.support.client_jobs import topic
 
 __all__ = ["topic"]
 
-pytestmark = pytest.mark.timeout(240)
-
 SECONDS = 60.0
 
 

@@ -18,8 +18,6 @@ from tests.support.java_programs import shared_machine
 from tests.support.mqadmin_commands import COMMANDS
 from tests.support.mqadmin_jobs import COMMAND_SECONDS, MQADMIN, Content, filled, new_names, normal, run
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @dataclass(frozen=True, slots=True)
 class Case:

@@ -27,8 +27,6 @@ from tests.support.apache import VERSIONS, ApacheBroker, ask, boot_broker, regis
 from tests.support.java_programs import mqadmin
 from tests.support.maven import ApacheUnavailable
 
-pytestmark = pytest.mark.timeout(300)  # several Java machines start one after another
-
 BOOTED = "The Name Server boot success. serializeType=JSON, address "
 # A killed broker has to be gone long before its time-out of 120 s; ours takes milliseconds.
 AT_ONCE = 40.0

@@ -12,8 +12,6 @@ from pyrmq_core import Admin, Client, Message, NoRoute, Outcome, Producer, SendR
 from tests.interop.conftest import cluster_or_skip
 from tests.support.apache import ApacheBroker, boot_broker
 
-pytestmark = pytest.mark.timeout(240)
-
 Send = Callable[[Producer], Awaitable[SendResult]]
 SENDS: dict[str, Send] = {
     "plain": lambda producer: producer.send(Message("orders", b"x"), timeout=120),

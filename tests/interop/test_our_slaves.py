@@ -27,8 +27,6 @@ from tests.support.our_cluster import OurServer, boot_our_broker, boot_our_clust
 from tests.support.spark_streams import wait_until
 from tests.support.store_jobs import USED_QUEUES, contents, make_batch_topic
 
-pytestmark = pytest.mark.timeout(300)
-
 SECONDS = 60.0
 SEGMENT_BYTES = 4 << 20
 # A turn's longest message leaves no room for a second one: each turn ends a segment with a blank record.

@@ -38,8 +38,6 @@ from tests.support.maven import ApacheUnavailable
 from tests.support.transaction_jobs import wait_visible
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(240)
-
 JAVA = Path(__file__).parent / "java"
 COMMIT, ROLLBACK, UNKNOW = (
     LocalTransactionState.COMMIT_MESSAGE,

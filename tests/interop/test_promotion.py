@@ -17,8 +17,6 @@ from tests.support.apache import BROKER_SETTINGS, VERSIONS, ApacheBroker, Apache
 from tests.support.maven import ApacheUnavailable
 from tests.support.store_jobs import message, read, wait_end
 
-pytestmark = pytest.mark.timeout(240)
-
 SECONDS = 60.0
 LENGTHS = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
 SETTINGS = {name: BROKER_SETTINGS[name] for name in LENGTHS}

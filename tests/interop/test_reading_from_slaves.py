@@ -17,8 +17,6 @@ from tests.support.apache import NEWEST_AND_LONG_OLDER, ask, boot_broker, regist
 from tests.support.spark_streams import wait_until
 from tests.support.stream_queries import Query, numbers
 
-pytestmark = pytest.mark.timeout(180)
-
 QUEUE = MessageQueue("orders", "broker-a", 0)
 SECONDS = 60.0
 

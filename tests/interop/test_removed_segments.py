@@ -101,7 +101,6 @@ def goes_on(address: str, before: Figures) -> Figures:
     return after
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_java_opens_what_our_broker_removed(version: str, tmp_path: Path) -> None:
     queues = QUEUES | ({WHOLE} if version.startswith("5") else set())

@@ -20,8 +20,6 @@ from pyrmq_core import (
 )
 from tests.support.apache import ApacheCluster
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.mark.parametrize("namespace", [None, "tenant"])
 async def test_a_handler_answers_requests(apache: ApacheCluster, namespace: str | None) -> None:

@@ -17,8 +17,6 @@ from tests.support.our_cluster import OurCluster, boot_our_cluster
 from tests.support.raw_replies import check_answers
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(300)
-
 JAVA = Path(__file__).parent / "java"
 VERSIONS = ("5.4.0", "4.9.7")
 

@@ -7,8 +7,6 @@ import pytest
 from tests.support.apache import ApacheCluster
 from tests.support.reset_jobs import ResetJobs
 
-pytestmark = pytest.mark.timeout(180)
-
 
 class TestNewest(ResetJobs):
     @pytest.fixture

@@ -33,8 +33,6 @@ from tests.support.client_jobs import stored_in
 from tests.support.guarded import KEY, READER, READER_SECRET, SECRET, Guarded, consume_all
 from tests.support.maven import ApacheUnavailable
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture
 def topic() -> str:

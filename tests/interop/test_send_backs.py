@@ -13,8 +13,6 @@ from pyrmq_core.testing import EmbeddedCluster
 from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
 from tests.support.raw_send_backs import Outcomes, batch_send_backs, batches, send_backs
 
-pytestmark = pytest.mark.timeout(180)
-
 Cases = Callable[[Outcomes], Awaitable[dict[str, Any]]]
 # Refused here in other words: the code on ours, and the reason.
 REFUSED: Final[Mapping[str, tuple[int, str]]] = {

@@ -21,8 +21,6 @@ from tests.support.spark_streams import wait_until
 
 __all__ = ["topic"]
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(autouse=True)
 def clients() -> Iterator[None]:

@@ -19,8 +19,6 @@ from tests.support.our_cluster import OurServer, boot_our_broker, boot_our_clust
 from tests.support.spark_streams import wait_until
 from tests.support.store_jobs import contents, index_bytes, make_batch_topic, message, wait_end
 
-pytestmark = pytest.mark.timeout(240)
-
 SECONDS = 60.0
 METADATA_SECONDS = 100.0  # a slave of 5.4.0 fetches it a minute after its boot
 LENGTHS = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")

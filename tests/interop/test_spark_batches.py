@@ -10,7 +10,7 @@ from tests.support.spark_batches import BatchJobs, some_rows, topic
 
 __all__ = ["spark", "topic"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.support.spark_unions import UnionJobs
 
 __all__ = ["sender", "sent", "spark", "topic"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture

@@ -78,7 +78,6 @@ TEXT_EXPRESSIONS = [
 ]
 
 
-@pytest.mark.timeout(120)
 def test_the_same_messages_pass(apache: ApacheCluster) -> None:
     topic = f"t_{uuid.uuid4().hex[:8]}"
     nameserver = apache.nameserver.address

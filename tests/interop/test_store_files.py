@@ -58,11 +58,10 @@ def ours(directory: Path, *, kill: bool, **others: str) -> Iterator[str]:
         process.wait(60)
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
         process.stdout.close()
 
 
-@pytest.mark.timeout(300)  # three boots, and Apache's broker takes up to 10 s to stop
 @pytest.mark.parametrize("entries", ["200000", pytest.param("64", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("version", VERSIONS)
@@ -99,7 +98,6 @@ def test_a_store_goes_from_broker_to_broker(version: str, kill: bool, entries: s
         assert counts == {("Single", 0): 5 * TURNS, ("Batch", 1): 100 * TURNS, ("Long", 0): TURNS}
 
 
-@pytest.mark.timeout(180)
 def test_a_batch_topic_goes_from_broker_to_broker() -> None:
     """Batches that are one record each, in queue files of their own kind; each goes on where the other was killed."""
     with ExitStack() as stack:

@@ -35,8 +35,6 @@ from tests.support.transaction_jobs import (
     visible,
 )
 
-pytestmark = pytest.mark.timeout(240)
-
 PROGRAM = Path(__file__).parent / "java" / "Transact.java"
 # 5.4.0 records ends within 3 s, and checks what has no record.
 CHECKS = {"transactionCheckInterval": "1000", "transactionTimeOut": "4000", "transactionCheckMax": "4"}

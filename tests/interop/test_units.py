@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-import pytest
-
 from pyrmq_core import Client, Message, Producer, PullConsumer
 from tests.support.apache import ApacheCluster
 from tests.support.client_jobs import stored_in
-
-pytestmark = pytest.mark.timeout(180)  # Java starts with the first test
 
 
 async def test_sends_and_reads_of_a_unit_in_a_namespace(apache: ApacheCluster) -> None:

@@ -15,7 +15,7 @@ from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
 from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 class Caller:

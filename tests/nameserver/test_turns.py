@@ -58,7 +58,7 @@ async def test_between_two_steps_others_run() -> None:
 
 async def test_cancelled_work_passes_its_turn_on() -> None:
     turns, trace = Turns(), list[str]()
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             scopes = [trio.CancelScope() for _ in range(3)]
 
@@ -96,10 +96,10 @@ async def test_an_ordinary_broker_is_served_while_giants_are_worked_on() -> None
         done.append(name)
 
     giants = [
-        registration(f"giant{n}", f"h:{n}", topics=[f"{n}-{topic}" for topic in range(20_000)]).to_command()
+        registration(f"giant{n}", f"h:{n}", topics=[f"{n}-{topic}" for topic in range(4_000)]).to_command()
         for n in range(6)
     ]
-    honest = registration("honest", "h:9999", topics=[f"topic-{number}" for number in range(2_000)]).to_command()
+    honest = registration("honest", "h:9999", topics=[f"topic-{number}" for number in range(400)]).to_command()
     async with trio.open_nursery() as nursery:
         for number, giant in enumerate(giants):
             nursery.start_soon(register, f"giant{number}", giant)
@@ -108,7 +108,7 @@ async def test_an_ordinary_broker_is_served_while_giants_are_worked_on() -> None
         nursery.start_soon(register, "honest", honest)
     assert done[0] == "honest"
     assert len(done) == 7
-    assert len(desk.server.tables.topic_queue_table) == 122_000
+    assert len(desk.server.tables.topic_queue_table) == 24_400
 
 
 async def test_giants_that_wait_keep_no_ordinary_broker_out(monkeypatch: pytest.MonkeyPatch) -> None:

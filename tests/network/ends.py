@@ -160,7 +160,7 @@ class Recorder:
         self.came.set()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Lets others run until the condition holds; TooSlowError after a real time limit."""
     with trio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event to tell it

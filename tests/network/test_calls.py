@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("kind", KINDS)
 
 async def test_a_call_is_answered(kind: str) -> None:
     async with joined(kind, there=echo) as (here, _):
-        answer = await here.call(Command(105, {"topic": "T"}, b"body"), timeout=5)
+        answer = await here.call(Command(105, {"topic": "T"}, b"body"), timeout=60)
     assert (answer.code, dict(answer.ext), answer.body, answer.is_response) == (0, {"topic": "T"}, b"body", True)
 
 
@@ -36,7 +36,7 @@ async def test_answers_out_of_order_find_their_callers(kind: str) -> None:
     answers: list[str] = []
 
     async def call(number: str) -> None:
-        answer = await here.call(Command(11, {"n": number}), timeout=5)
+        answer = await here.call(Command(11, {"n": number}), timeout=60)
         assert answer.ext["n"] == number
         answers.append(number)
 
@@ -52,14 +52,14 @@ async def test_answers_out_of_order_find_their_callers(kind: str) -> None:
 
 async def test_both_ends_call_over_one_wire(kind: str) -> None:
     async def ask_back(request: Command, peer: Peer) -> Command:
-        answer = await peer.connection.call(Command(39, {"asked": request.ext["n"]}), timeout=5)
+        answer = await peer.connection.call(Command(39, {"asked": request.ext["n"]}), timeout=60)
         return success({"n": request.ext["n"], "back": answer.ext["asked"]})
 
     async with joined(kind, here=echo, there=ask_back) as (here, _), trio.open_nursery() as nursery:
         for number in map(str, range(20)):
 
             async def one(number: str = number) -> None:
-                answer = await here.call(Command(10, {"n": number}), timeout=5)
+                answer = await here.call(Command(10, {"n": number}), timeout=60)
                 assert dict(answer.ext) == {"n": number, "back": number}
 
             nursery.start_soon(one)
@@ -104,7 +104,7 @@ async def test_no_time_left_is_a_timeout_and_sends_nothing(kind: str) -> None:
             with pytest.raises(CallTimeout) as caught:
                 await here.call(Command(10), timeout=timeout)
             assert not caught.value.request_left
-        await here.call(Command(11), timeout=5)
+        await here.call(Command(11), timeout=60)
     assert [request.code for request in recorder.requests] == [11]
 
 
@@ -131,14 +131,14 @@ async def test_numbers_that_are_taken_are_skipped(kind: str, monkeypatch: pytest
         return recorder.held(request, peer) if request.code == 11 else echo(request, peer)
 
     async def pull(mark: str) -> None:
-        assert (await here.call(Command(11, {"n": mark}), timeout=5)).ext["n"] == mark
+        assert (await here.call(Command(11, {"n": mark}), timeout=60)).ext["n"] == mark
 
     async with joined(kind, there=pulls_wait) as (here, _), trio.open_nursery() as nursery:
         for mark in ("a", "b"):
             nursery.start_soon(pull, mark)
         await until(lambda: recorder.running == 2)
         for mark in map(str, range(30)):
-            assert (await here.call(Command(10, {"n": mark}), timeout=5)).ext["n"] == mark
+            assert (await here.call(Command(10, {"n": mark}), timeout=60)).ext["n"] == mark
         recorder.gate.set()
     assert set(numbers) == set(range(8))
     assert all(numbers.count(taken) == 1 for taken in numbers[:2])
@@ -148,9 +148,9 @@ async def test_one_way_requests_are_written_and_not_answered(kind: str) -> None:
     recorder = Recorder()
     async with joined(kind, there=recorder.at_once) as (here, _):
         for number in range(20):
-            await here.send_oneway(Command(15, {"n": str(number)}), timeout=5)
+            await here.send_oneway(Command(15, {"n": str(number)}), timeout=60)
         assert here.calls_under_way == 0
-        await here.call(Command(11), timeout=5)
+        await here.call(Command(11), timeout=60)
     assert [request.is_oneway for request in recorder.requests] == [True] * 20 + [False]
     assert [request.ext["n"] for request in recorder.requests[:-1]] == [str(number) for number in range(20)]
 
@@ -162,8 +162,8 @@ async def test_a_one_way_request_that_fails_is_not_answered_either(kind: str) ->
         return success()
 
     async with joined(kind, there=fail) as (here, _):
-        await here.send_oneway(Command(15), timeout=5)
-        assert (await here.call(Command(11), timeout=5)).code == 0
+        await here.send_oneway(Command(15), timeout=60)
+        assert (await here.call(Command(11), timeout=60)).code == 0
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -183,9 +183,9 @@ async def test_a_handler_that_raises_is_answered_as_an_error_and_the_connection_
 
     async with joined(kind, there=fail_later if waits else fail_at_once) as (here, _):
         with caplog.at_level(logging.CRITICAL):
-            answer = await here.call(Command(105), timeout=5)
+            answer = await here.call(Command(105), timeout=60)
         assert (answer.code, answer.remark) == (1, "ValueError, no such thing")
-        assert (await here.call(Command(105), timeout=5)).code == 0
+        assert (await here.call(Command(105), timeout=60)).code == 0
 
 
 async def test_an_answer_that_cannot_be_written_is_answered_as_an_error(kind: str) -> None:
@@ -193,31 +193,31 @@ async def test_an_answer_that_cannot_be_written_is_answered_as_an_error(kind: st
         return success({"i": "x" * (1 << 24)}) if request.code == 1 else success()
 
     async with joined(kind, there=too_large) as (here, _):
-        answer = await here.call(Command(1), timeout=5)
+        answer = await here.call(Command(1), timeout=60)
         assert answer.code == 1
         assert answer.remark is not None
         assert "does not fit into a frame" in answer.remark
-        assert (await here.call(Command(2), timeout=5)).code == 0
+        assert (await here.call(Command(2), timeout=60)).code == 0
 
 
 async def test_a_request_that_cannot_be_written_is_reported_and_leaves_nothing(kind: str) -> None:
     async with joined(kind, there=echo) as (here, _):
         with pytest.raises(HeaderError, match="does not fit into a frame"):
-            await here.call(Command(10, {"i": "x" * (1 << 24)}), timeout=5)
+            await here.call(Command(10, {"i": "x" * (1 << 24)}), timeout=60)
         assert here.calls_under_way == 0
-        assert (await here.call(Command(2), timeout=5)).code == 0
+        assert (await here.call(Command(2), timeout=60)).code == 0
 
 
 async def test_a_binary_request_is_answered_in_binary(kind: str) -> None:
     async with joined(kind, there=echo) as (here, _):
-        answer = await here.call(Command(105, {"topic": "T"}, serialization=Serialization.ROCKETMQ), timeout=5)
+        answer = await here.call(Command(105, {"topic": "T"}, serialization=Serialization.ROCKETMQ), timeout=60)
     assert answer.serialization is Serialization.ROCKETMQ
     assert answer.ext == {"topic": "T"}
 
 
 async def test_without_a_handler_requests_are_refused_as_java_refuses(kind: str) -> None:
     async with joined(kind) as (here, _):
-        answer = await here.call(Command(307), timeout=5)
+        answer = await here.call(Command(307), timeout=60)
     assert (answer.code, answer.remark) == (3, " request type 307 not supported")
 
 
@@ -231,7 +231,7 @@ async def test_none_answers_nothing_and_later_is_not_too_late(kind: str) -> None
         answers: list[Command] = []
 
         async def call() -> None:
-            answers.append(await here.call(Command(11), timeout=5))
+            answers.append(await here.call(Command(11), timeout=60))
 
         nursery.start_soon(call)
         await until(lambda: bool(held))
@@ -251,9 +251,9 @@ async def test_a_held_request_does_not_hold_up_others(kind: str) -> None:
 
     async with joined(kind, there=pulls_wait) as (here, _), trio.open_nursery() as nursery:
         for _ in range(20):
-            nursery.start_soon(partial(here.call, Command(11), timeout=5))
+            nursery.start_soon(partial(here.call, Command(11), timeout=60))
         await until(lambda: recorder.running == 20)
-        assert (await here.call(Command(34), timeout=5)).code == 0
+        assert (await here.call(Command(34), timeout=60)).code == 0
         assert recorder.running == 20
         recorder.gate.set()
 
@@ -276,10 +276,10 @@ async def test_a_closed_connection_fails_all_its_calls_at_once(kind: str) -> Non
     assert all(error.request_left and error.address == here.address for error in errors)
     assert "the other end closed it" in str(errors[0])
     with pytest.raises(ConnectionClosed, match="had not left") as caught:
-        await here.call(Command(11), timeout=5)
+        await here.call(Command(11), timeout=60)
     assert not caught.value.request_left
     with pytest.raises(ConnectionClosed):
-        await here.send_oneway(Command(11), timeout=5)
+        await here.send_oneway(Command(11), timeout=60)
 
 
 async def test_a_handler_can_cut_the_connection(kind: str) -> None:
@@ -295,7 +295,7 @@ async def test_a_handler_can_cut_the_connection(kind: str) -> None:
     for code in (1, 2):
         async with joined(kind, there=cut) as (here, there):
             with pytest.raises(ConnectionClosed) as caught:
-                await here.call(Command(code), timeout=5)
+                await here.call(Command(code), timeout=60)
             assert caught.value.request_left
             await there.wait_closed()
 
@@ -304,7 +304,7 @@ async def test_a_connection_that_ends_ends_its_handlers(kind: str) -> None:
     recorder = Recorder()
     async with joined(kind, there=recorder.held) as (here, there):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(here.send_oneway, Command(11), timeout=5))
+            nursery.start_soon(partial(here.send_oneway, Command(11), timeout=60))
             await until(lambda: recorder.running == 1)
         await there.aclose()
         assert recorder.running == 0
@@ -331,7 +331,7 @@ async def test_ask_takes_both_forms_of_handler(kind: str) -> None:
 
     for handler in (echo, later):
         async with joined(kind, there=partial(through, handler)) as (here, _):
-            assert (await here.call(Command(1, {"a": "b"}), timeout=5)).ext == {"a": "b"}
+            assert (await here.call(Command(1, {"a": "b"}), timeout=60)).ext == {"a": "b"}
 
 
 async def test_a_thousand_calls_at_once(kind: str) -> None:

@@ -67,11 +67,11 @@ async def test_a_connection_that_ended_is_freed_without_the_garbage_collector() 
 async def test_a_client_s_connection_that_ended_is_freed_without_the_garbage_collector() -> None:
     async with serving(echo) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
-        await pool.call(listening.address, Command(1), timeout=5)
+        await pool.call(listening.address, Command(1), timeout=60)
         ended: weakref.ref[Connection] = weakref.ref(pool.connections[0])
         pool.close(listening.address)
         await until(lambda: not listening.connections)
-        await pool.call(listening.address, Command(1), timeout=5)
+        await pool.call(listening.address, Command(1), timeout=60)
         await wait_all_tasks_blocked()
         assert ended() is None
         await pool.aclose()

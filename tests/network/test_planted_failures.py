@@ -122,10 +122,10 @@ async def test_what_a_server_asks_ends_no_client(
 
     async with serving(serve_client) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery, handler=lambda _, peer: place(failure, peer))
-        await pool.call(listening.address, Command(1), timeout=5)
-        answer = await peers[0].connection.call(Command(220), timeout=5)
+        await pool.call(listening.address, Command(1), timeout=60)
+        answer = await peers[0].connection.call(Command(220), timeout=60)
         assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert (await pool.call(listening.address, Command(1), timeout=5)).code == 0
+        assert (await pool.call(listening.address, Command(1), timeout=60)).code == 0
         await pool.aclose()
 
 
@@ -185,8 +185,8 @@ async def test_a_wire_that_fails_ends_its_connection_alone(failure: Exception, p
         if place == "aclose":
             connection.close()
         with pytest.raises(ConnectionClosed):
-            await other.call(Command(1), timeout=5)
-        with trio.fail_after(5):
+            await other.call(Command(1), timeout=60)
+        with trio.fail_after(60):
             await connection.wait_closed()
         await wait_all_tasks_blocked()
         assert closed == [connection]
@@ -202,7 +202,7 @@ async def test_an_opening_that_fails_ends_its_connection_alone(
     here, there = wires("socket")
     async with running(here, opening=opening) as connection, running(there) as other:
         with pytest.raises(ConnectionClosed):
-            await other.call(Command(1), timeout=5)
+            await other.call(Command(1), timeout=60)
         await connection.wait_closed()
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) <= 1
 
@@ -253,7 +253,7 @@ async def test_an_interrupt_in_a_handler_is_no_failure_of_its_connection(waits: 
         async with trio.open_nursery() as nursery:
             await nursery.start(other.run)
             await nursery.start(connection.run)
-            await other.send_oneway(Command(1), timeout=5)
+            await other.send_oneway(Command(1), timeout=60)
             await trio.sleep(5)
 
     with pytest.raises(BaseExceptionGroup) as raised:
@@ -265,10 +265,10 @@ async def test_an_interrupt_in_a_handler_is_no_failure_of_its_connection(waits: 
 async def test_a_call_that_cannot_be_encoded_fails_alone(failure: Exception) -> None:
     async with against_socket() as (connection, peer):
         with pytest.raises(HeaderError, match="cannot be written"):
-            await connection.call(Command(105, Fields(failure)), timeout=5)
+            await connection.call(Command(105, Fields(failure)), timeout=60)
         with pytest.raises(HeaderError):
-            connection.post(Command(105, Fields(failure)), timeout=5, done=lambda _: None)
-        await connection.send_oneway(Command(15), timeout=5)
+            connection.post(Command(105, Fields(failure)), timeout=60, done=lambda _: None)
+        await connection.send_oneway(Command(15), timeout=60)
         assert await peer.receive() is not None
         assert connection.calls_under_way == 0
 
@@ -293,7 +293,7 @@ async def test_one_of_many_that_cannot_be_encoded_fails_alone(failure: Exception
     form = RequestForm(Command(11, {"queueOffset": ""}), ["queueOffset"])
     unfit, fit = Stretch(("no number",), failure), Stretch((7,), failure)  # type: ignore[arg-type]
     async with against_socket() as (connection, peer):
-        connection.post_all(form, [unfit, fit], timeout=5)
+        connection.post_all(form, [unfit, fit], timeout=60)
         request = await peer.receive()
         assert request is not None
         assert request.ext["queueOffset"] == "7"
@@ -341,7 +341,7 @@ async def test_an_on_open_or_on_close_that_fails_ends_no_pool(failure: Exception
     async with serving(echo) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery, on_open=fail, on_close=fail)
         for _ in range(2):
-            assert (await pool.call(listening.address, Command(1), timeout=5)).code == 0
+            assert (await pool.call(listening.address, Command(1), timeout=60)).code == 0
             pool.close(listening.address)
         await pool.aclose()
 
@@ -351,6 +351,6 @@ async def test_an_address_that_no_socket_takes_fails_its_callers_alone(host: str
     async with serving(echo) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
         with pytest.raises(ConnectFailed):
-            await pool.call(f"{host}:9876", Command(1), timeout=5)
-        assert (await pool.call(listening.address, Command(1), timeout=5)).code == 0
+            await pool.call(f"{host}:9876", Command(1), timeout=60)
+        assert (await pool.call(listening.address, Command(1), timeout=60)).code == 0
         await pool.aclose()

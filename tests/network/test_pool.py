@@ -20,7 +20,7 @@ async def test_all_callers_share_one_connect() -> None:
         pool = ConnectionPool(nursery)
         async with trio.open_nursery() as callers:
             for _ in range(50):
-                callers.start_soon(partial(pool.call, listening.address, Command(1), timeout=5))
+                callers.start_soon(partial(pool.call, listening.address, Command(1), timeout=60))
         assert len(set(recorder.peers)) == 1
         assert len(pool.connections) == 1
         assert pool.connections[0].address == listening.address
@@ -31,7 +31,7 @@ async def test_each_address_has_a_connection_of_its_own() -> None:
     async with serving(echo) as one, serving(echo) as other, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
         for listening in (one, other, one):
-            await pool.call(listening.address, Command(1), timeout=5)
+            await pool.call(listening.address, Command(1), timeout=60)
         assert {connection.address for connection in pool.connections} == {one.address, other.address}
         pool.close(one.address)
         assert [connection.address for connection in pool.connections] == [other.address]
@@ -43,7 +43,7 @@ async def test_a_host_name_is_an_address_too() -> None:
     async with serving(echo) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
         address = f"localhost:{listening.port}"
-        assert (await pool.call(address, Command(1), timeout=5)).code == 0
+        assert (await pool.call(address, Command(1), timeout=60)).code == 0
         assert pool.connections[0].address == address
         await pool.aclose()
 
@@ -52,12 +52,12 @@ async def test_a_dead_connection_is_replaced_by_the_next_call() -> None:
     recorder = Recorder()
     async with serving(recorder.at_once) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
-        await pool.call(listening.address, Command(1), timeout=5)
+        await pool.call(listening.address, Command(1), timeout=60)
         recorder.peers[0].connection.close()
         await until(lambda: not pool.connections)
-        await pool.call(listening.address, Command(1), timeout=5)
+        await pool.call(listening.address, Command(1), timeout=60)
         pool.close(listening.address)
-        await pool.call(listening.address, Command(1), timeout=5)
+        await pool.call(listening.address, Command(1), timeout=60)
         assert len(set(recorder.peers)) == 3
         await pool.aclose()
 
@@ -66,7 +66,7 @@ async def test_a_connection_that_is_full_is_not_ready() -> None:
     with silent_port() as address:
         async with trio.open_nursery() as nursery:
             pool = ConnectionPool(nursery)
-            connection = await pool.connection(address, timeout=5)
+            connection = await pool.connection(address, timeout=60)
             assert pool.ready_connection(address) is connection
             while not connection.is_full:
                 connection.post(Command(310, body=bytes(4 * 1024 * 1024)), timeout=30, done=lambda _: None)
@@ -79,7 +79,7 @@ async def test_one_way_requests_connect_too() -> None:
     recorder = Recorder()
     async with serving(recorder.at_once) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
-        await pool.send_oneway(listening.address, Command(15), timeout=5)
+        await pool.send_oneway(listening.address, Command(15), timeout=60)
         await until(lambda: len(recorder.requests) == 1)
         assert recorder.requests[0].is_oneway
         await pool.aclose()
@@ -92,7 +92,7 @@ async def test_nothing_listens_there(closed_port: str) -> None:
             with pytest.raises(
                 ConnectFailed, match=f"no connection to {closed_port}: connection refused; nothing"
             ) as caught:
-                await ask(closed_port, Command(1), timeout=5)
+                await ask(closed_port, Command(1), timeout=60)
             assert caught.value.address == closed_port
             assert not caught.value.request_left
         await pool.aclose()
@@ -103,7 +103,7 @@ async def test_a_failed_connect_fails_all_waiting_calls_and_the_next_tries_anew(
 
     async def call() -> None:
         with pytest.raises(ConnectFailed) as caught:
-            await pool.call(closed_port, Command(1), timeout=5)
+            await pool.call(closed_port, Command(1), timeout=60)
         failures.append(caught.value)
 
     async with trio.open_nursery() as nursery:
@@ -117,16 +117,16 @@ async def test_a_failed_connect_fails_all_waiting_calls_and_the_next_tries_anew(
             listener.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
             await listener.bind((host, int(port)))
             listener.listen()
-            await pool.send_oneway(closed_port, Command(1), timeout=5)
+            await pool.send_oneway(closed_port, Command(1), timeout=60)
         await pool.aclose()
 
 
 async def test_an_unknown_host_name() -> None:
     async with trio.open_nursery() as nursery:
-        pool = ConnectionPool(nursery, connect_timeout=5)
+        pool = ConnectionPool(nursery, connect_timeout=60)
         for name in ("no-such-host.invalid", "a" * 64 + ".invalid"):
             with pytest.raises(ConnectFailed, match=f"no connection to {name}:1: ") as caught:
-                await pool.call(f"{name}:1", Command(1), timeout=5)
+                await pool.call(f"{name}:1", Command(1), timeout=60)
             assert "\n" not in str(caught.value)
         await pool.aclose()
 
@@ -135,7 +135,7 @@ async def test_what_is_no_address_is_your_fault() -> None:
     async with trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
         with pytest.raises(InvalidArgument, match="write host:port"):
-            await pool.call("nowhere", Command(1), timeout=5)
+            await pool.call("nowhere", Command(1), timeout=60)
         await pool.aclose()
 
 
@@ -147,7 +147,7 @@ async def test_connecting_ends_at_its_own_limit_and_at_the_callers(monkeypatch: 
     async with trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery, connect_timeout=0.1)
         with pytest.raises(ConnectFailed, match=r"no server accepted within 0\.1 s"):
-            await pool.call("127.0.0.1:1", Command(1), timeout=5)
+            await pool.call("127.0.0.1:1", Command(1), timeout=60)
         with pytest.raises(ConnectFailed, match=r"within 0\.02 s"):
             await pool.call("127.0.0.1:1", Command(1), timeout=0.02)
         await pool.aclose()
@@ -157,7 +157,7 @@ async def test_a_server_that_never_answers_costs_one_timeout() -> None:
     with silent_port() as address:
         async with trio.open_nursery() as nursery:
             pool = ConnectionPool(nursery)
-            await pool.connection(address, timeout=5)
+            await pool.connection(address, timeout=60)
             with pytest.raises(CallTimeout, match=f"{address} did not answer") as caught:
                 await pool.call(address, Command(310), timeout=0.1)
             assert caught.value.request_left
@@ -169,9 +169,9 @@ async def test_a_cancelled_caller_does_not_cancel_the_connect_of_others() -> Non
         pool = ConnectionPool(nursery)
         async with trio.open_nursery() as callers:
             with trio.CancelScope() as scope:
-                callers.start_soon(partial(pool.call, listening.address, Command(1), timeout=5))
+                callers.start_soon(partial(pool.call, listening.address, Command(1), timeout=60))
                 scope.cancel()
-                await pool.call(listening.address, Command(1), timeout=5)
+                await pool.call(listening.address, Command(1), timeout=60)
             assert scope.cancelled_caught
         await pool.aclose()
 
@@ -181,7 +181,7 @@ async def test_calls_under_way_are_bounded_and_waiting_counts() -> None:
     answered: list[int] = []
 
     async def call(number: int) -> None:
-        await pool.call(listening.address, Command(11), timeout=5)
+        await pool.call(listening.address, Command(11), timeout=60)
         answered.append(number)
 
     async with serving(recorder.held) as listening, trio.open_nursery() as nursery:
@@ -195,7 +195,7 @@ async def test_calls_under_way_are_bounded_and_waiting_counts() -> None:
             with pytest.raises(CallTimeout, match=r"waited 0\.05 s while 3 calls were under way") as caught:
                 await pool.call(listening.address, Command(11), timeout=0.05)
             assert not caught.value.request_left
-            await pool.send_oneway(listening.address, Command(15), timeout=5)
+            await pool.send_oneway(listening.address, Command(15), timeout=60)
             recorder.gate.set()
         assert len(answered) == 5
         await pool.aclose()
@@ -204,16 +204,16 @@ async def test_calls_under_way_are_bounded_and_waiting_counts() -> None:
 async def test_permits_come_back_however_a_call_ends(closed_port: str) -> None:
     async with serving(lambda request, peer: None) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery, max_calls=1)
-        await pool.connection(listening.address, timeout=5)
+        await pool.connection(listening.address, timeout=60)
         for _ in range(3):
             with pytest.raises(CallTimeout, match="did not answer"):
                 await pool.call(listening.address, Command(11), timeout=0.25)
             with trio.move_on_after(0.02):
-                await pool.call(listening.address, Command(11), timeout=5)
+                await pool.call(listening.address, Command(11), timeout=60)
             with pytest.raises(ConnectFailed):
-                await pool.call(closed_port, Command(11), timeout=5)
+                await pool.call(closed_port, Command(11), timeout=60)
             with pytest.raises(ConnectFailed):
-                await pool.send_oneway(closed_port, Command(11), timeout=5)
+                await pool.send_oneway(closed_port, Command(11), timeout=60)
         await pool.aclose()
 
 
@@ -227,7 +227,7 @@ async def test_a_server_that_goes_away_is_asked_once_more_over_a_new_connection(
 
     async with serving(go_away_once) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
-        answer = await pool.call(listening.address, Command(310, {"n": "1"}), timeout=5)
+        answer = await pool.call(listening.address, Command(310, {"n": "1"}), timeout=60)
         assert (answer.code, answer.ext["n"]) == (0, "1")
         assert len(pool.connections) == 1
         assert pool.connections[0].peer.local_address not in {peer.address for peer in refused}
@@ -237,7 +237,7 @@ async def test_a_server_that_goes_away_is_asked_once_more_over_a_new_connection(
 async def test_a_server_that_goes_away_twice_is_believed() -> None:
     async with serving(lambda request, peer: refusal(1500, "go away")) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
-        assert (await pool.call(listening.address, Command(310), timeout=5)).code == 1500
+        assert (await pool.call(listening.address, Command(310), timeout=60)).code == 1500
         await pool.aclose()
 
 
@@ -250,14 +250,14 @@ async def test_a_retired_connection_still_answers_what_is_under_way() -> None:
     answers: list[Command] = []
 
     async def pull() -> None:
-        answers.append(await pool.call(listening.address, Command(11), timeout=5))
+        answers.append(await pool.call(listening.address, Command(11), timeout=60))
 
     async with serving(serve_all) as listening, trio.open_nursery() as nursery:  # type: ignore[arg-type]
         pool = ConnectionPool(nursery)
         async with trio.open_nursery() as callers:
             callers.start_soon(pull)
             await until(lambda: recorder.running == 1)
-            assert (await pool.call(listening.address, Command(310), timeout=5)).code == 1500
+            assert (await pool.call(listening.address, Command(310), timeout=60)).code == 1500
             recorder.gate.set()
         assert [answer.code for answer in answers] == [0]
         await pool.aclose()
@@ -283,7 +283,7 @@ async def test_aclose_fails_what_is_under_way_and_leaves_no_task() -> None:
         assert len(errors) == 10
         assert all("its pool was closed" in error for error in errors)
         with pytest.raises(ConnectFailed, match="the pool is closed"):
-            await pool.call(listening.address, Command(1), timeout=5)
+            await pool.call(listening.address, Command(1), timeout=60)
         await pool.aclose()
 
 
@@ -307,11 +307,11 @@ async def test_a_pool_whose_nursery_ended_says_so() -> None:
     async with serving(echo) as listening:
         async with trio.open_nursery() as nursery:
             pool = ConnectionPool(nursery)
-            await pool.call(listening.address, Command(1), timeout=5)
+            await pool.call(listening.address, Command(1), timeout=60)
             nursery.cancel_scope.cancel()
         assert not pool.connections
         with pytest.raises(ConnectFailed, match="pool was closed"):
-            await pool.call(listening.address, Command(1), timeout=5)
+            await pool.call(listening.address, Command(1), timeout=60)
 
 
 async def test_an_unused_pool_has_no_task() -> None:

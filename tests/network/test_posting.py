@@ -27,7 +27,7 @@ async def test_each_gets_its_answer(kind: str) -> None:
     async with joined(kind, there=echo) as (here, _):
         for number in range(300):
             request = Command(11, {"n": str(number)})
-            here.post(request, timeout=5, done=lambda result, number=number: reported.append((number, result)))  # type: ignore[misc]
+            here.post(request, timeout=60, done=lambda result, number=number: reported.append((number, result)))  # type: ignore[misc]
         assert reported == []  # never before there is an answer
         await until(lambda: len(reported) == 300)
         assert here.calls_under_way == 0
@@ -46,13 +46,13 @@ async def test_one_leads_to_the_next(kind: str) -> None:
             number = int(result.ext["n"])
             seen.append(number)
             if number < 200:
-                here.post(Command(11, {"n": str(number + 10)}), timeout=5, done=reported)
+                here.post(Command(11, {"n": str(number + 10)}), timeout=60, done=reported)
             elif len(seen) == 210:
                 ended.set()
 
         for number in range(10):
-            here.post(Command(11, {"n": str(number)}), timeout=5, done=reported)
-        with trio.fail_after(5):
+            here.post(Command(11, {"n": str(number)}), timeout=60, done=reported)
+        with trio.fail_after(60):
             await ended.wait()
     assert sorted(seen) == list(range(210))
 
@@ -109,10 +109,10 @@ async def test_an_abandoned_call_gets_nothing(kind: str) -> None:
 async def test_what_is_not_written_yet_is_withdrawn(kind: str) -> None:
     async with joined(kind, there=echo) as (here, _):
         reported: list[Command | NetworkError] = []
-        forgets = [here.post(Command(11, {"n": str(number)}), timeout=5, done=reported.append) for number in range(5)]
+        forgets = [here.post(Command(11, {"n": str(number)}), timeout=60, done=reported.append) for number in range(5)]
         for forget in forgets[1:]:
             forget()
-        assert (await here.call(Command(12, {"n": "last"}), timeout=5)).ext["n"] == "last"
+        assert (await here.call(Command(12, {"n": "last"}), timeout=60)).ext["n"] == "last"
         assert [result.ext["n"] for result in reported if isinstance(result, Command)] == ["0"]
         assert here.calls_under_way == 0
 
@@ -137,10 +137,10 @@ async def test_what_answers_lead_to_is_written_together(monkeypatch: pytest.Monk
             peer = Socket(trio.socket.from_stdlib_socket(far))
 
             def reported(result: Command | NetworkError) -> None:
-                here.post(Command(11, {"again": "yes"}), timeout=5, done=lambda _: None)
+                here.post(Command(11, {"again": "yes"}), timeout=60, done=lambda _: None)
 
             for _ in range(20):
-                here.post(Command(11), timeout=5, done=reported)
+                here.post(Command(11), timeout=60, done=reported)
             requests = [await peer.receive() for _ in range(20)]
             wire.writes = 0
             await peer.send(*(request.answered(success()) for request in requests if request))
@@ -154,9 +154,9 @@ async def test_what_answers_lead_to_is_written_together(monkeypatch: pytest.Monk
 async def test_a_pool_gives_its_connection() -> None:
     async with serving(echo) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
-        connection = await pool.connection(listening.address, timeout=5)
+        connection = await pool.connection(listening.address, timeout=60)
         reported: list[Command | NetworkError] = []
-        connection.post(Command(11, {"n": "1"}), timeout=5, done=reported.append)
+        connection.post(Command(11, {"n": "1"}), timeout=60, done=reported.append)
         await until(lambda: len(reported) == 1)
         assert pool.connections == (connection,)
         await pool.aclose()

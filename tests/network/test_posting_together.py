@@ -38,7 +38,7 @@ class Told(BulkCall):
 async def test_each_gets_its_answer(kind: str) -> None:
     requests = [Told(number) for number in range(100)]
     async with joined(kind, there=echo) as (here, _):
-        here.post_all(FORM, requests, timeout=5)
+        here.post_all(FORM, requests, timeout=60)
         await until(lambda: all(one.results for one in requests))
         assert here.calls_under_way == 0
     for one in requests:
@@ -67,11 +67,11 @@ async def test_all_end_with_their_connection(kind: str) -> None:
     requests = [Told(number) for number in range(10)]
     late = [Told(number) for number in range(3)]
     async with joined(kind, there=recorder.held) as (here, there):
-        here.post_all(FORM, requests, timeout=5)
+        here.post_all(FORM, requests, timeout=60)
         await until(lambda: len(recorder.requests) == 10)
         there.close()
         await here.wait_closed()
-        here.post_all(FORM, late, timeout=5)
+        here.post_all(FORM, late, timeout=60)
     for one in (*requests, *late):
         (error,) = one.results
         assert isinstance(error, ConnectionClosed)
@@ -97,9 +97,9 @@ async def test_only_a_call_that_borrows_gets_a_view_of_received_bytes(kind: str)
     async with joined(kind, here=record, there=answer_large) as (here, there):
         here.lend_answers(re.compile(rb"(nothing)"))
         borrowing, plain = Borrowing(1), Told(2)
-        here.post_all(FORM, [borrowing, plain], timeout=5)
-        answered = await here.call(Command(11), timeout=5)
-        await there.send_oneway(Command(11, body=body), timeout=5)
+        here.post_all(FORM, [borrowing, plain], timeout=60)
+        answered = await here.call(Command(11), timeout=60)
+        await there.send_oneway(Command(11, body=body), timeout=60)
         await until(lambda: bool(borrowing.results and plain.results and received))
     bodies = [one.body for one in (*borrowing.results, *plain.results, answered) if isinstance(one, Command)]
     assert [type(one) for one in (*bodies, *received)] == [memoryview, bytes, bytes, bytes]

@@ -42,7 +42,7 @@ async def test_an_ipv6_host() -> None:
         listening: Listening = await nursery.start(partial(serve, echo, "::1", 0))
         assert listening.address == f"[::1]:{listening.port}"
         pool = ConnectionPool(nursery)
-        assert (await pool.call(listening.address, Command(1), timeout=5)).code == 0
+        assert (await pool.call(listening.address, Command(1), timeout=60)).code == 0
         await pool.aclose()
         await listening.aclose()
 
@@ -139,11 +139,11 @@ async def test_a_server_calls_its_client_back() -> None:
     requested = Recorder()
     async with serving(recorder.at_once) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery, handler=requested.at_once)
-        await pool.call(listening.address, Command(34), timeout=5)
+        await pool.call(listening.address, Command(34), timeout=60)
         connection = recorder.peers[0].connection
-        answer = await connection.call(Command(39, {"id": "x"}), timeout=5)
+        answer = await connection.call(Command(39, {"id": "x"}), timeout=60)
         assert dict(answer.ext) == {"id": "x"}
-        await connection.send_oneway(Command(40), timeout=5)
+        await connection.send_oneway(Command(40), timeout=60)
         await until(lambda: len(requested.requests) == 2)
         assert requested.peers[0].address == listening.address
         await pool.aclose()
@@ -311,7 +311,7 @@ async def test_idle_connections_are_cheap(caplog: pytest.LogCaptureFixture) -> N
     caplog.set_level(logging.INFO)
     async with serving(echo) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
-        await pool.call(listening.address, Command(1), timeout=5)
+        await pool.call(listening.address, Command(1), timeout=60)
         gc.collect()
         tracemalloc.start()
         try:
@@ -322,7 +322,7 @@ async def test_idle_connections_are_cheap(caplog: pytest.LogCaptureFixture) -> N
         finally:
             tracemalloc.stop()
         assert used / count < 16_000
-        assert (await pool.call(listening.address, Command(1), timeout=5)).code == 0
+        assert (await pool.call(listening.address, Command(1), timeout=60)).code == 0
         for end in ends:
             end.close()
         await pool.aclose()

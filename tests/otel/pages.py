@@ -34,7 +34,7 @@ def parsed(text: str) -> Page:
 
 def page_with(port: int, metric: str, value: float, **labels: str) -> Page:
     """Returns the page once a sample has the value: a page is up to a second old, and offsets are committed later."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         page = parsed(text_of(port))
         found = [number for own, number in page.get(metric, []) if labels.items() <= own.items()]

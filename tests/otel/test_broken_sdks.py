@@ -81,7 +81,7 @@ def test_an_sdk_that_raises_harms_no_send_and_no_handler(cluster: EmbeddedCluste
     with Client(nameserver=cluster.nameserver, rpc_hooks=[hook]) as client:
         with Producer("g", client=client, hooks=[hook]) as producer:
             assert producer.send(Message(topic, b"0")).queue_offset == 0
-            producer.send_soon(Message(topic, b"1"), queue=producer.message_queues(topic)[0]).result(10)
+            producer.send_soon(Message(topic, b"1"), queue=producer.message_queues(topic)[0]).result(60)
             producer.send_batch([Message(topic, b"2"), Message(topic, b"3")])
         bodies: list[bytes] = []
         with PushConsumer(

@@ -40,7 +40,7 @@ async def test_each_of_rocketmqs_metrics_is_served_or_said_not_to_be() -> None:
     settings = {"metricsExporterType": "PROM", "metricsPromExporterPort": str(port)}
     async with EmbeddedCluster(settings=settings) as cluster:
         await exercise(cluster.nameserver)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while True:
                 text = await trio.to_thread.run_sync(text_of, port)
                 page = parsed(text)

@@ -149,7 +149,7 @@ def test_a_trace_goes_on_from_the_caller_to_the_handler_and_to_what_it_sends(
 def test_a_batch_is_linked_to_the_spans_of_its_messages(cluster: EmbeddedCluster, seen: Seen) -> None:
     with Producer("g", nameserver=cluster.nameserver, hooks=[seen.hook]) as producer:
         producer.send_batch([Message("batches", b"%d" % number) for number in range(3)])
-        producer.send_batch_soon([Message("batches", b"soon")] * 2).result(10)
+        producer.send_batch_soon([Message("batches", b"soon")] * 2).result(60)
     first, second = seen.spans("send batches")
     created = [ids(span) for span in seen.spans("create batches")]
     assert len(created) == 5, "each message has one span of its own"

@@ -6,7 +6,7 @@ from tests.support.batch_topic_jobs import BatchTopicJobs, topic
 
 __all__ = ["topic"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.spark
 
 
 class TestBatchTopicJobs(BatchTopicJobs):

@@ -6,7 +6,7 @@ from tests.support.spark_batches import BatchJobs, RefusedJobs, topic
 
 __all__ = ["topic"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.spark
 
 
 class TestBatchJobs(BatchJobs):

@@ -24,7 +24,6 @@ print(source.name(), source.__module__, heavy)
 """
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("editable", [False, True])
 def test_an_installed_package_is_found(tmp_path: Path, editable: bool) -> None:
     venv.create(tmp_path / "venv", with_pip=False)

@@ -16,7 +16,7 @@ import windowed_count
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture

@@ -155,7 +155,6 @@ def test_a_repeated_task_says_that_its_earlier_attempts_are_not_counted(monkeypa
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_a_cancelled_write_counts_no_rows(spark: SparkSession, cluster: EmbeddedCluster) -> None:
     """The topic has rows when the write is cancelled: the first request is stored, and the others are held."""
     requests = 0

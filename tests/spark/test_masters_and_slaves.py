@@ -27,8 +27,6 @@ from tests.support.spark_batches import some_rows
 from tests.support.spark_streams import batches, bodies, start, stream, wait_until
 from tests.support.stream_queries import Query, numbers
 
-pytestmark = pytest.mark.timeout(180)
-
 ROWS = 10_000
 
 
@@ -53,11 +51,14 @@ def test_rows_that_a_task_wrote_to_a_dead_master_are_read_from_its_slave(cluster
     """The kill falls between the first and the last acknowledgement."""
     work = task(cluster, maxBatchBytes="5000", requestTimeoutMs="1000")
     killed: list[str] = []
+    acknowledged = 0
 
     def parts() -> Iterator[pa.RecordBatch]:
+        nonlocal acknowledged
         for first in range(0, ROWS, 500):
             if work.summary.messages_by_queue and not killed:
-                killed.append(next(iter(work.summary.messages_by_queue)).broker_name)
+                queue, acknowledged = next(iter(work.summary.messages_by_queue.items()))
+                killed.append(queue.broker_name)
                 cluster.kill(killed[0])
             yield rows(first, 500)
 
@@ -70,7 +71,7 @@ def test_rows_that_a_task_wrote_to_a_dead_master_are_read_from_its_slave(cluster
     ]
     assert set(chain(of_slave, of_master)) == {f"row {number}" for number in range(ROWS)}
     assert 0 <= len(of_slave) + len(of_master) - ROWS <= written.perhaps_repeated
-    assert len(of_slave) >= 500
+    assert len(of_slave) >= acknowledged > 0
 
 
 @pytest.mark.parametrize("has_keys", [False, True])

@@ -14,8 +14,6 @@ from pyrmq_spark.stream import progress, stream_reader
 from pyrmq_spark.stream.stream_offset import StreamOffset
 from tests.support.stream_queries import SCHEMA, Offset, Query, numbers, send, text
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:

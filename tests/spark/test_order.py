@@ -16,8 +16,6 @@ from pyrmq_spark.write.write_task import PartitionWrite
 from tests.support.our_cluster import OurCluster, boot_our_cluster
 from tests.support.soaking import stored_rows
 
-pytestmark = pytest.mark.timeout(120)
-
 TASKS = 3
 ROWS_A_BATCH = 50
 HANG_SECONDS = 2.4  # two tries of a request, and not the third, fall into it

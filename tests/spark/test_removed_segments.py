@@ -17,8 +17,6 @@ from tests.support.removal import MESSAGES, SETTINGS, messages, remove_old, segm
 from tests.support.spark import wait_readable
 from tests.support.stream_queries import SCHEMA, Query
 
-pytestmark = pytest.mark.timeout(60)
-
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
@@ -37,7 +35,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 def removed(cluster: EmbeddedCluster) -> int:
     """Has the old messages removed; returns the minimum offset."""
-    deadline = monotonic() + 30
+    deadline = monotonic() + 60
     while segments(cluster.directory / "broker-a") > 1:
         assert monotonic() < deadline
         remove_old(cluster.brokers["broker-a"])

@@ -27,7 +27,7 @@ from tests.support.soaking import (
     wait_until,
 )
 
-pytestmark = [pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 TOPICS = ("plain", "shuffled")
 ROWS_A_FILE = 400

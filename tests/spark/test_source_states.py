@@ -387,7 +387,6 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, seconds)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("machine", [Strict, Lenient])
 def test_a_stream_over_a_topic_in_any_state(machine: type[StreamOverChanges]) -> None:
     run_state_machine_as_test(machine, settings=SHORT)

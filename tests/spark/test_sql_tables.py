@@ -44,7 +44,6 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(120)
 def test_a_table_with_secrets_is_made_and_read_and_shows_none(
     spark: SparkSession, cluster: EmbeddedCluster, tables: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,8 +24,6 @@ from tests.support.scripted import route_of
 from tests.support.stage import Stage, staged
 from tests.support.stream_queries import SCHEMA, Query, numbers, send, wait_end
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:

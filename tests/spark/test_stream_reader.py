@@ -19,8 +19,6 @@ from pyrmq_spark.spark_errors import InvalidOption, RocketMQSparkError
 from pyrmq_spark.stream.latest_offsets import FLOOR_SECONDS
 from tests.support.stream_queries import SCHEMA, Query, numbers, send, text, wait_end
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:

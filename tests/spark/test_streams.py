@@ -9,7 +9,7 @@ from tests.support.spark_unions import UnionJobs
 
 __all__ = ["sender", "sent", "topic"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.spark
 
 
 class TestStreamJobs(StreamJobs):

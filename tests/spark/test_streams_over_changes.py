@@ -21,7 +21,7 @@ from tests.support.spark_streams import Topic, bodies, run, sender, sent, start,
 
 __all__ = ["sender", "sent", "topic"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.spark
 
 NAMESERVER_CODES = (
     RequestCode.GET_ROUTEINFO_BY_TOPIC,

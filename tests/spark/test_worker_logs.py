@@ -9,7 +9,7 @@ from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from tests.support.spark import read, wait_readable
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 
 def test_skipped_offsets_stand_in_the_workers_logs(spark: SparkSession, cluster: EmbeddedCluster) -> None:

@@ -123,7 +123,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, list[str]]:
         output, errors = process.communicate(timeout=ENDS_WITHIN)
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()

@@ -28,7 +28,7 @@ from pyrmq_core.model import ConsumeFromWhere, MessageModel
 from tests.support.waiting import until, until_readable
 
 NUMBERS = itertools.count(1)
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 def fresh(word: str) -> str:

@@ -36,7 +36,7 @@ SEND = RequestCode.SEND_MESSAGE_V2
 BATCH = RequestCode.SEND_BATCH_MESSAGE
 PULL = RequestCode.PULL_MESSAGE
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
 PORTS = range(10_000, 20_000)  # no outgoing connection takes one while the server is stopped
 
 

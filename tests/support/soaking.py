@@ -75,7 +75,7 @@ class Driver:
             for pid in (*self._descendants(), self._process.pid):
                 if pid not in self._ever:
                     kill(pid)
-            self._process.wait(10)
+            self._process.wait(60)
 
     def end(self) -> None:
         """Kills it and every process it started."""

@@ -127,7 +127,7 @@ def batches(query: StreamingQuery) -> list[int]:
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
-def wait_until(reached: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_until(reached: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < deadline, f"not reached within {seconds} s"

@@ -133,6 +133,11 @@ class ServerProcess:
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     @property
+    def processor_seconds(self) -> float:
+        """Processor time of its whole life (Linux): the rest of a wait for it is the machine's."""
+        return time.clock_gettime(~self.process.pid << 3 | 2)  # CPUCLOCK_SCHED of linux/posix-timers.h
+
+    @property
     def open_files(self) -> int:
         """Descriptors open now (Linux)."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
@@ -185,7 +190,7 @@ def _server(module: str, home: Path, settings: Mapping[str, object], file_limit:
         if server is not None:
             server._strangers.close()
         process.kill()
-        process.wait(10)
+        process.wait(60)
         if process.stdout is not None:
             process.stdout.close()
 

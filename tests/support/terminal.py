@@ -64,7 +64,7 @@ def consuming_elsewhere(nameserver: str, group: str, topic: str, seen: Seen, **s
 
 
 def soon(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.02)

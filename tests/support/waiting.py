@@ -10,7 +10,7 @@ POLL_SECONDS = 0.01
 READABLE_SECONDS = 60.0
 
 
-async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Returns when the condition holds; raises `trio.TooSlowError` after so many seconds."""
     with trio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110 - the other side is a server or a thread that sets no event

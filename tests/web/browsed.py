@@ -68,7 +68,7 @@ def ship(messages: Sequence[MessageExt]) -> None:
 
 def dead_letter(client: Client) -> None:
     """Waits for the parcel that cannot be sent."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     with Admin(client=client) as admin:
         while not admin.messages.dead_letters("shipping").messages:
             assert time.monotonic() < until

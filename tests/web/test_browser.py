@@ -30,7 +30,6 @@ from tests.web.serving import HOSTILE
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.timeout(180),
     pytest.mark.skipif(bool(missing()), reason=missing() or ""),
 ]
 

@@ -7,14 +7,23 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
+from pyrmq_core.network import paced_stream
 from pyrmq_core.network.addresses import parse_address
-from pyrmq_core.web import bodies, server
+from pyrmq_core.web import bodies, fair_turns, server
 from tests.web.serving import Served, served
 
-# Shorter than every wait of the page for a peer, so that a test that ends by then did not wait for one.
-SOON = 4
+# Every wait of the page for a peer is longer than a test may take, so that a test that ends did not wait for one.
+SOON, LATER = 60, 3600.0
 POST = b"POST /send HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def _waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "BODY_SECONDS", LATER)
+    monkeypatch.setattr(fair_turns, "LONGEST_WAIT_SECONDS", LATER)
+    monkeypatch.setattr(paced_stream, "SEND_SECONDS", LATER)
+    monkeypatch.setattr(server, "HEAD_SECONDS", LATER)
 
 
 @pytest.fixture

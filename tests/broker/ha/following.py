@@ -34,7 +34,7 @@ class Follower:
 
     async def block(self) -> tuple[int, bytes]:
         """Returns the next block, which may be a heartbeat; raises `trio.EndOfChannel` if the master closed."""
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             offset, size = HEAD.unpack(await self._take(HEAD.size))
             return offset, await self._take(size)
 

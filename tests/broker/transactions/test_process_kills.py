@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from contextlib import suppress
 
-import pytest
 import trio
 
 from pyrmq_core import Message, Producer, RocketMQError
@@ -51,7 +50,6 @@ class Book:
         return {body for body, known in self.ledger.states.items() if known is state}
 
 
-@pytest.mark.timeout(180)
 async def test_kills_while_transactions_run() -> None:
     with boot_our_cluster(("broker-a",), broker_settings=SETTINGS) as cluster:
         nameserver, book = cluster.nameserver.address, Book()
