@@ -52,6 +52,7 @@ RECIPES_PRINT = (
 )
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAMESERVER = "127.0.0.1:9876"
+CODE_COLUMNS = 80
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -195,6 +196,25 @@ def test_prose_has_one_line_width(page: Path) -> None:
     """Tables and blocks of code are as wide as they have to be."""
     prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     assert [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")] == []
+
+
+def test_python_of_pages_is_formatted() -> None:
+    options = ("--config", "pyproject.toml", "--line-length", str(CODE_COLUMNS))
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--check", *options, *map(str, PAGES)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_of_a_page_fits_a_screen(page: Path) -> None:
+    """The site cuts a wider line at the right edge of its block."""
+    blocks = re.findall(r"^```.*?\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert [line for block in blocks for line in block.splitlines() if len(line) > CODE_COLUMNS] == []
 
 
 def test_guarantees_name_tests_that_are_there() -> None:

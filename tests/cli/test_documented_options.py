@@ -48,7 +48,7 @@ def written(page: str) -> Iterator[str]:
     blocks = re.findall(r"^```\w*\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     lines = [*re.findall(r"`([^`\n]*)`", page), *(line for block in blocks for line in block.splitlines())]
     for line in lines:
-        for part in re.split(r" \| | #", line):
+        for part in re.split(r" \\?\| | #", line):
             if found := re.match(r"(?:\w+=\S+ )*pyrmq ([a-z].*)", part.strip()):
                 yield found[1]
 
