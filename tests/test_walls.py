@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import wall_roads, walls
+from tests.support import small_modules, wall_roads, walls
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("pyrmq_core", "pyrmq_spark")
@@ -46,6 +46,11 @@ def test_no_imports_go_in_a_circle(packages: dict[str, str]) -> None:
 
 def test_no_folder_has_too_many_modules(packages: dict[str, str]) -> None:
     assert walls.folder_faults(packages) == []
+
+
+def test_small_modules_stand_with_their_importer(packages: dict[str, str]) -> None:
+    spared = small_modules.TO_BE_JOINED | set(small_modules.APART)
+    assert small_modules.small_module_faults(packages, spared) == []
 
 
 def test_importing_a_module_does_nothing_else(packages: dict[str, str]) -> None:
@@ -222,6 +227,35 @@ def test_imports_that_run_one_way_are_no_circle() -> None:
 def test_a_folder_with_too_many_modules_is_reported(count: int) -> None:
     sources = {f"p/m{number}.py": "" for number in range(count)} | {"p/__init__.py": ""}
     assert bool(walls.folder_faults(sources)) == (count > walls.MAX_FOLDER_MODULES)
+
+
+SHORT = "x = 1\n"
+SMALL_MODULES = {
+    "one importer": ({"p/a.py": "from p.b import B", "p/b.py": SHORT}, "p/b.py"),
+    "one importer, by a string": ({"p/a.py": "_LAZY = {'B': 'p.b'}", "p/b.py": SHORT}, "p/b.py"),
+    "two importers": ({"p/a.py": "from p.b import B", "p/c.py": "import p.b", "p/b.py": SHORT}, None),
+    "long enough": ({"p/a.py": "from p.b import B", "p/b.py": SHORT * small_modules.MIN_LINES}, None),
+    "a face": ({"p/__init__.py": "from p.b import B", "p/b.py": SHORT}, None),
+    "a conversation": (
+        {
+            "p/a.py": f"import {small_modules.CONVERSATIONS.replace('/', '.')}b",
+            f"{small_modules.CONVERSATIONS}b.py": SHORT,
+        },
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("sources", "fault"), SMALL_MODULES.values(), ids=SMALL_MODULES)
+def test_a_small_module_with_one_importer_is_reported(sources: dict[str, str], fault: str | None) -> None:
+    faults = small_modules.small_module_faults(sources, set())
+    assert [text.partition(":")[0] for text in faults] == ([fault] if fault else [])
+    assert small_modules.small_module_faults(sources, {fault} if fault else set()) == []
+
+
+def test_an_entry_for_a_module_that_is_not_small_any_more_is_reported() -> None:
+    (fault,) = small_modules.small_module_faults({"p/b.py": SHORT}, {"p/b.py"})
+    assert "take it off the list" in fault
 
 
 @pytest.mark.parametrize("source", ["import numpy\nnumpy.empty(1 << 24)", "print('loaded')"])

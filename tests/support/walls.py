@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-MAX_MODULE_LINES = 400
+MAX_MODULE_LINES = 450
 MAX_FUNCTION_LINES = 60
-MAX_FOLDER_MODULES = 20
+MAX_FOLDER_MODULES = 24
 
 Sources = Mapping[str, str]
 

@@ -1,0 +1,100 @@
+"""A lower wall for modules: a small module with one importer is a part of that importer and belongs in its file."""
+
+from pathlib import PurePosixPath
+
+from tests.support.walls import Sources, imports, module_name
+
+MIN_LINES = 60
+# One file a conversation, however short: a test, the client and the broker find it by its name.
+CONVERSATIONS = "pyrmq_core/protocol/requests/"
+
+# Small modules that stay apart from their one importer, each with the reason.
+APART = {
+    "pyrmq_core/network/http_get.py": "sockets live in `network`, and its importer is the client's",
+    "pyrmq_core/access/yaml_text.py": "the one module that may import yaml",
+}
+
+# Small modules with one importer that are still to be joined to it. Nothing is added here.
+TO_BE_JOINED = {
+    # aio, blocking, cli, client and Spark
+    "pyrmq_core/aio/admin_families.py",
+    "pyrmq_core/aio/send_futures.py",
+    "pyrmq_core/blocking/loop_lock.py",
+    "pyrmq_core/cli/progress.py",
+    "pyrmq_core/cli/send_report.py",
+    "pyrmq_core/client/callbacks/replies.py",
+    "pyrmq_core/client/callbacks/transaction_checks.py",
+    "pyrmq_core/client/consumer/offsets/offsets_by_hand.py",
+    "pyrmq_core/client/consumer/pull/read_arrow.py",
+    "pyrmq_core/client/consumer/rebalance/fixed_queues.py",
+    "pyrmq_core/client/producer/send/fault_detector.py",
+    "pyrmq_core/client/remoting/broker_versions.py",
+    "pyrmq_core/client/remoting/namespace_v2.py",
+    "pyrmq_core/client/routes/name_server_url.py",
+    "pyrmq_core/protocol/messages/offset_file.py",
+    "pyrmq_spark/driver_log.py",
+    "pyrmq_spark/read/joined_batches.py",
+    # the broker
+    "pyrmq_core/broker/exported/noted_ends.py",
+    "pyrmq_core/broker/ha/delivery_state.py",
+    "pyrmq_core/broker/ha/follow_lines.py",
+    "pyrmq_core/broker/processors/administration/query_message.py",
+    "pyrmq_core/broker/processors/queue_locks.py",
+    "pyrmq_core/broker/promotion.py",
+    "pyrmq_core/broker/statistics/sampler.py",
+    "pyrmq_core/broker/store_services/store_parts.py",
+    "pyrmq_core/broker/store_services/unread.py",
+    "pyrmq_core/broker/timers/slave_checkpoint.py",
+    "pyrmq_core/broker/timers/timer_resumption.py",
+    "pyrmq_core/broker/transactions/waiting_halves.py",
+    "pyrmq_core/protocol/java/murmur3.py",
+    # other rooms
+    "pyrmq_core/access/plain/changes.py",
+    "pyrmq_core/columnar/decoding/hosts.py",
+    "pyrmq_core/network/connection/turn.py",
+    "pyrmq_core/web/fair_places.py",
+    "pyrmq_core/web/form_fields.py",
+    "pyrmq_core/web/pages/cluster.py",
+    "pyrmq_core/web/pages/curves.py",
+    "pyrmq_core/web/pages/dead_letters.py",
+    "pyrmq_core/web/pages/forms.py",
+    "pyrmq_core/web/pages/producers.py",
+}
+
+
+def modules_to_join(sources: Sources) -> dict[str, str]:
+    """Returns each path that belongs in another module, and that module.
+
+    A face, which its folder's `__init__` alone imports, stands by itself, and so does an `__init__`.
+    """
+    modules = {module_name(path): path for path in sources}
+    importers: dict[str, set[str]] = {path: set() for path in sources}
+    for path, source in sources.items():
+        for entry in imports(path, source, set(modules)):
+            if entry.module in modules and entry.module != entry.importer:
+                importers[modules[entry.module]].add(path)
+    return {
+        path: next(iter(importers[path]))
+        for path, source in sources.items()
+        if source.count("\n") < MIN_LINES
+        and len(importers[path]) == 1
+        and PurePosixPath(path).name != "__init__.py"
+        and not path.startswith(CONVERSATIONS)
+        and not any(PurePosixPath(importer).name == "__init__.py" for importer in importers[path])
+    }
+
+
+def small_module_faults(sources: Sources, spared: set[str]) -> list[str]:
+    """Returns the small modules with one importer that are not spared, and the spared that are none any more."""
+    joining = modules_to_join(sources)
+    return sorted(
+        [
+            f"{path}: under {MIN_LINES} lines, and only {importer} imports it: join them"
+            for path, importer in joining.items()
+            if path not in spared
+        ]
+        + [
+            f"{path}: no small module with one importer any more, take it off the list"
+            for path in spared - set(joining)
+        ]
+    )
