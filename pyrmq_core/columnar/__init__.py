@@ -12,9 +12,8 @@ from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
     from pyrmq_core.columnar.arrays import encoded
-    from pyrmq_core.columnar.decoding.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, schema_of
+    from pyrmq_core.columnar.decoding.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, DecodedBatch, schema_of
     from pyrmq_core.columnar.decoding.decode import decode_batches, decode_records
-    from pyrmq_core.columnar.decoding.decoded_batch import DecodedBatch
     from pyrmq_core.columnar.encoding.batch_limit import BatchLimit
     from pyrmq_core.columnar.encoding.content_ids import content_ids
     from pyrmq_core.columnar.encoding.encode import compresses, encode_batches
@@ -54,7 +53,7 @@ _LAZY: Final = {
     "SOURCE_COLUMNS": "pyrmq_core.columnar.decoding.columns",
     "BatchLimit": "pyrmq_core.columnar.encoding.batch_limit",
     "CompressionType": "pyrmq_core.protocol.messages.compression",
-    "DecodedBatch": "pyrmq_core.columnar.decoding.decoded_batch",
+    "DecodedBatch": "pyrmq_core.columnar.decoding.columns",
     "Fault": "pyrmq_core.columnar.encoding.validate",
     "Ids": "pyrmq_core.columnar.encoding.unique_ids",
     "batches_of": "pyrmq_core.columnar.encoding.sink_rows",

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from pyrmq_core import OffsetRange, RawPull, TagFilter
-from pyrmq_core.columnar.decoding import even_properties, plain_bodies
+from pyrmq_core.columnar.decoding import plain_bodies, uniform_properties
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
-from pyrmq_core.columnar.decoding.even_properties import EvenPairs
 from pyrmq_core.columnar.decoding.properties import read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.columnar.decoding.records import read_rows
 from pyrmq_core.columnar.decoding.rows import Rows
+from pyrmq_core.columnar.decoding.uniform_properties import EvenPairs
 from pyrmq_core.model import EVERYTHING
 from pyrmq_core.protocol.messages.batch import BatchItem
 from pyrmq_core.protocol.messages.bodies import BodyRules
@@ -34,7 +34,7 @@ PROPERTIES = "UNIQ_KEY\x01ID{0:04}\x02KEYS\x01k{0:03}\x02TAGS\x01Tag{1}\x02grÃ¶Ã
 
 @pytest.fixture(autouse=True)
 def few_strings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(even_properties, "FEWEST_STRINGS", 2)
+    monkeypatch.setattr(uniform_properties, "FEWEST_OF_ONE_SIZE", 2)
 
 
 def even_record(offset: int, **fields: Any) -> bytes:

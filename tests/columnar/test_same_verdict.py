@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core import RawPull, TagFilter
 from pyrmq_core.columnar import SOURCE_COLUMNS, arrays, schema_of
-from pyrmq_core.columnar.decoding import body_crcs, even_properties, property_layout
+from pyrmq_core.columnar.decoding import body_crcs, uniform_properties
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
@@ -127,8 +127,8 @@ def test_damaged_records_have_one_verdict(seed: int, fewest: int | None, monkeyp
         monkeypatch.setattr(arrays, "COPIED_BY_NUMPY_BYTES", 1)
     elif fewest is not None:
         monkeypatch.setattr(body_crcs, "FEWEST_TOGETHER", fewest)
-        monkeypatch.setattr(property_layout, "FEWEST_STRINGS", fewest)
-        monkeypatch.setattr(even_properties, "FEWEST_STRINGS", fewest)
+        monkeypatch.setattr(uniform_properties, "FEWEST_OF_ONE_LAYOUT", fewest)
+        monkeypatch.setattr(uniform_properties, "FEWEST_OF_ONE_SIZE", fewest)
     chance = random.Random(seed)
     refused = 0
     for _ in range(250):

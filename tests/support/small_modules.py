@@ -50,7 +50,6 @@ TO_BE_JOINED = {
     "pyrmq_core/protocol/java/murmur3.py",
     # other rooms
     "pyrmq_core/access/plain/changes.py",
-    "pyrmq_core/columnar/decoding/hosts.py",
     "pyrmq_core/network/connection/turn.py",
     "pyrmq_core/web/fair_places.py",
     "pyrmq_core/web/form_fields.py",

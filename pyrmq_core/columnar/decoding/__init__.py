@@ -1,7 +1,7 @@
-"""Pulls to record batches: `decode` is the entry, `decode_by_row` its loop over messages, `decoded_batch` its result.
+"""Pulls to record batches: `decode` is the entry, `decode_by_row` its loop over messages.
 
-`columns` lists the columns of a read. `record_bounds` finds where records begin, `records` splits them into `rows`, and
-`batch_messages` those of batch topics; `even_runs` copies parts of messages of one size. `body_crcs` checks bodies,
-`plain_bodies` decompresses them. `properties` and `hosts` build the columns of text; `property_layout` finds the pairs
-of properties that all messages have alike.
+`columns` lists the columns of a read, and has the batch of them. `record_bounds` finds where records begin, `records`
+splits them into `rows`, and `batch_messages` those of batch topics. `body_crcs` checks bodies, `plain_bodies`
+decompresses them. `properties` builds the columns of text; `uniform_properties` finds the pairs of properties that all
+messages have alike.
 """

@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 
 from pyrmq_core.columnar.arrays import Bools, Ints
-from pyrmq_core.columnar.decoding.even_runs import EvenRuns
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable, items
-from pyrmq_core.columnar.decoding.rows import SHORT_BYTES, Rows, bounds_at, gathered, numbers_at
+from pyrmq_core.columnar.decoding.rows import SHORT_BYTES, EvenRuns, Rows, bounds_at, gathered, numbers_at
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
 from pyrmq_core.protocol.messages.sysflag import COMPRESSED
 

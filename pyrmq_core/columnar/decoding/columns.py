@@ -1,15 +1,16 @@
-"""The columns that a read can have: name, Arrow type, and the attribute of a message that each holds."""
+"""The columns that a read can have (name, Arrow type, and the attribute of a message), and the batch of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageExt
+from pyrmq_core.protocol.messages.payload import RawPull
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 STRING_MAP: Final = pa.map_(pa.string(), pa.string())
@@ -73,3 +74,10 @@ def source_column(name: str) -> SourceColumn:
     if column is None:
         raise InvalidArgument(f"messages have no column {name}; there are {', '.join(SOURCE_COLUMNS)}")
     return column
+
+
+class DecodedBatch(NamedTuple):
+    """A batch of some pulls' messages, and the pulls that hold the messages after it."""
+
+    batch: pa.RecordBatch
+    rest: tuple[RawPull, ...] = ()

@@ -14,17 +14,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, as_text, constant, keep_freed_memory, numbers, take_unchecked
-from pyrmq_core.columnar.decoding.columns import TIMESTAMP, source_column
+from pyrmq_core.columnar.arrays import (
+    MAX_ARRAY_BYTES,
+    Ints,
+    Octets,
+    as_string,
+    as_text,
+    constant,
+    fixed_spans,
+    keep_freed_memory,
+    numbers,
+    take_unchecked,
+)
+from pyrmq_core.columnar.decoding.columns import TIMESTAMP, DecodedBatch, source_column
 from pyrmq_core.columnar.decoding.decode_by_row import MAX_MS, decode_messages
-from pyrmq_core.columnar.decoding.decoded_batch import DecodedBatch
-from pyrmq_core.columnar.decoding.even_properties import EvenPairs
-from pyrmq_core.columnar.decoding.hosts import host_texts, offset_msg_ids
 from pyrmq_core.columnar.decoding.plain_bodies import with_plain_bodies
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.columnar.decoding.records import check_gathered_crcs, has_long_even_bodies, read_rows
 from pyrmq_core.columnar.decoding.rows import Rows
+from pyrmq_core.columnar.decoding.uniform_properties import EvenPairs
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import EVERYTHING, OffsetRange
 from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, too_much
@@ -32,10 +41,14 @@ from pyrmq_core.protocol.messages.completeness import check_whole
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, decode_java_utf8
+from pyrmq_core.protocol.messages.record import unpack_host
 
 ALL_TAGS: Final = TagFilter()
 # Below about so many messages a loop is faster: columns have a fixed cost of a few hundred microseconds.
 BREAK_EVEN_MESSAGES: Final = 64
+
+# Two upper-case hexadecimal digits for each byte, as one number.
+HEX: Final = np.frombuffer(b"".join(b"%02X" % value for value in range(256)), np.uint16)
 
 
 def decode_records(
@@ -284,3 +297,45 @@ def _of_type(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type == field.type:
         return array
     return as_text(array) if field.name == "body" and field.type == pa.string() else array.cast(field.type)
+
+
+def host_texts(rows: Rows, name: str) -> pa.Array:
+    """Returns `ip:port` of each message's `born_host` or `store_host`; each different host is formatted once."""
+    return _by_version(rows, name, _texts)
+
+
+def offset_msg_ids(rows: Rows) -> pa.Array:
+    """Returns each message's store host and commit-log offset in hexadecimal digits: 32, or 56 with IPv6."""
+    offsets = rows.head("commit_log_offset").astype(">i8").view(np.uint8).reshape(len(rows), 8)
+
+    def ids(hosts: Octets, messages: Ints) -> pa.Array:
+        return hexadecimal(np.concatenate((hosts, offsets[messages]), axis=1))
+
+    return _by_version(rows, "store_host", ids)
+
+
+def hexadecimal(values: Octets) -> pa.Array:
+    """Returns the rows of a matrix of bytes as strings of upper-case hexadecimal digits."""
+    return as_string(fixed_spans(HEX[values].view(np.uint8)))
+
+
+def _texts(hosts: Octets, _: Ints) -> pa.Array:
+    encoded = fixed_spans(hosts).dictionary_encode()
+    texts = [unpack_host(host) for host in encoded.dictionary.to_pylist()]
+    return take_unchecked(pa.array(texts, pa.string()), encoded.indices)
+
+
+def _by_version(rows: Rows, name: str, made: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
+    """Returns the results of `made` for all messages, in their order.
+
+    `made` is called for the IPv4 hosts, and again for the IPv6 hosts if there are any: with a matrix of packed hosts
+    and the numbers of their messages.
+    """
+    v6 = rows.has_v6(name)
+    if not v6.any():
+        return made(rows.host(name, v6=False), np.arange(len(rows)))
+    parts = [np.flatnonzero(~v6), np.flatnonzero(v6)]
+    arrays = [made(rows.host(name, v6=bool(kind)), part) for kind, part in enumerate(parts)]
+    place = np.empty(len(rows), np.int64)
+    place[np.concatenate(parts)] = np.arange(len(rows))
+    return take_unchecked(pa.concat_arrays(arrays), pa.array(place))

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pyrmq_core.columnar.decoding.columns import TIMESTAMP, source_column
-from pyrmq_core.columnar.decoding.decoded_batch import DecodedBatch
+from pyrmq_core.columnar.decoding.columns import TIMESTAMP, DecodedBatch, source_column
 from pyrmq_core.columnar.decoding.plain_bodies import PART_BYTES
 from pyrmq_core.errors import RecordError
 from pyrmq_core.filtering.tags import TagFilter

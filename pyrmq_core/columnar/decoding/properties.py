@@ -29,8 +29,7 @@ from pyrmq_core.columnar.arrays import (
     strided_indices,
     take_unchecked,
 )
-from pyrmq_core.columnar.decoding.even_properties import EvenPairs, find_even_pairs
-from pyrmq_core.columnar.decoding.property_layout import Layout, find_layout
+from pyrmq_core.columnar.decoding.uniform_properties import EvenPairs, Layout, find_even_pairs, find_layout
 from pyrmq_core.protocol.messages.properties import decode_java_utf8, decode_properties
 
 # The separators after a name and after its value, read as one number.

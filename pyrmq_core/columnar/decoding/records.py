@@ -21,7 +21,6 @@ from pyrmq_core.columnar.arrays import (
 )
 from pyrmq_core.columnar.decoding import body_crcs
 from pyrmq_core.columnar.decoding.batch_messages import unwrapped
-from pyrmq_core.columnar.decoding.even_runs import EvenRuns
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable, items
 from pyrmq_core.columnar.decoding.rows import (
     BODY_BYTES,
@@ -33,6 +32,7 @@ from pyrmq_core.columnar.decoding.rows import (
     SYS_FLAG,
     TAIL,
     V6_MORE,
+    EvenRuns,
     Rows,
     gathered,
     numbers_at,

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from pyrmq_core.columnar.arrays import byte_view, is_utf8, offsets_of
-from pyrmq_core.columnar.decoding import even_properties, properties, property_layout
-from pyrmq_core.columnar.decoding.even_properties import EvenPairs, find_even_pairs
+from pyrmq_core.columnar.decoding import properties, uniform_properties
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
-from pyrmq_core.columnar.decoding.property_layout import MOST_PAIRS, Layout, find_layout
+from pyrmq_core.columnar.decoding.uniform_properties import MOST_PAIRS, EvenPairs, Layout, find_even_pairs, find_layout
 
 FEWEST = 256
 COUNT = FEWEST + 41
@@ -22,8 +21,8 @@ ALPHABET = "abcdefghij-_.:/ äß文\x7f"
 @pytest.fixture(autouse=True)
 def fewer_strings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer strings than pay, which are the same work for the test."""
-    monkeypatch.setattr(property_layout, "FEWEST_STRINGS", FEWEST)
-    monkeypatch.setattr(even_properties, "FEWEST_STRINGS", FEWEST)
+    monkeypatch.setattr(uniform_properties, "FEWEST_OF_ONE_LAYOUT", FEWEST)
+    monkeypatch.setattr(uniform_properties, "FEWEST_OF_ONE_SIZE", FEWEST)
 
 
 def layout_of(texts: list[bytes]) -> Layout | None:
