@@ -17,8 +17,15 @@ import trio
 
 from pyrmq_core.access.file_replacement import replace_file
 from pyrmq_core.access.guard import Verdict
-from pyrmq_core.access.plain import changes
-from pyrmq_core.access.plain.rules import PlainRules, rules_of
+from pyrmq_core.access.plain.rules import (
+    PlainRules,
+    advance_version,
+    put_account,
+    put_white_addresses,
+    remove_account,
+    rules_of,
+    version_of,
+)
 from pyrmq_core.access.settings import AccessSettings
 from pyrmq_core.access.yaml_text import check_library, dump_document, load_document
 from pyrmq_core.errors import InvalidArgument, StoreError
@@ -89,14 +96,14 @@ class PlainAcl:
     async def put_account(self, account: Mapping[str, object]) -> None:
         """Adds or changes an account, in its file or in `plain_acl.yml`; raises `InvalidArgument` or `StoreError`."""
         path = Path(self.rules.files.get(str(account["accessKey"]), self._default))
-        await self._change(path, partial(changes.put_account, account=account))
+        await self._change(path, partial(put_account, account=account))
 
     async def remove_account(self, access_key: str) -> bool:
         """Returns whether there was such an account."""
         path = self.rules.files.get(access_key)
         if path is None:
             return False
-        await self._change(Path(path), partial(changes.remove_account, access_key=access_key))
+        await self._change(Path(path), partial(remove_account, access_key=access_key))
         return True
 
     async def put_white_addresses(self, addresses: Sequence[str], file: str) -> bool:
@@ -107,7 +114,7 @@ class PlainAcl:
         path = Path(file) if file else self._default
         if path != self._default and path not in self.documents:
             return False
-        await self._change(path, partial(changes.put_white_addresses, addresses=addresses))
+        await self._change(path, partial(put_white_addresses, addresses=addresses))
         return True
 
     async def _change(self, path: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -121,7 +128,7 @@ class PlainAcl:
         documents = self._read()
         document = documents.setdefault(path, {})
         change(document)
-        changes.advance_version(document, time.time_ns() // 1_000_000)
+        advance_version(document, time.time_ns() // 1_000_000)
         _rules(documents)
         try:
             replace_file(path, dump_document(document))
@@ -134,7 +141,7 @@ class PlainAcl:
         for key in rules.repeated:
             log.warning("account %s is in more than one file; the first counts: %s", key, rules.files[key])
         self.rules, self.documents = rules, documents
-        self.versions = {str(path): changes.version_of(document) for path, document in documents.items()}
+        self.versions = {str(path): version_of(document) for path, document in documents.items()}
 
     def _read(self) -> Documents:
         return {path: _document(path) for path in self._paths()}

@@ -1,8 +1,10 @@
 """A broker that stores messages in RocketMQ's own files, and answers pulls from them.
 
-`server` starts and ends it, `broker` holds its parts, `settings` and `setting_rules` have its settings, `registration`
-keeps it registered with the NameServers, and `__main__` runs it as a process. The folders:
+`server` starts and ends it, `broker` holds its parts, `registration` keeps it registered with the NameServers, `roles`
+does what only a master or a slave does, `upkeep` what is done at intervals, and `__main__` runs it as a process. The
+folders:
 
+- `settings` has its settings, and says what becomes of RocketMQ's others.
 - `processors` answers requests: one module a family, and the table from request codes to functions.
 - `store` keeps the messages: commit log, consume queues, index of keys, checkpoint, recovery.
 - `store_services` works on the store in the background: it syncs it to the disk, indexes it, and
@@ -22,7 +24,7 @@ of these is refused by name, and so is a setting that would switch one on.
 from pyrmq_core.broker.processors.topics_and_groups import make_topics
 from pyrmq_core.broker.running_broker import RunningBroker
 from pyrmq_core.broker.server import run_broker
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles
 

@@ -13,8 +13,8 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.server import run_broker
-from pyrmq_core.broker.setting_values import read_config_file
-from pyrmq_core.broker.settings import BrokerConfig, unknown_names, unused_names
+from pyrmq_core.broker.settings.broker_config import BrokerConfig, unknown_names, unused_names
+from pyrmq_core.broker.settings.setting_values import read_config_file
 from pyrmq_core.network.listener import raise_limit_of_files
 from pyrmq_core.network.process_end import exit_status, stop_signals
 

@@ -23,9 +23,10 @@ from pyrmq_core.broker.ha.ha_client import HaClient
 from pyrmq_core.broker.ha.ha_server import HaServer
 from pyrmq_core.broker.ha.replicas import CopyRules
 from pyrmq_core.broker.ha.slave_tables import SlaveTables
+from pyrmq_core.broker.in_turns import BoundedWork
 from pyrmq_core.broker.registration import BrokerRegistration
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.statistics.figures import BrokerFigures
 from pyrmq_core.broker.statistics.measures import Measures
 from pyrmq_core.broker.store.message_store import MessageStore
@@ -38,7 +39,6 @@ from pyrmq_core.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.broker.timers.service import Timers
 from pyrmq_core.broker.transactions.transactions import Transactions
-from pyrmq_core.broker.turns import BoundedWork
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.message_id import UniqueIdMaker, month_start_ms
 from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
@@ -101,7 +101,7 @@ class Broker:
     id_counter: Any = field(default_factory=lambda: itertools.count(random.randrange(1 << 16)))
 
     def configure(self, config: BrokerConfig) -> None:
-        """Puts other settings in force; `changeable_settings` says which ones may differ."""
+        """Puts other settings in force; `CHANGEABLE` in `broker_settings` has those that may differ."""
         now_ms, version = self.now_ms(), self.topics.data_version
         if config.broker_permission != self.config.broker_permission:
             self.topics.touch(now_ms)

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.tables.topics import READ_WRITE, TopicTable
 from pyrmq_core.errors import InvalidState, RocketMQError, StoreError
 from pyrmq_core.model import TopicConfig

@@ -5,8 +5,8 @@ from __future__ import annotations
 import trio
 
 from pyrmq_core.broker.broker import Broker
-from pyrmq_core.broker.kept_tables import rarely_written
 from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles
+from pyrmq_core.broker.upkeep import rarely_written
 from pyrmq_core.errors import InvalidState, StoreError
 from pyrmq_core.network import Listening
 from pyrmq_core.network.log_lines import line_logger

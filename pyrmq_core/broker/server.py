@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -15,40 +15,35 @@ from pyrmq_core.access.control import AccessControl, access_control
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.clients.client_table import ClientTable
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
-from pyrmq_core.broker.exported.broker_metrics import common_labels, families
-from pyrmq_core.broker.exported.noted_ends import note_ends
-from pyrmq_core.broker.ha.ha_port import MAX_PORT, check_slaves_possible, open_ha_port
-from pyrmq_core.broker.ha.ha_server import HaServer
-from pyrmq_core.broker.kept_tables import keep_written
+from pyrmq_core.broker.exported.broker_metrics import common_labels, families, note_ends
+from pyrmq_core.broker.ha.ha_server import MAX_PORT, HaServer, check_slaves_possible, open_ha_port
 from pyrmq_core.broker.processors.put_message import ensure_topic
 from pyrmq_core.broker.processors.slave_rules import handle_on_slave
 from pyrmq_core.broker.processors.table import handle
-from pyrmq_core.broker.promotion import mark_slave, resume_as_master
 from pyrmq_core.broker.registration import BrokerRegistration
-from pyrmq_core.broker.returning_master import take_progress_back
+from pyrmq_core.broker.roles import mark_slave, resume_as_master, slave_tasks, take_progress_back
 from pyrmq_core.broker.running_broker import RunningBroker
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels, entry_maker
-from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.slave import slave_tasks
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.statistics.figures import BrokerFigures
 from pyrmq_core.broker.statistics.measures import Measures
-from pyrmq_core.broker.statistics.sampler import sample_figures
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.broker.store_services.flush import Flusher
-from pyrmq_core.broker.store_services.retention import Retention
-from pyrmq_core.broker.store_services.store_parts import StoreParts, open_parts
-from pyrmq_core.broker.store_services.unread import unread_lines
+from pyrmq_core.broker.store_services.key_indexing import KeyIndexing
+from pyrmq_core.broker.store_services.retention import Retention, unread_lines
 from pyrmq_core.broker.tables.config_files import FOLDER
 from pyrmq_core.broker.tables.consumer_filters import ConsumerFilters
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.broker.tables.topics import TopicTable
+from pyrmq_core.broker.timers.service import Timers
 from pyrmq_core.broker.timers.timer_rules import TIMER_TOPIC
 from pyrmq_core.broker.transactions.producer_checks import ProducerChecks
 from pyrmq_core.broker.transactions.transactions import Transactions
+from pyrmq_core.broker.upkeep import expire_clients, keep_written, sample_figures
 from pyrmq_core.errors import InvalidArgument, StoreError
 from pyrmq_core.exporter.start import start_exporter
 from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, failure_in, format_address, serve
@@ -63,7 +58,6 @@ from pyrmq_core.protocol.requests.nameserver.register_broker import Registration
 
 log = line_logger(__name__)
 
-EXPIRY_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 10.0
 # Java's slaves fetch topics there (BrokerController.java, fastRemotingServer).
 FAST_PORT_BELOW: Final = 2
@@ -282,7 +276,7 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
             nursery.start_soon(broker.topics.file.run)
             nursery.start_soon(broker.groups.file.run)
             nursery.start_soon(keep_written, broker)
-            nursery.start_soon(_expire_clients, broker)
+            nursery.start_soon(expire_clients, broker)
             if config.enable_slave_acting_master and not config.is_slave:
                 await take_progress_back(broker)
             for task in _tasks_of_role(broker):
@@ -316,12 +310,30 @@ async def _note_removal(broker: Broker) -> None:
     await broker.index.remove_old()
 
 
-async def _expire_clients(broker: Broker) -> None:
-    while True:
-        await trio.sleep(EXPIRY_SECONDS)
-        now_ms = broker.running_ms()
-        for changed in broker.clients.expire(now_ms - broker.config.channel_expired_timeout):
-            broker.notify_groups(changed)
-            await trio.lowlevel.checkpoint()
-        broker.filters.clean(broker.now_ms())
-        broker.locks.expire(now_ms)
+@dataclass(frozen=True, slots=True)
+class StoreParts:
+    """The opened store, and what is opened with it; `is_clean` is False if the store was not closed in order."""
+
+    store: MessageStore
+    index: KeyIndexing
+    timers: Timers
+    is_clean: bool
+
+
+async def open_parts(config: BrokerConfig, store: MessageStore, *, clean: bool) -> StoreParts:
+    """Opens what belongs to a store that was opened."""
+    index = KeyIndexing(store, config)
+    timers = Timers(
+        store,
+        store.files,
+        config.timer_settings,
+        enabled=config.timer_wheel_enable and not config.is_slave,
+        flush_ms=config.timer_flush_interval_ms,
+        counts_topics=config.exports_metrics,
+    )
+    await trio.to_thread.run_sync(partial(index.open, clean=clean))
+    if not config.is_slave:
+        await trio.to_thread.run_sync(timers.open)
+    if config.message_index_safe:
+        await index.catch_up()
+    return StoreParts(store, index, timers, clean)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.broker import BrokerConfig
-from pyrmq_core.broker.roles import MASTER_ID, SLAVE, SYNC_MASTER
-from pyrmq_core.broker.settings import SERVER_NAME, unknown_names
+from pyrmq_core.broker.settings.broker_config import MASTER_ID, SERVER_NAME, SLAVE, SYNC_MASTER, unknown_names
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.nameserver import NameServerConfig

@@ -2,9 +2,9 @@
 
 `tables` makes the decisions without clock, event loop or log; `service` holds tables, settings (`config`) and KV
 configuration (`kvconfig`, `files`); `handlers` has a function per request code, `route_cache` the encoded answers;
-`registration_queue` and `turns` run long work in steps; `server` listens and runs the periodic tasks, and `process` is
-the command. Routes live in memory only. NameServers do not know each other: a broker registers with all, a client
-queries any.
+`registration_queue` and `fair_steps` run long work in steps; `server` listens and runs the periodic tasks, and
+`process` is the command. Routes live in memory only. NameServers do not know each other: a broker registers with all, a
+client queries any.
 """
 
 from pyrmq_core.nameserver.config import NameServerConfig

@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.nameserver.turns import Turns
+from pyrmq_core.nameserver.fair_steps import FairSteps
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
@@ -44,12 +44,12 @@ class RegistrationQueue:
         apply: Apply,
         knows: Callable[[RegistrationHeader, bytes], bool],
         is_leaving: Callable[[str], bool],
-        turns: Turns,
+        fair_steps: FairSteps,
     ) -> None:
         self._apply = apply
         self._knows = knows
         self._is_leaving = is_leaving
-        self._turns = turns
+        self._fair_steps = fair_steps
         self._lines: dict[str, deque[trio.Event]] = {}  # by broker name; the first event is set: its turn has come
         self._peers: Counter[Peer] = Counter()
         self._bytes = {True: 0, False: 0}  # True: of ordinary bodies; False: of larger ones
@@ -78,7 +78,7 @@ class RegistrationQueue:
         line = self._lines[register.header.broker_name]
         try:
             await turn.wait()
-            return await self._turns.run(self._steps(register, peer), owner=peer, size=len(register.raw_body))
+            return await self._fair_steps.run(self._steps(register, peer), owner=peer, size=len(register.raw_body))
         finally:
             line.remove(turn)
             if line:

@@ -20,6 +20,7 @@ from pyrmq_core.access.control import AccessControl
 from pyrmq_core.access.file_replacement import replace_keeping_previous
 from pyrmq_core.errors import StoreError
 from pyrmq_core.nameserver.config import NameServerConfig, unknown_settings
+from pyrmq_core.nameserver.fair_steps import FairSteps
 from pyrmq_core.nameserver.kvconfig import KvConfig
 from pyrmq_core.nameserver.registration_queue import RegistrationQueue
 from pyrmq_core.nameserver.route_cache import RouteCache
@@ -34,7 +35,6 @@ from pyrmq_core.nameserver.tables.changes import (
     TopicsRemoved,
 )
 from pyrmq_core.nameserver.tables.state import TOPICS_PER_STEP, Steps
-from pyrmq_core.nameserver.turns import Turns
 from pyrmq_core.network import Peer
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.rare_lines import RareLines
@@ -56,7 +56,7 @@ log = line_logger(__name__)
 TOPIC_LINES: Final = 20
 # About two milliseconds.
 LINES_PER_STEP: Final = 100
-# The size that `Turns` assumes for queries and removals: below that of large registrations, so that they come first.
+# The size of queries and removals in `FairSteps`: below that of large registrations, so that they come first.
 LOOK_SIZE: Final = 1024 * 1024
 # So many unknown settings are logged: looking for the nearest name takes half a millisecond each.
 UNKNOWN_LINES: Final = 10
@@ -79,10 +79,12 @@ class NameServer:
         self.tables = RouteTables(config.rules)
         self.kv = KvConfig(config.kv_config_file, config.kv_config_max_bytes)
         self.answers = RouteCache()
-        self.turns = Turns()
+        self.fair_steps = FairSteps()
         self._places = RareLines()
         self.access = AccessControl()
-        self.registrations = RegistrationQueue(self._apply, self._knows, self.tables.leaving.__contains__, self.turns)
+        self.registrations = RegistrationQueue(
+            self._apply, self._knows, self.tables.leaving.__contains__, self.fair_steps
+        )
         self.found_a_route = False
         self.removed: Counter[RemovalReason] = Counter()
         self._notify = notify
@@ -121,7 +123,7 @@ class NameServer:
 
     def in_turn(self, steps: Steps[Command], peer: Peer, *, is_short: bool) -> Command | Awaitable[Command]:
         """Runs the steps at once if `is_short`, else in turn with other long work; returns their answer."""
-        return finished(steps) if is_short else self.turns.run(steps, owner=peer, size=LOOK_SIZE)
+        return finished(steps) if is_short else self.fair_steps.run(steps, owner=peer, size=LOOK_SIZE)
 
     @property
     def has_few_topics(self) -> bool:
@@ -141,7 +143,7 @@ class NameServer:
             self.nursery.start_soon(self._run_alone, pending_removal)
 
     async def _run_alone(self, steps: Steps[None]) -> None:
-        await self.turns.run(steps, owner=steps, size=LOOK_SIZE)
+        await self.fair_steps.run(steps, owner=steps, size=LOOK_SIZE)
 
     def _removed(self, steps: Steps[Removal]) -> Steps[None]:
         removed = yield from steps

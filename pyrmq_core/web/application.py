@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
+import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,18 +17,20 @@ from starlette.staticfiles import StaticFiles
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.web.changes import PREPARED_BY, Changes
-from pyrmq_core.web.fair_turns import TooManyLookUps
-from pyrmq_core.web.form_fields import raw_field, read_fields
 from pyrmq_core.web.guards import FormToken
+from pyrmq_core.web.look_up_queue import TooManyLookUps
 from pyrmq_core.web.look_ups import LookUps
-from pyrmq_core.web.pages.cluster import cluster_page
-from pyrmq_core.web.pages.curves import curve_data
-from pyrmq_core.web.pages.dead_letters import dead_letters_page
-from pyrmq_core.web.pages.forms import reset_page, send_page
 from pyrmq_core.web.pages.groups import group_page, groups_page
 from pyrmq_core.web.pages.messages import message_page, messages_page
 from pyrmq_core.web.pages.page import Shown
-from pyrmq_core.web.pages.producers import producers_page
+from pyrmq_core.web.pages.single_pages import (
+    cluster_page,
+    curve_data,
+    dead_letters_page,
+    producers_page,
+    reset_page,
+    send_page,
+)
 from pyrmq_core.web.pages.topics import topic_page, topics_page
 from pyrmq_core.web.rendering import STATIC, Pages
 
@@ -56,6 +60,10 @@ NAVIGATION: Final = (
     ("/producers", "Producers"),
     ("/dead-letters", "Dead letters"),
 )
+
+MAX_FIELDS: Final = 32
+# Some milliseconds of decoding; others have their turn behind each.
+SLICE_BYTES: Final = 64 * 1024
 
 
 def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token: FormToken) -> Starlette:
@@ -136,3 +144,31 @@ def described(error: Exception) -> tuple[int, str, str]:
             return 502, "The broker refused", str(error)
         case _:
             return 502, "The cluster did not answer", str(error)
+
+
+def raw_field(form: bytes, name: bytes, most: int) -> str:
+    """Returns the beginning of a field as it was sent, `most` bytes of it; an empty text without the field."""
+    before, found, after = (b"&" + form).partition(b"&" + name + b"=")
+    del before
+    return after[:most].partition(b"&")[0].decode("latin-1") if found else ""
+
+
+async def read_fields(form: bytes) -> dict[str, str]:
+    """Returns the fields by name; raises `InvalidArgument` for more than `MAX_FIELDS`."""
+    fields = form.split(b"&", MAX_FIELDS)
+    if len(fields) > MAX_FIELDS:
+        raise InvalidArgument(f"the form has more than {MAX_FIELDS} fields")
+    split = [field.partition(b"=") for field in fields]
+    return {await _decoded(name): await _decoded(value) for name, _, value in split}
+
+
+async def _decoded(sent: bytes) -> str:
+    pieces, start = [], 0
+    while start < len(sent):
+        end = start + SLICE_BYTES
+        cut = sent.rfind(b"%", end - 2, end)  # a percent sign and its digits stay together
+        end = end if cut < 0 else cut
+        pieces.append(unquote_to_bytes(sent[start:end].replace(b"+", b" ")))
+        start = end
+        await trio.lowlevel.checkpoint()
+    return b"".join(pieces).decode("utf-8", "replace")

@@ -14,8 +14,8 @@ import trio
 
 from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, PullStatus, RocketMQError
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
-from pyrmq_core.web.fair_turns import TooManyLookUps
 from pyrmq_core.web.history import SAMPLE_SECONDS, Curve, History, Sample
+from pyrmq_core.web.look_up_queue import TooManyLookUps
 from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from pyrmq_core.errors import RocketMQError
-from pyrmq_core.web.fair_turns import FairTurns, Turn
+from pyrmq_core.web.look_up_queue import LookUpQueue, WaitingLookUp
 
 Answer = TypeVar("Answer")
 
@@ -21,7 +21,7 @@ MAX_ANSWERS: Final = 1000
 class _Slot:
     """One key's look-up: under way until `done` is set, then an answer or the error that it ended with."""
 
-    turn: Turn = field(default_factory=Turn)
+    look_up: WaitingLookUp = field(default_factory=WaitingLookUp)
     done: trio.Event = field(default_factory=trio.Event)
     until: float = 0.0
     answer: Any = None
@@ -30,14 +30,14 @@ class _Slot:
 
 
 class SharedAnswers:
-    """Keeps each key's answer for some seconds; look-ups begin as `FairTurns` lets them.
+    """Keeps each key's answer for some seconds; look-ups begin as `LookUpQueue` lets them.
 
     Viewers of one key share one look-up, also its error. `MAX_ANSWERS` are kept, the oldest go first.
     """
 
     def __init__(self) -> None:
         self._slots: dict[Hashable, _Slot] = {}
-        self._turns = FairTurns()
+        self._queue = LookUpQueue()
 
     async def get(
         self,
@@ -55,7 +55,7 @@ class SharedAnswers:
             slot = self._slots.get(key)
             if slot is None or (slot.done.is_set() and slot.until <= trio.current_time()):
                 return await self._begin(key, look_up, fresh_seconds, address)
-            self._turns.join(slot.turn, address)
+            self._queue.join(slot.look_up, address)
             await slot.done.wait()
             if slot.lost:  # the viewer that asked has gone; another one asks anew
                 continue
@@ -76,7 +76,7 @@ class SharedAnswers:
         self._slots[key] = slot
         self._drop_oldest()
         try:
-            async with self._turns.taken(slot.turn, address):
+            async with self._queue.admitted(slot.look_up, address):
                 slot.answer = await look_up()
         except RocketMQError as error:
             slot.error = error

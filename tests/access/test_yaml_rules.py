@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.access.plain.accounts import text_of
-from pyrmq_core.access.plain.changes import put_account, put_white_addresses, remove_account
-from pyrmq_core.access.plain.rules import PlainRules, rules_of
+from pyrmq_core.access.plain.rules import PlainRules, put_account, put_white_addresses, remove_account, rules_of
 from pyrmq_core.access.yaml_text import dump_document, load_document
 from pyrmq_core.protocol.framing.command import Command
 from tests.access.requests import signed

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pyrmq_core.broker import registration
-from pyrmq_core.broker.changeable_settings import CHANGEABLE, changed
-from pyrmq_core.broker.setting_values import read_config_file
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.processors.administration.broker_settings import CHANGEABLE, changed
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
+from pyrmq_core.broker.settings.setting_values import read_config_file
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command

@@ -10,13 +10,12 @@ import trio
 
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.tables import consumer_filters
-from pyrmq_core.broker.tables.consumer_filters import ConsumerFilters, bloom_bits
+from pyrmq_core.broker.tables.consumer_filters import ConsumerFilters, bloom_bits, murmur3_long
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import dumps, load_object
-from pyrmq_core.protocol.java.murmur3 import murmur3_long
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, SubscriptionData, UnregisterClient
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.index.key_index import FOLDER
 from pyrmq_core.broker.store_services import key_indexing
 from pyrmq_core.broker.store_services.key_indexing import KeyIndexing

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store_services import key_indexing
 from pyrmq_core.errors import InvalidArgument, StoreError
 from pyrmq_core.protocol.framing.codes import ResponseCode

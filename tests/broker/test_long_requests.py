@@ -12,6 +12,7 @@ import trio
 
 from pyrmq_core.broker.broker import Broker
 from pyrmq_core.broker.clients.client_table import ClientInfo
+from pyrmq_core.broker.in_turns import STEPS_AT_ONCE, BoundedWork, take_all
 from pyrmq_core.broker.processors.long_answers import (
     MAX_LONG_ANSWER_BYTES,
     answer_in_turns,
@@ -20,7 +21,6 @@ from pyrmq_core.broker.processors.long_answers import (
 )
 from pyrmq_core.broker.processors.table import handle
 from pyrmq_core.broker.statistics.figures import BrokerFigures
-from pyrmq_core.broker.turns import STEPS_AT_ONCE, BoundedWork, take_all
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode

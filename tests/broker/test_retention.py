@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.disk.files import DiskSpace
 from pyrmq_core.broker.store.message_store import MessageStore

@@ -10,7 +10,7 @@ import trio
 from pyrmq_core.broker import ForgetfulFiles
 from pyrmq_core.broker.store.disk.files import DiskSpace, StoredFile
 from pyrmq_core.broker.store.disk.unsynced import PAGE_BYTES, Page
-from pyrmq_core.broker.store_services.unread import unread_lines
+from pyrmq_core.broker.store_services.retention import unread_lines
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network import ConnectionPool
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode

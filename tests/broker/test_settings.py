@@ -9,9 +9,9 @@ import pytest
 
 from pyrmq_core.access.settings import NAMES as ACCESS_NAMES
 from pyrmq_core.broker import BrokerConfig
-from pyrmq_core.broker.setting_ranges import ANY, RANGES
-from pyrmq_core.broker.setting_rules import KNOWN, REFUSED, WITHOUT_EFFECT
-from pyrmq_core.broker.settings import unknown_names, unused_names
+from pyrmq_core.broker.settings.broker_config import unknown_names, unused_names
+from pyrmq_core.broker.settings.setting_rules import KNOWN, REFUSED, WITHOUT_EFFECT
+from pyrmq_core.broker.settings.setting_values import ANY, RANGES
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
 from tests.support.server_page import SETTINGS

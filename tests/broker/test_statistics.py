@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from pyrmq_core.broker.statistics import figures as figures_module
 from pyrmq_core.broker.statistics.figures import BrokerFigures
-from pyrmq_core.broker.statistics.sampler import sample_figures
 from pyrmq_core.broker.statistics.store_rates import StoreRates
 from pyrmq_core.broker.statistics.tallies import DAY, HOUR, MINUTE, PERIODS, Figure, Tally
+from pyrmq_core.broker.upkeep import sample_figures
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from tests.broker.serving import NOW_MS, serving

@@ -13,9 +13,9 @@ from pyrmq_core.access.user_file import read_rules
 from pyrmq_core.access.users.needs import needs_of
 from pyrmq_core.access.users.values import policies_of
 from pyrmq_core.access.yaml_text import load_document
-from pyrmq_core.broker.changeable_settings import changed
+from pyrmq_core.broker.processors.administration.broker_settings import changed
 from pyrmq_core.broker.processors.administration.lists import listed_groups, listed_topics
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.transactions.half_messages import (
     checked_again,

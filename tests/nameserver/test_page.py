@@ -14,9 +14,9 @@ from pyrmq_core.broker.clients.queue_locks import MOST_LOCKS
 from pyrmq_core.broker.processors.administration.broker_settings import MAX_SETTINGS_BYTES
 from pyrmq_core.broker.processors.administration.lists import MAX_LIST_BYTES, MAX_LISTED
 from pyrmq_core.broker.processors.called_consumers import CALL_SECONDS, MEMBERS_AT_ONCE, MOST_MEMBERS, STATUS_SECONDS
+from pyrmq_core.broker.processors.clients import MAX_LOCKS_BYTES
 from pyrmq_core.broker.processors.long_answers import MAX_LONG_ANSWER_BYTES
 from pyrmq_core.broker.processors.name_rules import MAX_CLIENT_ID_CHARS, MAX_RETRY_TOPIC_CHARS
-from pyrmq_core.broker.processors.queue_locks import MAX_BODY_BYTES
 from pyrmq_core.broker.statistics.figures import MAX_TALLIES
 from pyrmq_core.broker.store_services.key_indexing import MOST_LOOK_UPS, TURN_SECONDS
 from pyrmq_core.broker.tables.consumer_filters import MOST_CHARS, MOST_FILTERS
@@ -129,7 +129,7 @@ def test_the_limits_without_a_setting_are_those_of_the_code() -> None:
             MAX_CLIENT_ID_CHARS,
         ],
         "an SQL expression": [MAX_CHARS, MAX_CONDITIONS],
-        "a group's settings; the body of a lock request": [MAX_GROUP_BYTES, MAX_BODY_BYTES],
+        "a group's settings; the body of a lock request": [MAX_GROUP_BYTES, MAX_LOCKS_BYTES],
         "locks of queues": [MOST_LOCKS],
         "an answer with many rows: offsets, topics, groups, clients": [MAX_LONG_ANSWER_BYTES // MIB],
         "SQL expressions of groups; their text together": [MOST_FILTERS, MOST_CHARS],

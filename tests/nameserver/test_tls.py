@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from pyrmq_core import Client, Message, NoNameServer, Producer, PullConsumer
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.embedded import EmbeddedCluster
 from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.nameserver import NameServerConfig, RunningNameServer

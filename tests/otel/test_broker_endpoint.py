@@ -20,7 +20,7 @@ from prometheus_client import generate_latest
 
 from pyrmq_core import ConsumeFromWhere, InvalidArgument, Message
 from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer, PushConsumer
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.exporter import server as exporter
 from pyrmq_core.exporter.server import MAX_CONNECTIONS
 from pyrmq_core.otel import Instrumentation

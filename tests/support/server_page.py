@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from pyrmq_core.broker.changeable_settings import CHANGEABLE
-from pyrmq_core.broker.setting_rules import REFUSED, WITHOUT_EFFECT
+from pyrmq_core.broker.processors.administration.broker_settings import CHANGEABLE
+from pyrmq_core.broker.settings.setting_rules import REFUSED, WITHOUT_EFFECT
 from pyrmq_core.nameserver.handlers import HANDLERS
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES
 from tests.support.broker_codes import refused_codes, served_codes

@@ -35,29 +35,7 @@ TO_BE_JOINED = {
     "pyrmq_spark/driver_log.py",
     "pyrmq_spark/read/joined_batches.py",
     # the broker
-    "pyrmq_core/broker/exported/noted_ends.py",
-    "pyrmq_core/broker/ha/delivery_state.py",
-    "pyrmq_core/broker/ha/follow_lines.py",
-    "pyrmq_core/broker/processors/administration/query_message.py",
-    "pyrmq_core/broker/processors/queue_locks.py",
-    "pyrmq_core/broker/promotion.py",
-    "pyrmq_core/broker/statistics/sampler.py",
-    "pyrmq_core/broker/store_services/store_parts.py",
-    "pyrmq_core/broker/store_services/unread.py",
-    "pyrmq_core/broker/timers/slave_checkpoint.py",
-    "pyrmq_core/broker/timers/timer_resumption.py",
-    "pyrmq_core/broker/transactions/waiting_halves.py",
-    "pyrmq_core/protocol/java/murmur3.py",
     # other rooms
-    "pyrmq_core/access/plain/changes.py",
-    "pyrmq_core/network/connection/turn.py",
-    "pyrmq_core/web/fair_places.py",
-    "pyrmq_core/web/form_fields.py",
-    "pyrmq_core/web/pages/cluster.py",
-    "pyrmq_core/web/pages/curves.py",
-    "pyrmq_core/web/pages/dead_letters.py",
-    "pyrmq_core/web/pages/forms.py",
-    "pyrmq_core/web/pages/producers.py",
 }
 
 

@@ -89,7 +89,6 @@ PURE_ROOMS = (
 )
 # Those that touch the disk, and those that wait.
 PURE_EXCEPTIONS = (
-    "pyrmq_core.broker.statistics.sampler",
     "pyrmq_core.broker.timers.service",
     "pyrmq_core.broker.store.disk.disk_files",
     "pyrmq_core.broker.store.disk.descriptors",

@@ -21,7 +21,7 @@ from pyrmq_core.network.addresses import local_ip, parse_address
 from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
 from pyrmq_core.protocol.requests.broker.users import CreateAcl, CreateUser
 from pyrmq_core.testing import ResponseCode, refusal
-from pyrmq_core.web import fair_turns
+from pyrmq_core.web import look_up_queue
 from pyrmq_core.web.server import WebSettings, serve_web
 from tests.access.requests import signed
 from tests.broker.serving import message
@@ -210,8 +210,8 @@ async def test_another_host_and_another_site_get_nothing(page: Served) -> None:
 
 
 async def test_a_greedy_address_keeps_no_other_waiting(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_turns, "LOOK_UPS_A_SECOND", 4.0)
-    monkeypatch.setattr(fair_turns, "BURST", 1)
+    monkeypatch.setattr(look_up_queue, "LOOK_UPS_A_SECOND", 4.0)
+    monkeypatch.setattr(look_up_queue, "BURST", 1)
     answered = list[int]()
     one_is_answered = trio.Event()
     transport = httpx.AsyncHTTPTransport(local_address="127.0.0.2")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pyrmq_core.web import fair_places
-from pyrmq_core.web.fair_places import FairPlaces, Place
+from pyrmq_core.web import guards
+from pyrmq_core.web.guards import FairPlaces, Place
 
 
 @pytest.fixture(autouse=True)
 def four_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_places, "MAX_REQUESTS", 4)
+    monkeypatch.setattr(guards, "MAX_REQUESTS", 4)
 
 
 def take(places: FairPlaces, host: str) -> Place:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.web import form_fields
-from pyrmq_core.web.form_fields import raw_field, read_fields
+from pyrmq_core.web import application
+from pyrmq_core.web.application import raw_field, read_fields
 
 
 @given(st.text(alphabet="ab+%=&4é1C3A9 ", max_size=40), st.integers(4, 9))
@@ -19,7 +19,7 @@ def test_any_form_reads_as_in_the_standard_library(form: str, size: int) -> None
     sent = form.encode()
     expected = dict(parse_qsl(sent.decode(), keep_blank_values=True, errors="replace", separator="&"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(form_fields, "SLICE_BYTES", size)
+        patch.setattr(application, "SLICE_BYTES", size)
         fields = trio.run(read_fields, sent)
     fields.pop("", None)  # the library leaves out a field without a name and a value
     expected.pop("", None)
@@ -27,7 +27,7 @@ def test_any_form_reads_as_in_the_standard_library(form: str, size: int) -> None
 
 
 async def test_others_have_their_turns_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(form_fields, "SLICE_BYTES", 300)
+    monkeypatch.setattr(application, "SLICE_BYTES", 300)
     turns = 0
 
     async def other() -> None:
@@ -43,10 +43,10 @@ async def test_others_have_their_turns_meanwhile(monkeypatch: pytest.MonkeyPatch
     assert turns >= 19
 
 
-@pytest.mark.parametrize("fields", [form_fields.MAX_FIELDS, form_fields.MAX_FIELDS + 1])
+@pytest.mark.parametrize("fields", [application.MAX_FIELDS, application.MAX_FIELDS + 1])
 async def test_many_fields(fields: int) -> None:
     form = b"&".join(b"f%d=" % number for number in range(fields))
-    if fields <= form_fields.MAX_FIELDS:
+    if fields <= application.MAX_FIELDS:
         assert len(await read_fields(form)) == fields
     else:
         with pytest.raises(InvalidArgument, match="more than 32 fields"):

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from pyrmq_core.web import bodies, fair_places, guards
+from pyrmq_core.web import bodies, guards
 from pyrmq_core.web.bodies import MAX_BODY_BYTES, AsgiMessage, Receive
 from pyrmq_core.web.guards import App, FormToken, Guards, Scope, Send
 
@@ -110,7 +110,7 @@ async def test_every_answer_has_the_headers() -> None:
 
 
 async def test_requests_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_places, "MAX_REQUESTS", 3)
+    monkeypatch.setattr(guards, "MAX_REQUESTS", 3)
     held, statuses = trio.Event(), list[int]()
 
     async def holds(scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,7 +132,7 @@ async def test_requests_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_peer_that_reads_nothing_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_places, "MAX_REQUESTS", 1)
+    monkeypatch.setattr(guards, "MAX_REQUESTS", 1)
     guarded = Guards(answers, HOSTS, allow_changes=True)
     statuses = list[int]()
 
@@ -163,7 +163,7 @@ async def test_an_answer_that_never_comes(autojump_clock: trio.testing.MockClock
 
 
 async def test_many_requests_of_one_address_give_way_to_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_places, "MAX_REQUESTS", 3)
+    monkeypatch.setattr(guards, "MAX_REQUESTS", 3)
     statuses = list[tuple[str, int]]()
 
     async def holds(scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,7 +10,7 @@ import trio.testing
 
 from pyrmq_core.errors import NoRoute
 from pyrmq_core.web import shared_answers
-from pyrmq_core.web.fair_turns import BURST, LOOK_UPS_A_SECOND, TooManyLookUps
+from pyrmq_core.web.look_up_queue import BURST, LOOK_UPS_A_SECOND, TooManyLookUps
 from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
 
 

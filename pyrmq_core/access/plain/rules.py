@@ -1,15 +1,17 @@
-"""`PlainRules`: all rules of `plain_acl.yml` and its companions, and the verdict about a request.
+"""`PlainRules`: all rules of `plain_acl.yml` and its companions, the verdict about a request, and changes of a file.
 
-Source: acl/plain/PlainPermissionManager.java (validate, checkPerm), 4.9.7, in the same order and with the same texts.
+Each function for a change alters the document that it gets, which the caller has just read, and leaves other members as
+they are. Source: acl/plain/PlainPermissionManager.java (validate, checkPerm, updateAccessConfig, deleteAccessConfig,
+...), 4.9.7, in the same order and with the same texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from pyrmq_core.access.plain.accounts import PlainAccount, account_of, texts_of
+from pyrmq_core.access.plain.accounts import PlainAccount, account_of, text_of, texts_of
 from pyrmq_core.access.plain.addresses import AddressRule, address_rule
 from pyrmq_core.access.plain.needs import ADMIN_CODES, needs_of
 from pyrmq_core.access.plain.permissions import PUB, is_permitted
@@ -23,6 +25,10 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 # The members of a file.
 GLOBAL_ADDRESSES: Final = "globalWhiteRemoteAddresses"
 ACCOUNTS: Final = "accounts"
+
+Document = dict[str, Any]
+
+DATA_VERSION: Final = "dataVersion"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +111,45 @@ def entries_of(document: Mapping[str, object]) -> list[dict[str, object]]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidArgument("accounts is no list of accounts; each begins with `- accessKey: ...`")
     return entries
+
+
+def put_account(document: Document, account: Mapping[str, object]) -> None:
+    """Adds an account, or changes these members of it; it becomes the last one.
+
+    Of several entries with its access key the last one counts, as for requests; the others are removed.
+    """
+    entries = entries_of(document)
+    same = [entry for entry in entries if _is(entry, account["accessKey"])]
+    others = [entry for entry in entries if not _is(entry, account["accessKey"])]
+    document[ACCOUNTS] = [*others, {**(same[-1] if same else {}), **account}]
+
+
+def remove_account(document: Document, access_key: str) -> None:
+    document[ACCOUNTS] = [entry for entry in entries_of(document) if not _is(entry, access_key)]
+
+
+def put_white_addresses(document: Document, addresses: Sequence[str]) -> None:
+    document[GLOBAL_ADDRESSES] = list(addresses)
+
+
+def advance_version(document: Document, now_ms: int) -> None:
+    counter, _ = version_of(document)
+    document[DATA_VERSION] = [{"counter": counter + 1, "timestamp": now_ms}]
+
+
+def version_of(document: Mapping[str, object]) -> tuple[int, int]:
+    """Returns the counter and the time (ms) of a file's version; 0 and 0 for a file that no administrator changed."""
+    versions = document.get(DATA_VERSION)
+    first = versions[0] if isinstance(versions, list) and versions else None
+    if not isinstance(first, dict):
+        return 0, 0
+    numbers = first.get("counter"), first.get("timestamp")
+    return _whole(numbers[0]), _whole(numbers[1])
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _is(entry: Mapping[str, object], access_key: object) -> bool:
+    return text_of(entry, "accessKey") == access_key

@@ -14,8 +14,10 @@ from typing import Final
 
 from pyrmq_core.broker.broker import Broker
 from pyrmq_core.broker.clients.client_table import ClientInfo
+from pyrmq_core.broker.timers.timer_copies import TimerMessage
 from pyrmq_core.broker.timers.timer_rules import TIMER_QUEUE
 from pyrmq_core.broker.timers.timer_wheel import TimerWheel
+from pyrmq_core.broker.transactions.half_messages import HalfMessage
 from pyrmq_core.exporter.families import Family, Kind, Sample
 from pyrmq_core.protocol.framing.versions import version_name
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX, SYSTEM_GROUPS
@@ -236,3 +238,29 @@ def _is_retry(topic: str) -> str:
 
 def _truth(value: bool) -> str:
     return "true" if value else "false"
+
+
+def note_ends(broker: Broker) -> None:
+    """Has delays, timers and transactions report what they do: to the figures, and to the page of metrics, if any."""
+    figures, measures = broker.figures, broker.measures
+
+    def timer_taken(message: TimerMessage) -> None:
+        figures.store.timers_in += 1
+        if measures is not None:
+            measures.note_timer_in(message.topic, message.out_ms - message.record.born_timestamp_ms)
+
+    def timer_delivered(topic: str, size_bytes: int) -> None:
+        figures.note_commit(topic, size_bytes)
+        figures.store.timers_out += 1
+        if measures is not None:
+            measures.note_timer_out(topic)
+
+    def transaction_ended(half: HalfMessage, now_ms: int, committed: bool) -> None:
+        if measures is not None:
+            measures.note_end(half.real_topic, half.record.born_timestamp_ms, now_ms, committed=committed)
+
+    broker.delays.on_delivered = figures.note_delivery
+    broker.transactions.on_committed = figures.note_commit
+    broker.transactions.on_ended = transaction_ended
+    broker.timers.messages.on_taken = timer_taken
+    broker.timers.messages.delivery.on_delivered = timer_delivered

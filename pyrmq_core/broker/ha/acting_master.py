@@ -15,8 +15,7 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.registration import BrokerRegistration
-from pyrmq_core.broker.roles import MASTER_ID
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import MASTER_ID, BrokerConfig
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.network.log_lines import line_logger
 

@@ -1,4 +1,4 @@
-"""The bytes between a master and a slave.
+"""The bytes between a master and a slave, and the times that both ends keep.
 
     slave to master            bytes
     reported offset            8      the log offset up to which the slave has everything
@@ -14,10 +14,36 @@ Sources: store/ha/DefaultHAConnection.java, DefaultHAClient.java (5.4.0); 4.9.7 
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Final
+
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 
 REPORT: Final = struct.Struct(">q")
 BLOCK_HEAD: Final = struct.Struct(">qi")
+
+MILLISECONDS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HaTimes:
+    """Settings of connections between master and slave, in seconds and bytes.
+
+    A heartbeat follows after `heartbeat` without other bytes; a peer that is silent, or takes nothing, for
+    `housekeeping` is gone. A block has at most `block_bytes`.
+    """
+
+    heartbeat: float
+    housekeeping: float
+    block_bytes: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> HaTimes:
+        return cls(
+            config.ha_send_heartbeat_interval / MILLISECONDS,
+            config.ha_housekeeping_interval / MILLISECONDS,
+            config.ha_transfer_batch_size,
+        )
 
 
 class Reports:

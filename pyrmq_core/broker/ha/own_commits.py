@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
+from pyrmq_core.broker.in_turns import InTurns
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
-from pyrmq_core.broker.turns import InTurns
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command

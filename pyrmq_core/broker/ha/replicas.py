@@ -9,8 +9,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.broker.roles import SYNC_MASTER
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import SYNC_MASTER, BrokerConfig
 
 MILLISECONDS: Final = 1000
 

@@ -1,4 +1,4 @@
-"""`SlaveTables`: a slave's topics, groups and offsets, fetched from its master again and again.
+"""`SlaveTables`: a slave's topics, groups and offsets, and its master's progress, fetched again and again.
 
 Topics and groups are replaced when their version differs, committed offsets merged. RocketMQ 5 fetches every minute,
 4.9 every 10 s: here 10 s, since a slave that is read serves what it knows. Source: broker/slave/SlaveSynchronize.java
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import trio
 
-from pyrmq_core.broker.ha.delivery_state import DeliveryState, FetchedState
 from pyrmq_core.broker.ha.master_checks import log_bounds
 from pyrmq_core.broker.ha.master_tables import (
     Page,
@@ -25,12 +25,13 @@ from pyrmq_core.broker.ha.master_tables import (
     topics_page,
 )
 from pyrmq_core.broker.ha.own_commits import Ask, OwnCommits
+from pyrmq_core.broker.in_turns import InTurns
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.broker.tables.topics import TopicTable
-from pyrmq_core.broker.turns import InTurns
+from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint, keep_checkpoint
 from pyrmq_core.errors import BodyError, ConnectFailed, ConnectionClosed, RocketMQError, StoreError
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -53,6 +54,52 @@ MOST_ROWS: Final = 500_000
 MOST_PAGES: Final = 1000
 
 ReadPage: TypeAlias = Callable[[Command], Steps[Page[V]]]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedState:
+    """The next offset of each delay level, and the checkpoint of timers, if the master has any.
+
+    `log_end` is an end of the master's log behind all that was delivered before.
+    """
+
+    delay_offsets: dict[int, int]
+    timers: TimerCheckpoint | None
+    log_end: int
+
+
+class DeliveryState:
+    """How far a master has delivered delayed messages and timers: the state that waits for this slave's log, if any.
+
+    A slave that becomes the master goes on from there, and finds in the log what was delivered later. The state may
+    name deliveries whose messages this slave does not have yet: if the master was lost then, no broker would deliver
+    them. So a state is kept back until this log reaches the end that the master's log had afterwards.
+    """
+
+    def __init__(self, store: MessageStore, delays: DelayLevels) -> None:
+        self._store = store
+        self._delays = delays
+        self._waiting: FetchedState | None = None
+        self._kept: TimerCheckpoint | None = None
+        self._turn = trio.Lock()
+
+    async def fetched(self, state: FetchedState) -> None:
+        """Notes a state; one that waits already stays, since a slave that is far behind would never reach the next."""
+        if self._waiting is None or state.log_end < self._waiting.log_end:  # or the master lost its end
+            self._waiting = state
+        await self.adopt()
+
+    async def adopt(self) -> None:
+        """Takes the state over if this log is synced up to its end; `StoreError` if the disk fails, and it waits on."""
+        async with self._turn:
+            state = self._waiting
+            if state is None or self._store.flushed < state.log_end:
+                return
+            if state.timers not in (None, self._kept):
+                await trio.to_thread.run_sync(keep_checkpoint, self._store.files, state.timers)
+                self._kept = state.timers
+            self._delays.replace(state.delay_offsets)
+            self._waiting = None
 
 
 class Fields(NamedTuple):

@@ -1,4 +1,5 @@
-"""Requests about clients: heartbeats (34), leaving (35), members of groups (38, 203, 204, 300), expressions (46).
+"""Requests about clients: heartbeats (34), leaving (35), members of groups (38, 203, 204, 300), expressions (46),
+locks of queues (41, 42).
 
 Supported: version 1 of the heartbeat, which is complete each time. Source: broker/processor/ClientManageProcessor.java,
 ConsumerManageProcessor.java (5.4.0).
@@ -25,9 +26,14 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 from pyrmq_core.protocol.requests.broker.consumer_list import ConsumerList
 from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, HeartBeatAnswer, UnregisterClient
+from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQueues, UnlockQueues
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 
 # The groups of a heartbeat that are processed before other tasks have a turn.
 GROUPS_AT_ONCE: Final = 25
+
+# Java's clients name all queues of a broker that they hold for a group (RebalanceImpl.lockAll).
+MAX_LOCKS_BYTES: Final = 4 << 20
 
 
 def heart_beat(broker: Broker, request: Command, peer: Peer) -> Answer:
@@ -195,3 +201,35 @@ def groups_of_topic(broker: Broker, request: Command, _: Peer) -> Command:
     topic = request.ext.get("topic", "")
     online = [name for name, group in broker.clients.consumers.items() if topic in group.subscriptions]
     return success(body=dumps({"groupList": sorted({*online, *broker.offsets.groups_of(topic)})}))
+
+
+def lock_queues(broker: Broker, request: Command, _: Peer) -> Command:
+    lock = _read_locks(request, LockQueues)
+    if isinstance(lock, Command):
+        return lock
+    taken = broker.locks.take(lock.consumer_group, lock.client_id, lock.queues, broker.running_ms())
+    return LockedQueues(tuple(taken)).to_command()
+
+
+def unlock_queues(broker: Broker, request: Command, _: Peer) -> Command:
+    unlock = _read_locks(request, UnlockQueues)
+    if isinstance(unlock, Command):
+        return unlock
+    broker.locks.release(unlock.consumer_group, unlock.client_id, unlock.queues)
+    return success()
+
+
+def _read_locks(request: Command, form: type[LockQueues]) -> LockQueues | Command:
+    """Returns the request, or a refusal of impossible names and of more queues than a topic has."""
+    if len(request.body) > MAX_LOCKS_BYTES:
+        remark = f"the body has {len(request.body)} bytes; {MAX_LOCKS_BYTES} at most name the queues of a topic"
+        return refusal(ResponseCode.INVALID_PARAMETER, remark)
+    decoded = form.from_command(request)
+    fault = group_fault(decoded.consumer_group) or client_fault(decoded.client_id)
+    if not fault and len(decoded.queues) > MAX_QUEUES_PER_TOPIC:
+        fault = f"{len(decoded.queues)} queues are named; {MAX_QUEUES_PER_TOPIC} at most in one request"
+    for queue in decoded.queues if not fault else ():
+        fault = topic_fault(queue.topic) or client_fault(queue.broker_name)
+        if fault:
+            break
+    return refusal(ResponseCode.INVALID_PARAMETER, fault) if fault else decoded

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from pyrmq_core.broker.broker import Answer
-from pyrmq_core.broker.turns import STEPS_AT_ONCE, BoundedWork, InTurns
+from pyrmq_core.broker.in_turns import STEPS_AT_ONCE, BoundedWork, InTurns
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import NO_FIELDS, Command, refusal, success
 from pyrmq_core.protocol.java.json_text import dumps

@@ -17,8 +17,8 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.in_turns import InTurns
 from pyrmq_core.broker.processors.long_answers import in_turn
-from pyrmq_core.broker.turns import InTurns
 from pyrmq_core.errors import NetworkError
 from pyrmq_core.model import MessageQueue, TopicConfig
 from pyrmq_core.network import Peer

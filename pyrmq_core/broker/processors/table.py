@@ -17,7 +17,6 @@ from pyrmq_core.broker.processors import clients as client_requests
 from pyrmq_core.broker.processors import consumer_send_back as retries
 from pyrmq_core.broker.processors import end_transaction as transactions
 from pyrmq_core.broker.processors import offsets as offset_requests
-from pyrmq_core.broker.processors import queue_locks as lock_requests
 from pyrmq_core.broker.processors import recall_message as recalls
 from pyrmq_core.broker.processors import reply_message as replying
 from pyrmq_core.broker.processors import reset_offsets as resets
@@ -25,11 +24,9 @@ from pyrmq_core.broker.processors import send_message as sending
 from pyrmq_core.broker.processors import statistics as status_requests
 from pyrmq_core.broker.processors import topics_and_groups as topic_requests
 from pyrmq_core.broker.processors.administration import broker_figures as figures
-from pyrmq_core.broker.processors.administration import consumption, lists, retention, slave_state
+from pyrmq_core.broker.processors.administration import consumption, lists, look_ups, retention, slave_state
 from pyrmq_core.broker.processors.administration import plain_acl as acl_requests
-from pyrmq_core.broker.processors.administration import query_message as look_ups
 from pyrmq_core.broker.processors.administration.broker_settings import update_config
-from pyrmq_core.broker.processors.administration.queue_entries import queue_entries
 from pyrmq_core.broker.processors.name_rules import checked, client_fault, group_fault, if_any, listed, topic_fault
 from pyrmq_core.broker.processors.pulls import pull_message as pulling
 from pyrmq_core.network import Peer
@@ -87,8 +84,8 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.CONSUME_MESSAGE_DIRECTLY: checked(
         called.consume_directly, consumerGroup=group_fault, clientId=client_fault, topic=if_any(topic_fault)
     ),
-    RequestCode.LOCK_BATCH_MQ: lock_requests.lock_queues,
-    RequestCode.UNLOCK_BATCH_MQ: lock_requests.unlock_queues,
+    RequestCode.LOCK_BATCH_MQ: client_requests.lock_queues,
+    RequestCode.UNLOCK_BATCH_MQ: client_requests.unlock_queues,
     RequestCode.UPDATE_AND_CREATE_TOPIC: checked(topic_requests.update_topic, topic=topic_fault),
     RequestCode.GET_ALL_TOPIC_CONFIG: topic_requests.all_topics,
     RequestCode.DELETE_TOPIC_IN_BROKER: checked(topic_requests.delete_topic, topic=topic_fault),
@@ -134,7 +131,9 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: checked(
         consumption.group_forbidden, group=group_fault, topic=topic_fault
     ),
-    RequestCode.QUERY_CONSUME_QUEUE: checked(queue_entries, topic=topic_fault, consumerGroup=if_any(group_fault)),
+    RequestCode.QUERY_CONSUME_QUEUE: checked(
+        look_ups.queue_entries, topic=topic_fault, consumerGroup=if_any(group_fault)
+    ),
     RequestCode.GET_BROKER_CONFIG: status_requests.broker_config,
     RequestCode.GET_TOPIC_STATS_INFO: checked(status_requests.topic_stats, topic=topic_fault),
     RequestCode.GET_CONSUME_STATS: checked(

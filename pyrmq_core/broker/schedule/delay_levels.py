@@ -14,6 +14,7 @@ from typing import Final
 
 import trio
 
+from pyrmq_core.broker.in_turns import take_all
 from pyrmq_core.broker.schedule.delay_copies import DelayCopies, copy_key, first_copy
 from pyrmq_core.broker.store.appending import Append, DoesNotFit, entry_of_record
 from pyrmq_core.broker.store.batch_pieces import Piece, piece
@@ -23,7 +24,6 @@ from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.replay import EntryOf
 from pyrmq_core.broker.tables.config_files import encode_config, load_config
-from pyrmq_core.broker.turns import take_all
 from pyrmq_core.errors import BodyError, RecordError, StoreError
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.java.integers import parse_int

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.disk.files import Files, StoredFile
 from pyrmq_core.broker.store.formats import blank_record, file_name
-from pyrmq_core.broker.store.named_files import open_all
+from pyrmq_core.broker.store.layout import open_all
 from pyrmq_core.errors import StoreError
 
 # The least that a blank record takes.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pyrmq_core.broker.store.disk.files import Files, StoredFile
 from pyrmq_core.broker.store.formats import file_name
-from pyrmq_core.broker.store.named_files import open_all
+from pyrmq_core.broker.store.layout import open_all
 from pyrmq_core.errors import StoreError
 
 

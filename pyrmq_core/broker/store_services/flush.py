@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.broker.settings import SYNC_FLUSH, BrokerConfig
+from pyrmq_core.broker.settings.broker_config import SYNC_FLUSH, BrokerConfig
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network.log_lines import line_logger

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 import trio
 
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.in_turns import BoundedWork
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.appending import Dispatched
 from pyrmq_core.broker.store.index.key_index import KeyIndex
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.turns import BoundedWork
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.messages.properties import decode_java_utf8

@@ -15,14 +15,16 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.disk.files import DiskSpace
 from pyrmq_core.broker.store.layout import QUEUES_FOLDER
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.broker.store.retention_rules import Judgement, is_above_size, judge, may_go
+from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.messages.names import HALF_TOPIC, TRANSACTION_GROUP
 
 log = line_logger(__name__)
 
@@ -32,6 +34,9 @@ SOON_SECONDS: Final = 1.0
 ROUNDS_BY_HAND: Final = 20
 # The queues that are looked at before other tasks have a turn.
 QUEUES_AT_ONCE: Final = 20
+
+# Topic, the group whose offset is the progress of the work, and what its messages are.
+OWN_WORK: Final = ((HALF_TOPIC, TRANSACTION_GROUP, "half messages of transactions"),)
 
 
 class Retention:
@@ -230,3 +235,18 @@ def _call_all(calls: list[Callable[[], None]]) -> None:
     while calls:
         calls[0]()
         del calls[0]
+
+
+def unread_lines(store: MessageStore, offsets: GroupOffsets) -> list[str]:
+    """Returns a line for each queue of such a topic that lost messages behind its progress."""
+    lines = []
+    for topic, group, what in OWN_WORK:
+        for queue_id in store.queues_of(topic):
+            start, _ = store.bounds((topic, queue_id))
+            done = offsets.committed(group, topic, queue_id) or 0
+            if done < start:
+                lines.append(
+                    f"{start - done} {what} (queue {queue_id} of {topic}, from {done} on) were removed unfinished, "
+                    "with old segments of the commit log: these transactions are never committed"
+                )
+    return lines

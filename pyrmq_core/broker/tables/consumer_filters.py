@@ -20,7 +20,6 @@ from pyrmq_core.errors import InvalidArgument, StoreError
 from pyrmq_core.filtering.sql92 import MAX_CHARS, parse
 from pyrmq_core.protocol.java.integers import MAX_INT, long_member
 from pyrmq_core.protocol.java.members import text_member
-from pyrmq_core.protocol.java.murmur3 import murmur3_long
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 
 FILE_NAME: Final = "consumerFilter.json"
@@ -32,6 +31,10 @@ BLOOM_HASHES: Final = 3
 BLOOM_BITS: Final = 112
 
 Passes: TypeAlias = Callable[[Mapping[str, str]], bool]
+
+C1: Final = 0x87C37B91114253D5
+C2: Final = 0x4CF5AD432745937F
+MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
 @dataclass(slots=True)
@@ -227,3 +230,37 @@ def bloom_bits(text: str) -> list[int]:
         combined = first + number * second & 0xFFFF_FFFF
         found.append((combined if combined <= MAX_INT else combined ^ 0xFFFF_FFFF) % BLOOM_BITS)
     return found
+
+
+def murmur3_long(data: bytes) -> int:
+    """Returns the first 64 bits, unsigned, of Guava's `Hashing.murmur3_128().hashBytes(...).asLong()`."""
+    h1 = h2 = 0
+    whole = len(data) & ~15
+    for start in range(0, whole, 16):
+        h1 ^= _mixed(int.from_bytes(data[start : start + 8], "little"), C1, 31, C2)
+        h1 = (_rotated(h1, 27) + h2) * 5 + 0x52DCE729 & MASK
+        h2 ^= _mixed(int.from_bytes(data[start + 8 : start + 16], "little"), C2, 33, C1)
+        h2 = (_rotated(h2, 31) + h1) * 5 + 0x38495AB5 & MASK
+    h2 ^= _mixed(int.from_bytes(data[whole + 8 :], "little"), C2, 33, C1)
+    h1 ^= _mixed(int.from_bytes(data[whole : whole + 8], "little"), C1, 31, C2)
+    h1 ^= len(data)
+    h2 ^= len(data)
+    h1 = h1 + h2 & MASK
+    h2 = h2 + h1 & MASK
+    return _final(h1) + _final(h2) & MASK
+
+
+def _mixed(block: int, first: int, bits: int, second: int) -> int:
+    return _rotated(block * first & MASK, bits) * second & MASK
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 64 - bits) & MASK
+
+
+def _final(value: int) -> int:
+    value ^= value >> 33
+    value = value * 0xFF51AFD7ED558CCD & MASK
+    value ^= value >> 33
+    value = value * 0xC4CEB9FE1A85EC53 & MASK
+    return value ^ value >> 33

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.tables.table_file import Members, TableFile
 from pyrmq_core.broker.timers.timer_rules import TIMER_TOPIC

@@ -3,13 +3,11 @@
     timer_rules        a send's delivery time: allowed, rounded, exact
     timer_log          timerlog/*: one entry of 52 bytes for each message that waits, linked to the one before
     timer_wheel        timerwheel: one slot for each second, which names its last entry of the log
-    timer_checkpoint   config/timercheck: where a start goes on
+    timer_checkpoint   config/timercheck: where a start goes on, and what a slave keeps of its master's
     topic_counts       the waiting messages by topic, for the page of metrics
     timer_files        the three together, and their repair
     open_slot          the second that is being delivered
     timer_copies       the message that is delivered, and the copies that a killed broker had delivered
-    timer_resumption   where a start goes on
-    slave_checkpoint   a master's checkpoint, as its slave keeps it
     timer_delivery     messages read for their entries, and their copies stored
     timer_store        which message goes where, and when; pure, like all above
     service            the tasks that call it

@@ -1,4 +1,4 @@
-"""`config/timercheck`: where a start goes on.
+"""`config/timercheck`: where a start goes on, in rmq_sys_wheel_timer and in the commit log.
 
     field                      bytes
     read time                  8      slots before it are delivered; all times in ms
@@ -22,8 +22,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
+
+from pyrmq_core.broker.store.disk.files import Files
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.timers import timer_log, timer_wheel
+from pyrmq_core.broker.timers.timer_log import TimerEntry
+from pyrmq_core.broker.timers.timer_rules import TIMER_QUEUE, TOPIC_BYTES
 
 PATH: Final = "config/timercheck"
 BYTES: Final = 4096
@@ -31,6 +37,9 @@ FIELDS: Final = struct.Struct(">qqqqqqq")
 OWN: Final = struct.Struct(">8x8sqi")
 CRC: Final = struct.Struct(">I")
 MARK: Final = b"PYRMQTM1"
+
+# Some 20 s of reading.
+MAX_LOOKED_AT_BYTES: Final = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +86,48 @@ class TimerCheckpoint:
             return cls(*known)
         mark, log_end, precision_ms = OWN.unpack_from(data, FIELDS.size)
         return cls(*known, log_end, precision_ms) if mark == MARK else cls(*known)
+
+
+def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
+    """Writes and syncs a master's checkpoint at its slave, in any thread; raises `StoreError` if it cannot.
+
+    A slave has no timer log and no wheel. They are made anew from the messages in its log when it becomes the master,
+    and the master's checkpoint says which of these were delivered.
+    Timer log and wheel of a time when this broker was the master know nothing of the messages since. A position in the
+    timer log has a start miss it, and make it anew.
+    """
+    for path in (timer_log.FOLDER, timer_wheel.PATH):
+        files.remove(path)
+    kept = replace(checkpoint, log_position=max(1, checkpoint.log_position), log_end=None, precision_ms=None)
+    file = files.open(PATH, BYTES)
+    file.write(0, kept.encode())
+    file.sync()
+
+
+def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | None) -> int:
+    """Returns the queue offset behind the last message in the timer log; the checkpoint's if that is later."""
+    record = None if last is None else store.record_of(last.physical_offset, last.size)
+    if record is None or record.topic != TOPIC_BYTES:
+        return saved.queue_offset
+    after = record.queue_offset + 1
+    # RocketMQ writes its checkpoint before the log is synced: the log decides.
+    return max(saved.queue_offset, after) if saved.log_end is not None else after
+
+
+def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
+    """Returns an offset behind which copies lie that are newer than RocketMQ's checkpoint; None if that is too much.
+
+    Copies of slots from its read time on were stored after that time, and after the last message stored before it, of
+    timers or of any other topic. The queue offset may be of a later moment. A message from the queue offset on is read
+    anew, and its copy may be older than the read time: a master that began without files had both.
+    """
+    start, end = store.bounds(TIMER_QUEUE)
+    if start >= end:
+        return None
+    offset = min(saved.queue_offset - 1, store.search(TIMER_QUEUE, saved.read_ms, upper=True))
+    offset = min(max(offset, start), end - 1)
+    place = max(store.entry(TIMER_QUEUE, offset).physical_offset, store.place_before(saved.read_ms))
+    places = [place]
+    if saved.queue_offset < end:
+        places.insert(0, min(place, store.entry(TIMER_QUEUE, max(saved.queue_offset, start)).physical_offset))
+    return next((one for one in places if store.end - one <= MAX_LOOKED_AT_BYTES), None)

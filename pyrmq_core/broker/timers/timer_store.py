@@ -23,12 +23,11 @@ from typing import Final
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.timers.open_slot import OpenSlot, takes_back
-from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
+from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint, next_offset, processed_end
 from pyrmq_core.broker.timers.timer_copies import NEVER_ENQUEUED, NoTimer, TimerMessage, read_message
 from pyrmq_core.broker.timers.timer_delivery import MESSAGE_BYTES, STEP_BYTES, TimerDelivery
 from pyrmq_core.broker.timers.timer_files import TimerFiles
 from pyrmq_core.broker.timers.timer_log import DEFAULT, DELETE, NO_ENTRY, ROLL, DamagedTimers, TimerEntry
-from pyrmq_core.broker.timers.timer_resumption import next_offset, processed_end
 from pyrmq_core.broker.timers.timer_rules import (
     TIMER_DEL_UNIQKEY,
     TIMER_QUEUE,

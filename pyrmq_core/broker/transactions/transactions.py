@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.appending import DoesNotFit
 from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.message_store import MessageStore

@@ -8,9 +8,11 @@ would double its cost.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
@@ -22,7 +24,6 @@ from pyrmq_core.network.connection.outbox import Outbox
 from pyrmq_core.network.connection.peer import CutConnection, Handler, Peer
 from pyrmq_core.network.connection.shared_bytes import Memory
 from pyrmq_core.network.connection.stall_detector import ConnectionActivity, ConnectionTimeouts, StallDetector
-from pyrmq_core.network.connection.turn import ALL_AT_ONCE, OneByOne, Turn
 from pyrmq_core.network.connection.wire import Wire, close_wire
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.loop_access import ON_LOOP, LoopAccess
@@ -33,6 +34,33 @@ from pyrmq_core.protocol.framing.lent_answer import AnswerForm
 log = line_logger(__name__)
 
 MAX_REQUESTS: Final = 10_000
+
+# A context that admits one task at a time, such as a lock; and one that admits all.
+OneByOne: TypeAlias = AbstractAsyncContextManager[object]
+ALL_AT_ONCE: Final[OneByOne] = nullcontext()
+
+COMMANDS_AT_ONCE: Final = 64
+# Requests that create topics or files take milliseconds each.
+SECONDS_AT_ONCE: Final = 0.01
+
+
+class ReadSlice:
+    """The work of a connection before other tasks run: a number of commands or of seconds, whichever ends first."""
+
+    __slots__ = ("_ends", "_left")
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Starts the next slice."""
+        self._left = COMMANDS_AT_ONCE
+        self._ends = time.monotonic() + SECONDS_AT_ONCE
+
+    def is_over(self) -> bool:
+        """Counts one more command; returns True when it was the last of this slice."""
+        self._left -= 1
+        return self._left <= 0 or time.monotonic() >= self._ends
 
 
 class Connection:
@@ -63,19 +91,27 @@ class Connection:
         self.address = address or wire.address
         self._peer = Peer(self, wire.address, wire.local_address)  # until the connection has ended
         self._wire = wire
-        self._opening, self._endings = opening, endings
-        self._sweeper, self._memory = sweeper, memory
+        self._opening = opening
+        self._endings = endings
+        self._sweeper = sweeper
+        self._memory = memory
         self._handler = handler or refuse_unsupported
-        self._under_way, self._on_close, self._log_level = OpenRequests(max_requests), on_close, log_level
+        self._under_way = OpenRequests(max_requests)
+        self._on_close = on_close
+        self._log_level = log_level
         self._watch = StallDetector(limits or ConnectionTimeouts())
         self._decoder = FrameDecoder(max_header_bytes=max_header_bytes)
         self._outbox = Outbox(wire, self._start_writer, None if memory is None else partial(memory.note_waiting, self))
         self._calls = Calls(self.address, self._outbox)
-        self._received = self._commands = self._held_bytes = 0
+        self._received = 0
+        self._commands = 0
+        self._held_bytes = 0
         self._reading = True
         self._nursery: trio.Nursery | None = None
         self._soon: Callable[[Callable[[], None]], None] = not_running
-        self.is_closed, self._close_reason, self._closed = False, "", trio.Event()
+        self.is_closed = False
+        self._close_reason = ""
+        self._closed = trio.Event()
 
     def __repr__(self) -> str:
         state = f"closed: {self._close_reason}" if self.is_closed else f"{self.calls_under_way} calls under way"
@@ -241,7 +277,8 @@ class Connection:
         """Reads, answers and writes until either end closes; whatever fails meanwhile ends this connection alone."""
         try:
             async with trio.open_nursery() as nursery:
-                self._nursery, self._soon = nursery, trio.lowlevel.current_trio_token().run_sync_soon
+                self._nursery = nursery
+                self._soon = trio.lowlevel.current_trio_token().run_sync_soon
                 self._sweeper.add(self)
                 if self._outbox.queued_bytes:
                     self._start_writer()
@@ -303,7 +340,8 @@ class Connection:
         self._outbox.drop()
         if self._memory is not None:
             self._memory.forget(self)
-        self._handler, self._soon = refuse_unsupported, not_running
+        self._handler = refuse_unsupported
+        self._soon = not_running
         self._nursery = self._opening = self._on_close = None
         del self._peer
 
@@ -328,7 +366,7 @@ class Connection:
 
     async def _take_commands(self, nursery: trio.Nursery) -> None:
         """Takes all commands that have come whole; answers that are ready at once are written together."""
-        turn = Turn()
+        read_slice = ReadSlice()
         self._outbox.hold()
         try:
             while (command := self._decoder.next_command()) is not None and not self.is_closed:
@@ -341,11 +379,11 @@ class Connection:
                     continue
                 else:
                     log.debug("%s answered number %d, which no call waits for", self.address, command.opaque)
-                if turn.is_over():
+                if read_slice.is_over():
                     self._outbox.release()
                     await trio.lowlevel.checkpoint()
                     self._outbox.hold()
-                    turn.begin()
+                    read_slice.begin()
         finally:
             self._outbox.release()
 

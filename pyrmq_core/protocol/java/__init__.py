@@ -8,7 +8,6 @@
     properties_text    `key=value` configuration files
     integers           whole numbers of 32 and 64 bits
     string_hash        String.hashCode
-    murmur3            Guava's murmur3_128
 
 Nothing here knows RocketMQ's requests or messages.
 """

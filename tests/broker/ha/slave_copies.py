@@ -10,7 +10,7 @@ from pathlib import Path
 from pyrmq_core.broker.ha.own_commits import Ask
 from pyrmq_core.broker.ha.slave_tables import SlaveTables
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from pyrmq_core.broker.ha import ha_client
-from pyrmq_core.broker.ha.follow_lines import FollowLines
+from pyrmq_core.broker.ha.ha_client import FollowLines
 from pyrmq_core.broker.ha.master_checks import check_master
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from pyrmq_core.broker.ha.ha_server import HaServer
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.network import parse_address
 from pyrmq_core.network.byte_server import MAX_BYTE_CONNECTIONS, ByteConnection

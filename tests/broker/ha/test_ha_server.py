@@ -297,7 +297,7 @@ async def test_a_taken_port_is_replaced_by_a_free_one(tmp_path: Path, caplog: py
         port = taken.getsockname()[1] - 1
         async with serving(tmp_path, listenPort=str(port)) as served:
             assert served.running.ha_address != f"127.0.0.1:{port + 1}"
-            (line,) = [line for line in caplog.records if line.name.endswith("ha_port")]
+            (line,) = [line for line in caplog.records if line.name.endswith("ha_server")]
             assert line.levelno == logging.WARNING
             assert f"taken (127.0.0.1:{port + 1}), so slaves are served at port" in line.message
             async with follower(served.running) as slave:

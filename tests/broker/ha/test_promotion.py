@@ -11,8 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pyrmq_core.broker.timers.slave_checkpoint import keep_checkpoint
-from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
+from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint, keep_checkpoint
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.record import iterate_records
@@ -114,7 +113,7 @@ def test_messages_that_were_taken_back_stay_so_while_no_broker_runs(down_ms: int
 
 def test_copies_are_found_behind_more_bytes_than_one_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The only timer message is old, and the log has grown since."""
-    monkeypatch.setattr("pyrmq_core.broker.timers.timer_resumption.MAX_LOOKED_AT_BYTES", 50_000)
+    monkeypatch.setattr("pyrmq_core.broker.timers.timer_checkpoint.MAX_LOOKED_AT_BYTES", 50_000)
     with timed_store() as timed:
         timed.send(b"late", {"TIMER_DELIVER_MS": str(START_MS + 60_000)})
         for _ in range(600):

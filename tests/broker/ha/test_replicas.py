@@ -8,7 +8,7 @@ import trio.testing
 
 from pyrmq_core.broker.ha.log_transfer import BLOCK_HEAD, Reports, first_transfer, in_blocks
 from pyrmq_core.broker.ha.replicas import CopyRules, Replicas
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 
 
 @pytest.mark.parametrize("copies", [1, 2, 3])

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.broker.transactions.ended_halves import EndedHalves
-from pyrmq_core.broker.transactions.waiting_halves import WaitingHalves
+from pyrmq_core.broker.transactions.ended_halves import EndedHalves, WaitingHalves
 
 
 def test_an_end_is_that_of_all_repetitions() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from pyrmq_core.broker.clients.client_table import ClientTable
-from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.appending import appended_bytes
 from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.layout import StoreSettings

@@ -1,4 +1,4 @@
-"""UPDATE_BROKER_CONFIG (25): settings that change while the broker runs, all of a request or none.
+"""UPDATE_BROKER_CONFIG (25): the settings that may change while a broker runs, all of a request or none.
 
 They are in force at once, and in the file with which the broker was started (`-c FILE`), if there is one.
 Source: broker/processor/AdminBrokerProcessor.java updateBrokerConfig, remoting/Configuration.java (5.4.0).
@@ -14,8 +14,10 @@ import trio
 
 from pyrmq_core.access.file_replacement import replace_keeping_previous
 from pyrmq_core.broker.broker import Answer, Broker
-from pyrmq_core.broker.changeable_settings import changed, is_black
-from pyrmq_core.broker.setting_values import JVM_PREFIX, read_config_file
+from pyrmq_core.broker.ha.ha_server import check_slaves_possible
+from pyrmq_core.broker.settings import setting_rules
+from pyrmq_core.broker.settings.broker_config import BrokerConfig, unknown_names, unused_names
+from pyrmq_core.broker.settings.setting_values import JVM_PREFIX, read_config_file
 from pyrmq_core.errors import BodyError, InvalidArgument
 from pyrmq_core.network import Peer
 from pyrmq_core.network.log_lines import line_logger
@@ -28,6 +30,25 @@ log = line_logger(__name__)
 MAX_SETTINGS_BYTES: Final = 64 * 1024
 # The most characters of a refusal, since settings may be repeated in it.
 MAX_REMARK_CHARS: Final = 1000
+
+_NAMES: Final = """
+    brokerPermission regionId traceOn maxMessageSize forceRegister fileReservedTime deleteWhen
+    diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio cleanFileForciblyEnable
+    cleanResourceInterval deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval deleteFileBatchMax
+    redeleteHangedFileInterval maxStoreBytes recallMessageEnable allowRecallWhenBrokerNotWriteable
+    rejectTransactionMessage transactionTimeOut transactionCheckMax transactionCheckInterval
+    autoCreateTopicEnable autoCreateSubscriptionGroup enablePropertyFilter
+    useServerSideResetOffset notifyConsumerIdsChangedEnable litePullMessageEnable longPollingEnable
+    shortPollingTimeMills maxTransferCountOnMessageInMemory maxTransferBytesOnMessageInMemory
+    flushConsumerOffsetInterval channelExpiredTimeout maxHeartbeatBytes maxGroupsPerConnection
+    maxSubscriptionsPerHeartbeat inSyncReplicas slaveTimeout haMaxGapNotInSync haSlaveFallbehindMax
+    slaveReadEnable accessMessageInMemoryMaxRatio
+"""
+CHANGEABLE: Final = frozenset(_NAMES.split())
+NAMES_SHOWN: Final = 1
+MAX_NAME_CHARS: Final = 60
+# Where settings are, and what may not change: never changed over the network (AdminBrokerProcessor.java).
+ALWAYS_BLACK: Final = frozenset(("brokerConfigPath", "rocketmqHome", "configBlackList"))
 
 
 def update_config(broker: Broker, request: Command, peer: Peer) -> Answer:
@@ -73,3 +94,34 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
         if name.removeprefix(JVM_PREFIX) not in properties
     }
     replace_keeping_previous(path, format_java_properties({**kept, **properties}).encode())
+
+
+def is_black(config: BrokerConfig, properties: Mapping[str, str]) -> bool:
+    """Returns True if one of these settings is in configBlackList."""
+    black = {name.strip() for name in config.config_black_list.split(";")}
+    return not (black | ALWAYS_BLACK).isdisjoint(properties)
+
+
+def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig:
+    """Returns the settings with these in place; raises `InvalidArgument` if one cannot change, or has no such value.
+
+    Those that have no effect on this broker change nothing, as at its start.
+    """
+    setting_rules.check(properties)
+    if unknown := _unknown(config, properties):
+        raise InvalidArgument(f"there is no such setting: {', '.join(unknown)}")
+    fixed = sorted(set(properties) - CHANGEABLE - set(unused_names(properties)))
+    if fixed:
+        raise InvalidArgument(
+            f"{', '.join(fixed)}: read at the start only; change the file, and start the broker again"
+        )
+    result = config.with_settings(properties)
+    check_slaves_possible(result)
+    return result
+
+
+def _unknown(config: BrokerConfig, properties: Mapping[str, str]) -> list[str]:
+    """Returns some of the names that do not exist, each with the nearest one: to look for that takes milliseconds."""
+    known = {*config.to_properties(), *setting_rules.KNOWN, *CHANGEABLE}
+    some = [name[:MAX_NAME_CHARS] for name in properties if name not in known][:NAMES_SHOWN]
+    return unknown_names(dict.fromkeys(some, ""))

@@ -16,10 +16,10 @@ from typing import Any, Final
 import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.in_turns import take_all
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, in_turn, separated
 from pyrmq_core.broker.processors.put_message import RequestRefused, refused_by_disk
 from pyrmq_core.broker.processors.statistics import group_row, row_of_queue
-from pyrmq_core.broker.turns import take_all
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageQueue, TopicConfig
 from pyrmq_core.network import Peer

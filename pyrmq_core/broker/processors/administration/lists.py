@@ -15,11 +15,11 @@ import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.clients.client_table import ClientInfo
+from pyrmq_core.broker.in_turns import InTurns
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, in_turn, separated
 from pyrmq_core.broker.processors.name_rules import group_fault, topic_fault
 from pyrmq_core.broker.processors.topics_and_groups import ATTRIBUTES, announced, changed_topic, saved
 from pyrmq_core.broker.tables.subscription_groups import MAX_GROUP_BYTES, GroupConfig, group_settings
-from pyrmq_core.broker.turns import InTurns
 from pyrmq_core.errors import BodyError, InvalidArgument
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer

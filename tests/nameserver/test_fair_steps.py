@@ -7,7 +7,7 @@ from collections.abc import Generator
 import pytest
 import trio
 
-from pyrmq_core.nameserver.turns import Turns
+from pyrmq_core.nameserver.fair_steps import FairSteps
 from pyrmq_core.protocol.framing.command import Command
 from tests.nameserver.desk import Desk, peer, registration
 
@@ -20,11 +20,11 @@ def steps(name: str, count: int, trace: list[str]) -> Generator[None, None, str]
 
 
 async def test_the_smallest_has_every_other_step_and_owners_share_the_rest() -> None:
-    turns, trace = Turns(), list[str]()
+    fair_steps, trace = FairSteps(), list[str]()
     async with trio.open_nursery() as nursery:
 
         async def run(name: str, owner: str, count: int, size: int) -> None:
-            assert await turns.run(steps(name, count, trace), owner=owner, size=size) == name
+            assert await fair_steps.run(steps(name, count, trace), owner=owner, size=size) == name
 
         nursery.start_soon(run, "giant1", "a", 100, 1000)
         nursery.start_soon(run, "giant2", "a", 100, 1000)
@@ -41,11 +41,11 @@ async def test_the_smallest_has_every_other_step_and_owners_share_the_rest() -> 
 
 
 async def test_between_two_steps_others_run() -> None:
-    turns, trace = Turns(), list[str]()
+    fair_steps, trace = FairSteps(), list[str]()
     async with trio.open_nursery() as nursery:
 
         async def run(name: str) -> None:
-            await turns.run(steps(name, 50, trace), owner=name, size=1)
+            await fair_steps.run(steps(name, 50, trace), owner=name, size=1)
 
         for name in "abc":
             nursery.start_soon(run, name)
@@ -57,14 +57,14 @@ async def test_between_two_steps_others_run() -> None:
 
 
 async def test_cancelled_work_passes_its_turn_on() -> None:
-    turns, trace = Turns(), list[str]()
+    fair_steps, trace = FairSteps(), list[str]()
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             scopes = [trio.CancelScope() for _ in range(3)]
 
             async def run(scope: trio.CancelScope, name: str) -> None:
                 with scope:
-                    await turns.run(steps(name, 1_000, trace), owner=name, size=1)
+                    await fair_steps.run(steps(name, 1_000, trace), owner=name, size=1)
 
             for scope, name in zip(scopes, "abc", strict=True):
                 nursery.start_soon(run, scope, name)
@@ -72,19 +72,19 @@ async def test_cancelled_work_passes_its_turn_on() -> None:
                 await trio.lowlevel.checkpoint()
                 scope.cancel()
     assert trace.count("c") == 1_000
-    assert await turns.run(steps("d", 2, trace), owner="d", size=1) == "d"
+    assert await fair_steps.run(steps("d", 2, trace), owner="d", size=1) == "d"
 
 
 async def test_a_failure_is_the_callers_alone() -> None:
-    turns = Turns()
+    fair_steps = FairSteps()
 
     def fails() -> Generator[None, None, None]:
         yield
         raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
-        await turns.run(fails(), owner="a", size=1)
-    assert await turns.run(steps("b", 2, []), owner="b", size=1) == "b"
+        await fair_steps.run(fails(), owner="a", size=1)
+    assert await fair_steps.run(steps("b", 2, []), owner="b", size=1) == "b"
 
 
 async def test_an_ordinary_broker_is_served_while_giants_are_worked_on() -> None:

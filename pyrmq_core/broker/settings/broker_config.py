@@ -15,11 +15,18 @@ from typing import Any, Final
 
 from pyrmq_core.access.settings import NAMES as ACCESS_NAMES
 from pyrmq_core.access.settings import AccessSettings
-from pyrmq_core.broker import setting_rules
 from pyrmq_core.broker.clients.held_pulls import HeldLimits
-from pyrmq_core.broker.roles import ASYNC_MASTER, SLAVE, check_role
-from pyrmq_core.broker.setting_ranges import MAX_INT, check_numbers
-from pyrmq_core.broker.setting_values import JVM_PREFIX, RATIOS, SHOWN, parse, text_of, with_ratios
+from pyrmq_core.broker.settings import setting_rules
+from pyrmq_core.broker.settings.setting_values import (
+    JVM_PREFIX,
+    MAX_INT,
+    RATIOS,
+    SHOWN,
+    check_numbers,
+    parse,
+    text_of,
+    with_ratios,
+)
 from pyrmq_core.broker.store.index.index_file import Layout
 from pyrmq_core.broker.store.layout import LOG_FOLDER, StoreSettings
 from pyrmq_core.broker.store.reading import GetLimits
@@ -36,7 +43,7 @@ from pyrmq_core.broker.timers.timer_rules import MAX_ROLL_SLOTS, PRECISIONS_MS, 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.exporter.start import DEFAULT_HOST, PROM, check_exporter
 from pyrmq_core.model import Permission
-from pyrmq_core.network import ServerBounds, TlsSettings, local_ip
+from pyrmq_core.network import ServerBounds, TlsSettings, local_ip, parse_address
 from pyrmq_core.network.server import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_WAITING_BYTES
 from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
 from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES
@@ -50,6 +57,14 @@ SYNC_FLUSH: Final = "SYNC_FLUSH"
 SERVER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,127}")
 MAX_DELAY_MS: Final = MAX_INT * UNIT_MS["s"]
 MAX_REGION_CHARS: Final = 127
+
+ASYNC_MASTER: Final = "ASYNC_MASTER"
+SYNC_MASTER: Final = "SYNC_MASTER"
+SLAVE: Final = "SLAVE"
+ROLES: Final = (ASYNC_MASTER, SYNC_MASTER, SLAVE)
+# The id of a master (common/MixAll.java); its slaves have others.
+MASTER_ID: Final = 0
+MAX_BROKER_ID: Final = 2**63 - 1
 
 
 def named(name: str, default: Any) -> Any:
@@ -359,3 +374,20 @@ def unknown_names(properties: Mapping[str, str]) -> list[str]:
         *(JVM_PREFIX + name for name in RATIOS),
     ]
     return setting_rules.nearest(sorted(set(properties) - {*known, *setting_rules.KNOWN}), known)
+
+
+def check_role(role: str, broker_id: int, ha_master_address: str) -> None:
+    """Raises `InvalidArgument` unless brokerRole, brokerId and haMasterAddress agree."""
+    if role not in ROLES:
+        raise InvalidArgument(f"brokerRole is {role!r}; {', '.join(ROLES)} exist")
+    if role != SLAVE and broker_id != MASTER_ID:
+        raise InvalidArgument(f"brokerId is {broker_id} and brokerRole {role}: a master has brokerId=0")
+    if role == SLAVE and not MASTER_ID < broker_id <= MAX_BROKER_ID:
+        raise InvalidArgument(
+            f"brokerId is {broker_id} and brokerRole {role}: a slave has a brokerId of 1 or more, of its own"
+        )
+    if ha_master_address:
+        try:
+            parse_address(ha_master_address)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"haMasterAddress: {error}") from error

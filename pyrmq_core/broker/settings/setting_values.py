@@ -1,18 +1,28 @@
-"""The least and the greatest number of each of a broker's settings.
+"""The values of settings: their texts in a file, on the command line and in an answer, and the bounds of numbers.
 
-Java keeps most of them in an int, which is the limit here for all: as a time in ms it is 24 days. Sizes and counts that
+Java keeps most numbers in an int, which is the limit here for all: as a time in ms it is 24 days. Sizes and counts that
 RocketMQ does not bound may be larger.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.batch_queue import BATCH_ENTRY_BYTES
 from pyrmq_core.broker.store.consume_queue import ENTRY_BYTES
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
+
+# RocketMQ reads these from JVM properties, too, which win. Here they are in the same file.
+JVM_PREFIX: Final = "rocketmq.broker."
+RATIOS: Final = ("diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio")
+NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+# The most characters of a wrong value that are shown.
+SHOWN: Final = 40
 
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
@@ -24,6 +34,46 @@ MIN_HEARTBEAT_BYTES: Final = 1024
 MAX_BLOCK_BYTES: Final = (4 << 20) - 64
 # More slaves than connections that are accepted could never be waited for.
 MAX_REPLICAS: Final = 64
+
+
+def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings with RocketMQ's JVM properties among them, which are fractions, in place of the percentages.
+
+    Raises `InvalidArgument` for one that is no fraction.
+    """
+    found = dict(properties)
+    for name in RATIOS:
+        if (text := found.pop(JVM_PREFIX + name, "").strip()) != "":
+            try:
+                found[name] = str(round(100 * float(text)))
+            except (ValueError, OverflowError) as error:
+                raise InvalidArgument(f"{JVM_PREFIX}{name} is {text!r}; it is a fraction such as 0.90") from error
+    return found
+
+
+def read_config_file(path: str) -> dict[str, str]:
+    """Returns the settings in a file of Java properties; raises `InvalidArgument` if it cannot be read."""
+    try:
+        return parse_java_properties(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"the configuration file {path} cannot be read: {error}") from error
+
+
+def text_of(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parse(name: str, text: str, kind: type) -> object:
+    text = text.strip()
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise InvalidArgument(f"{name} is {text[:SHOWN]!r}; true or false are possible")
+        return text.lower() == "true"
+    if kind is int:
+        if not NUMBER.fullmatch(text) or len(text) > SHOWN:
+            raise InvalidArgument(f"{name} is {text[:SHOWN]!r}; it is a whole number of at most 19 digits")
+        return int(text)
+    return text
 
 
 class Range(NamedTuple):

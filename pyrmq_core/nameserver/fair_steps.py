@@ -1,4 +1,4 @@
-"""`Turns`: runs long work on the event loop in short steps, one at a time, shared fairly between connections."""
+"""`FairSteps`: runs long work on the event loop in short steps, one at a time, shared fairly between connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Work:
         self.turn: trio.Event | None = None
 
 
-class Turns:
+class FairSteps:
     """The long work under way. Between two steps all other tasks on the loop can run, however much work waits.
 
     Every second step goes to the smallest piece of work, so that an ordinary broker is served although huge ones came
@@ -42,7 +42,7 @@ class Turns:
             self._current = work
         try:
             while True:
-                await self._wait_turn(work)
+                await self._wait_step(work)
                 try:
                     next(steps)
                 except StopIteration as end:
@@ -53,7 +53,7 @@ class Turns:
             self._leave(work)
             steps.close()
 
-    async def _wait_turn(self, work: _Work) -> None:
+    async def _wait_step(self, work: _Work) -> None:
         if self._current is work:
             await trio.lowlevel.checkpoint()
         else:

@@ -8,14 +8,14 @@ import pytest
 import trio
 import trio.testing
 
-from pyrmq_core.web.fair_turns import (
+from pyrmq_core.web.look_up_queue import (
     BURST,
     LONGEST_WAIT_SECONDS,
     LOOK_UPS_A_SECOND,
     LOOK_UPS_AT_ONCE,
-    FairTurns,
+    LookUpQueue,
     TooManyLookUps,
-    Turn,
+    WaitingLookUp,
 )
 
 BETWEEN = 1 / LOOK_UPS_A_SECOND
@@ -25,14 +25,14 @@ class Board:
     """Turns, and the addresses whose look-ups began, in that order; each look-up takes so many seconds."""
 
     def __init__(self, took: float = 0.0) -> None:
-        self.turns = FairTurns()
+        self.queue = LookUpQueue()
         self.took = took
         self.begun: list[str] = []
         self.refused: Counter[str] = Counter()
 
     async def look(self, address: str) -> None:
         try:
-            async with self.turns.taken(Turn(), address):
+            async with self.queue.admitted(WaitingLookUp(), address):
                 self.begun.append(address)
                 await trio.sleep(self.took)
         except TooManyLookUps:
@@ -40,7 +40,7 @@ class Board:
 
     def assert_empty(self) -> None:
         """Checks that nothing is kept of any address."""
-        assert (self.turns._lines, self.turns._under_way, self.turns._paced) == ({}, {}, None)
+        assert (self.queue._lines, self.queue._under_way, self.queue._paced) == ({}, {}, None)
 
 
 async def test_one_greedy_address_starves_no_other(autojump_clock: trio.testing.MockClock) -> None:

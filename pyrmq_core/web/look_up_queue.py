@@ -1,4 +1,4 @@
-"""`FairTurns`: when look-ups may begin, so many a second and so many at once, shared between the addresses that ask."""
+"""`LookUpQueue`: when look-ups may begin, so many a second and so many at once, shared between viewers' addresses."""
 
 from __future__ import annotations
 
@@ -23,49 +23,49 @@ class TooManyLookUps(Exception):
 
 
 @dataclass(eq=False, slots=True)
-class Turn:
-    """The turn of one look-up; it may stand in the lines of several addresses, and is called in one of them."""
+class WaitingLookUp:
+    """A look-up that waits to begin; it may stand in the lines of several addresses, and is called in one of them."""
 
     called: trio.Event = field(default_factory=trio.Event)
     called_for: str = ""
 
 
-class FairTurns:
+class LookUpQueue:
     """Calls one waiting look-up after another, each time of the address that has the fewest under way, in rotation.
 
-    One address alone has all turns, as a proxy does. Nothing is kept of an address that has no look-up.
+    One address alone is called each time, as a proxy is. Nothing is kept of an address that has no look-up.
     """
 
     def __init__(self) -> None:
         # The address that was called last stands at the end.
-        self._lines: dict[str, dict[Turn, None]] = {}
+        self._lines: dict[str, dict[WaitingLookUp, None]] = {}
         self._under_way: Counter[str] = Counter()
-        self._paced: Turn | None = None
+        self._paced: WaitingLookUp | None = None
         self._next_at = -math.inf
 
-    def join(self, turn: Turn, address: str) -> None:
+    def join(self, look_up: WaitingLookUp, address: str) -> None:
         """Puts a look-up that is not yet called into the line of an address, also of a further one."""
-        if not turn.called.is_set():
-            self._lines.setdefault(address, {})[turn] = None
+        if not look_up.called.is_set():
+            self._lines.setdefault(address, {})[look_up] = None
 
     @asynccontextmanager
-    async def taken(self, turn: Turn, address: str) -> AsyncIterator[None]:
+    async def admitted(self, look_up: WaitingLookUp, address: str) -> AsyncIterator[None]:
         """Waits until the look-up may begin; it is under way until the end of the block.
 
         Raises `TooManyLookUps` when it was not called within `LONGEST_WAIT_SECONDS`.
         """
-        self.join(turn, address)
+        self.join(look_up, address)
         try:
             self._call_next()
             with trio.move_on_after(LONGEST_WAIT_SECONDS):
-                await turn.called.wait()
-            if not turn.called.is_set():
+                await look_up.called.wait()
+            if not look_up.called.is_set():
                 raise TooManyLookUps
             await self._keep_pace()
             self._call_next()
             yield
         finally:
-            self._end(turn)
+            self._end(look_up)
             self._call_next()
 
     async def _keep_pace(self) -> None:
@@ -81,23 +81,23 @@ class FairTurns:
         address = min(self._lines, key=lambda waiting: self._under_way[waiting])
         line = self._lines.pop(address)
         self._lines[address] = line
-        turn = next(iter(line))
-        self._leave_lines(turn)
+        look_up = next(iter(line))
+        self._leave_lines(look_up)
         self._under_way[address] += 1
-        self._paced = turn
-        turn.called_for = address
-        turn.called.set()
+        self._paced = look_up
+        look_up.called_for = address
+        look_up.called.set()
 
-    def _end(self, turn: Turn) -> None:
-        self._leave_lines(turn)
-        if turn.called.is_set():
-            self._under_way[turn.called_for] -= 1
+    def _end(self, look_up: WaitingLookUp) -> None:
+        self._leave_lines(look_up)
+        if look_up.called.is_set():
+            self._under_way[look_up.called_for] -= 1
             self._under_way += Counter()  # drops an address that has none
-        if self._paced is turn:
+        if self._paced is look_up:
             self._paced = None
 
-    def _leave_lines(self, turn: Turn) -> None:
-        for address in [address for address, line in self._lines.items() if turn in line]:
-            del self._lines[address][turn]
+    def _leave_lines(self, look_up: WaitingLookUp) -> None:
+        for address in [address for address, line in self._lines.items() if look_up in line]:
+            del self._lines[address][look_up]
             if not self._lines[address]:
                 del self._lines[address]
