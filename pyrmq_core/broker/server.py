@@ -27,9 +27,10 @@ from pyrmq_core.broker.schedule.delay_levels import DelayLevels, entry_maker
 from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.statistics.figures import BrokerFigures
 from pyrmq_core.broker.statistics.measures import Measures
+from pyrmq_core.broker.store.appending import Dispatched
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.disk.files import Files
-from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.message_store import MessageStore, StoreListener
 from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.broker.store_services.flush import Flusher
 from pyrmq_core.broker.store_services.key_indexing import KeyIndexing
@@ -61,6 +62,59 @@ log = line_logger(__name__)
 STOP_SECONDS: Final = 10.0
 # Java's slaves fetch topics there (BrokerController.java, fastRemotingServer).
 FAST_PORT_BELOW: Final = 2
+
+
+class Entrance:
+    """The handler of a broker's port, which refuses requests until `broker` is set."""
+
+    def __init__(self, config: BrokerConfig, access: AccessControl) -> None:
+        self.broker: Broker | None = None
+        self._access = access
+        self._respond = handle_on_slave if config.is_slave else handle
+
+    def answer(self, request: Command, peer: Peer) -> Answer:
+        if self.broker is None:
+            return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is starting")
+        denied = self._access.denied(request, peer)
+        return self._respond(self.broker, request, peer) if denied is None else denied
+
+    def closed(self, peer: Peer) -> None:
+        """Removes the clients of a connection that ended."""
+        if self.broker is not None:
+            self.broker.notify_groups(self.broker.clients.disconnected(peer))
+
+    def is_system(self, topic: str) -> bool:
+        return self.broker is not None and self.broker.topics.is_system(topic)
+
+
+class Listener(StoreListener):
+    """Has the store inform the parts of a broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def readable(self, key: QueueKey, entries: bytes) -> None:
+        self._broker.held.wake(key, entries)
+        if key[0] == SCHEDULE_TOPIC:
+            self._broker.delays.arrived()
+        elif key[0] == TIMER_TOPIC:
+            self._broker.timers.arrived()
+
+    def dispatched(self, messages: Dispatched) -> None:
+        self._broker.index.note(messages)
+
+    def replayed(self) -> None:
+        self._broker.index.note_replayed()
+
+    def stored(self) -> None:
+        self._broker.flusher.want()
+        self._broker.ha.stored()
+
+    def segment_begun(self) -> None:
+        self._broker.retention.want()
+
+    def failed(self, reason: str) -> None:
+        self._broker.flusher.failed(reason)
 
 
 async def run_broker(
@@ -132,22 +186,9 @@ async def _start(
     wrap_handler: Callable[[Handler], Handler] | None,
 ) -> RunningBroker:
     """Listens, and loads the config files."""
-    started: list[Broker] = []
-
-    respond = handle_on_slave if config.is_slave else handle
-
-    def answer(request: Command, peer: Peer) -> Answer:
-        if not started:
-            return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is starting")
-        denied = access.denied(request, peer)
-        return respond(started[0], request, peer) if denied is None else denied
-
-    def closed(peer: Peer) -> None:
-        if started:
-            started[0].notify_groups(started[0].clients.disconnected(peer))
-
-    measures = Measures(lambda topic: bool(started) and started[0].topics.is_system(topic))
-    measured = measures.rpc.measured(answer) if config.exports_metrics else answer
+    entrance = Entrance(config, access)
+    measures = Measures(entrance.is_system) if config.exports_metrics else None
+    measured = entrance.answer if measures is None else measures.rpc.measured(entrance.answer)
     handler = measured if wrap_handler is None else wrap_handler(measured)
     tls = config.tls.server_context()
     if tls is not None:
@@ -157,7 +198,7 @@ async def _start(
         handler,
         config.bind_address,
         config.listen_port,
-        on_close=closed,
+        on_close=entrance.closed,
         bounds=config.bounds,
         idle_timeout=config.server_channel_max_idle_time_seconds,
         tls=tls,
@@ -169,10 +210,10 @@ async def _start(
     ha_port = min(listening.port + 1, MAX_PORT)  # which a slave only names
     if not config.is_slave:
         ha_port = await open_ha_port(config, ha, services, listening.host, listening.port)
-    started.append(make_broker(config, parts, services, listening.port, ha, ha_port))
-    started[0].access = access
-    started[0].measures = measures if config.exports_metrics else None
-    return RunningBroker(started[0], listening)
+    broker = make_broker(config, parts, services, listening.port, ha, ha_port, access, measures)
+    parts.store.listener = Listener(broker)
+    entrance.broker = broker
+    return RunningBroker(broker, listening)
 
 
 async def _leave(running: RunningBroker) -> None:
@@ -183,7 +224,14 @@ async def _leave(running: RunningBroker) -> None:
 
 
 def make_broker(
-    config: BrokerConfig, parts: StoreParts, services: trio.Nursery, port: int, ha: HaServer, ha_port: int
+    config: BrokerConfig,
+    parts: StoreParts,
+    services: trio.Nursery,
+    port: int,
+    ha: HaServer,
+    ha_port: int,
+    access: AccessControl,
+    measures: Measures | None,
 ) -> Broker:
     """Makes the broker's parts, and loads them from its files."""
     store = parts.store
@@ -227,6 +275,8 @@ def make_broker(
         store_host=store_host,
         ids=UniqueIdMaker(store_host[:-4], os.getpid(), random.getrandbits(32)),
         clients=clients,
+        access=access,
+        measures=measures,
     )
     broker.booted_ms = broker.now_ms()
     topics.load()
@@ -248,19 +298,6 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
     """Runs the broker's tasks until `running.scope`, or a scope around it, is cancelled."""
     broker, config = running.broker, running.config
 
-    def readable(key: QueueKey, entries: bytes) -> None:
-        broker.held.wake(key, entries)
-        if key[0] == SCHEDULE_TOPIC:
-            broker.delays.arrived()
-        elif key[0] == TIMER_TOPIC:
-            broker.timers.arrived()
-
-    def stored() -> None:
-        broker.flusher.want()
-        broker.ha.stored()
-
-    broker.store.on_readable = readable
-    broker.store.on_stored = stored
     note_ends(broker)
     broker.retention.on_removed = partial(_note_removal, broker)
     broker.retention.other_bytes = lambda: broker.index.stored_bytes

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.appending import Append, Dispatched
 from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.index.index_file import Layout
 from pyrmq_core.broker.store.index.key_index import FOLDER, KeyIndex
-from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.message_store import MessageStore, StoreListener
+from pyrmq_core.broker.store_services.key_indexing import KeyIndexing
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
 from tests.broker.java_index import JavaIndex
@@ -38,6 +39,16 @@ def keyed(*keys: str, topic: str = "T") -> Keyed:
     return Keyed(tuple([f"KEYS\x01{one}\x02" for one in keys]), topic)
 
 
+@dataclass
+class Notes(StoreListener):
+    """Has an index note a store's messages, as the broker does."""
+
+    index: KeyIndex | KeyIndexing
+
+    def dispatched(self, messages: Dispatched) -> None:
+        self.index.note(messages)
+
+
 class IndexedStore:
     """A store and its index, as the broker joins them; `warnings` are those of the index's opening."""
 
@@ -48,7 +59,7 @@ class IndexedStore:
         recovery = self.store.open(1)
         self.index = KeyIndex(self.store, layout)
         self.warnings = self.index.open(clean=recovery.clean)
-        self.store.on_dispatched = self.index.note
+        self.store.listener = Notes(self.index)
         self._catching_up: Iterator[None] | None = None
 
     def put(self, sent: Keyed, now_ms: int = NOW_MS) -> list[int]:

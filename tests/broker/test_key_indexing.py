@@ -13,7 +13,7 @@ from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.index.key_index import FOLDER
 from pyrmq_core.broker.store_services import key_indexing
 from pyrmq_core.broker.store_services.key_indexing import KeyIndexing
-from tests.broker.indexed_stores import keyed
+from tests.broker.indexed_stores import Notes, keyed
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.serving import serving, until
 from tests.broker.stores import NOW_MS, opened
@@ -44,6 +44,7 @@ async def test_old_files_go_in_another_thread_and_are_tried_again(caplog: pytest
     store = opened(files)
     indexing = KeyIndexing(store, CONFIG)
     indexing.open(clean=True)
+    store.listener = Notes(indexing)
     assert await indexing.catch_up()
     for number in range(40):
         store.put(keyed(f"k n{number}").append(), NOW_MS)

@@ -11,7 +11,7 @@ from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.layout import StoreSettings
-from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.message_store import MessageStore, StoreListener
 from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
@@ -41,27 +41,34 @@ groups = st.lists(appends, min_size=1, max_size=4)
 
 
 @dataclass
-class Calls:
+class Calls(StoreListener):
     """The calls of a store: all messages, the entries of each queue, and the numbers of new segments and of stores."""
 
     messages: list[Dispatched] = field(default_factory=list)
     entries: dict[QueueKey, bytes] = field(default_factory=dict)
     segments: list[int] = field(default_factory=list)
-    stored: int = 0
+    stores: int = 0
+    store: MessageStore | None = None
+
+    def readable(self, key: QueueKey, entries: bytes) -> None:
+        self.entries[key] = self.entries.get(key, b"") + entries
+
+    def dispatched(self, messages: Dispatched) -> None:
+        self.messages.append(messages)
+
+    def stored(self) -> None:
+        self.stores += 1
+
+    def segment_begun(self) -> None:
+        assert self.store is not None
+        self.segments.append(self.store.end)
 
 
 def opened(files: MemoryFiles, *, is_sync: bool = False) -> tuple[MessageStore, Calls]:
     store, calls = MessageStore(files, replace(SETTINGS, readable_when_flushed=is_sync)), Calls()
-
-    def readable(key: QueueKey, entries: bytes) -> None:
-        calls.entries[key] = calls.entries.get(key, b"") + entries
-
-    def stored() -> None:
-        calls.stored += 1
-
     store.queues.is_batch_topic = lambda topic: topic == BATCHES
-    store.on_readable, store.on_dispatched, store.on_stored = readable, calls.messages.append, stored
-    store.on_new_segment = lambda: calls.segments.append(store.end)
+    store.listener = calls
+    calls.store = store
     store.open(1)
     return store, calls
 
@@ -94,7 +101,7 @@ def test_groups_are_stored_as_one_append_after_the_other(groups: list[list[Appen
         singly = put_singly(one, group, NOW_MS + number)
         assert texts(other.put_all(group, NOW_MS + number)) == texts(singly)
         assert (one.end, one_calls.segments) == (other.end, other_calls.segments)
-        assert (other_calls.stored > 0) == (one_calls.stored > 0)
+        assert (other_calls.stores > 0) == (one_calls.stores > 0)
         if is_sync:
             assert other_calls.messages == []
     for store in (one, other):
@@ -222,8 +229,8 @@ def test_a_store_that_ended_or_refuses_stores_none_of_a_group() -> None:
     group = [Sent("A", 0, (b"x",)).append(), replace(Sent("A", 0, ()).append(), pieces=[piece(0, b"y", b"")])]
     store.refusal = "the disk is nearly full"
     assert texts(store.put_all(group, NOW_MS)) == [(StoreError, "the disk is nearly full")] * 2
-    assert (store.end, calls.stored) == (0, 0)
+    assert (store.end, calls.stores) == (0, 0)
     store.refusal = ""
     assert store.put_all([], NOW_MS) == []
     assert [type(result) for result in store.put_all(group, NOW_MS)] == [AppendResult] * 2
-    assert calls.stored == 1
+    assert calls.stores == 1

@@ -11,7 +11,7 @@ from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles, Page
 from pyrmq_core.broker.store.formats import ENTRY, FILLER, Checkpoint, file_name
 from pyrmq_core.broker.store.layout import CHECKPOINT_NAME
-from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.message_store import MessageStore, StoreListener
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.stores import NOW_MS, Sent, contents, expected, opened, put, read
 
@@ -272,7 +272,12 @@ def test_with_sync_flush_a_message_is_readable_when_it_is_on_the_medium() -> Non
     settings = opened(MemoryFiles()).settings.__class__(1024, 100, readable_when_flushed=True)
     store = opened(files, settings)
     seen: list[tuple[tuple[str, int], int]] = []
-    store.on_readable = lambda key, entries: seen.append((key, len(entries) // ENTRY.size))
+
+    class Readable(StoreListener):
+        def readable(self, key: tuple[str, int], entries: bytes) -> None:
+            seen.append((key, len(entries) // ENTRY.size))
+
+    store.listener = Readable()
     put(store, Sent("A", 0, (b"1",)), Sent("A", 0, (b"2",)))
     end, syncs = store.unsynced()
     put(store, Sent("A", 0, (b"3",)))

@@ -35,6 +35,28 @@ from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
 
 
+class StoreListener:
+    """The parts around a store, which it informs in the order of the log; each method does nothing by itself."""
+
+    def readable(self, key: QueueKey, entries: bytes) -> None:
+        """Receives a queue that got messages, and their entries."""
+
+    def dispatched(self, messages: Dispatched) -> None:
+        """Receives messages that became readable."""
+
+    def replayed(self) -> None:
+        """Takes the place of `dispatched` in a slave's store, which has copied bytes in place of messages."""
+
+    def stored(self) -> None:
+        """Learns that there is something to flush."""
+
+    def segment_begun(self) -> None:
+        """Learns that the log has begun another file."""
+
+    def failed(self, reason: str) -> None:
+        """Learns that nothing more is stored."""
+
+
 class MessageStore(StoreReader):
     """The log, the queues and the checkpoint; `open` recovers them after a crash.
 
@@ -43,24 +65,16 @@ class MessageStore(StoreReader):
 
     With a `refusal`, as for a disk that is nearly full, nothing is stored until it is empty again.
 
-    `on_failure` is called with the reason, `on_readable` with each queue that gets messages and their entries,
-    `on_dispatched` with the messages themselves, in the order of the log; in a slave's store, which has no messages but
-    copied bytes, `on_replayed` takes its place. `on_stored` is called when there is something to flush,
-    `on_new_segment` when the log has begun another file.
+    `listener` is informed of what happens here.
     """
 
     def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
         self.files = files
         self.settings = settings
-        self.on_readable: Callable[[QueueKey, bytes], None] = lambda key, entries: None
-        self.on_dispatched: Callable[[Dispatched], None] = lambda messages: None
-        self.on_replayed: Callable[[], None] = lambda: None
-        self.on_stored: Callable[[], None] = lambda: None
-        self.on_failure: Callable[[str], None] = lambda reason: None
-        self.on_new_segment: Callable[[], None] = lambda: None
+        self.listener = StoreListener()
         self._entry_of = entry_of or entry_of_record
         log = CommitLog(files, settings.log_folder.rstrip("/"), settings.segment_bytes)
-        log.on_new_segment = lambda: self.on_new_segment()
+        log.on_new_segment = lambda: self.listener.segment_begun()
         super().__init__(log, QueueTable(files, settings, log))
         self._waiting: deque[Waiting] = deque()
         self._checkpoint = Checkpoint()
@@ -179,15 +193,15 @@ class MessageStore(StoreReader):
         self._waiting += group.waiting
         if not self.settings.readable_when_flushed:
             self.dispatch(end)
-        self.on_stored()
+        self.listener.stored()
 
     def dispatch(self, end: int) -> None:
         """Makes messages stored before `end` readable; those that a full disk refuses are left for the next call."""
         dispatched, written = write_entries(self._waiting, end)
         for key, entries in written:
-            self.on_readable(key, entries)
+            self.listener.readable(key, entries)
         for stored in dispatched:
-            self.on_dispatched(stored.messages)
+            self.listener.dispatched(stored.messages)
 
     def copy(self, offset: int, data: bytes) -> None:
         """Stores bytes of the master's log, of one segment, behind those that are here; `replay` makes them readable.
@@ -197,7 +211,7 @@ class MessageStore(StoreReader):
         """
         self.check_copying()
         self._log.copy(offset, data)
-        self.on_stored()
+        self.listener.stored()
 
     def check_copying(self) -> None:
         """Raises `StoreError` with the reason if nothing can be stored."""
@@ -217,9 +231,9 @@ class MessageStore(StoreReader):
         has_more, written = self._copy.replay()
         self._last_store_ms = max(self._last_store_ms, self._copy.last_store_ms)
         for key, entries in written:
-            self.on_readable(key, entries)
+            self.listener.readable(key, entries)
         if self.readable_end != before:
-            self.on_replayed()
+            self.listener.replayed()
         return has_more
 
     @property
@@ -374,7 +388,7 @@ class MessageStore(StoreReader):
         """Ends storing, since bytes that had to be synced may be lost, or may not be found again."""
         if not self.failure:
             self.failure = reason
-            self.on_failure(reason)
+            self.listener.failed(reason)
 
     def close(self) -> None:
         """Stops cleanly: the next opening reads no record again. If it raises `StoreError`, call `abandon`."""

@@ -39,7 +39,6 @@ class Flusher:
         self._waiting: deque[tuple[int, trio.Event]] = deque()  # by the log's end they wait for, ascending
         self._requested = trio.Event()
         self._queue_turn = trio.Lock()
-        store.on_failure = self._failed
 
     @property
     def failure(self) -> str:
@@ -110,7 +109,7 @@ class Flusher:
             return False
         return True
 
-    def _failed(self, reason: str) -> None:
+    def failed(self, reason: str) -> None:
         """Ends every wait: no sync comes any more."""
         log.critical("nothing more is stored until a new start recovers the store: %s", reason)
         while self._waiting:

@@ -74,9 +74,6 @@ class KeyIndexing:
                 self._say(error)
             else:
                 log.error("the index of keys cannot be opened, look-ups find nothing: %s", error)
-        if self._is_on:
-            self._store.on_dispatched = self._note
-            self._store.on_replayed = self._note_replayed
 
     def close(self) -> None:
         """Brings the files to the medium; raises `StoreError` if that fails and they cannot be removed either.
@@ -115,6 +112,18 @@ class KeyIndexing:
             return False
         self._said = ""
         return True
+
+    def note(self, messages: Dispatched) -> None:
+        """Notes messages that became readable."""
+        if self._is_on:
+            self._index.note(messages)
+            self._arrived.set()
+
+    def note_replayed(self) -> None:
+        """Notes that more of a slave's log became readable."""
+        if self._is_on:
+            self._index.note_replayed(self._store.readable_end)
+            self._arrived.set()
 
     async def run(self) -> None:
         while self._is_on:
@@ -194,14 +203,6 @@ class KeyIndexing:
     def _open(self, *, clean: bool) -> None:
         for warning in self._index.open(clean=clean):
             log.warning("%s", warning)
-
-    def _note(self, messages: Dispatched) -> None:
-        self._index.note(messages)
-        self._arrived.set()
-
-    def _note_replayed(self) -> None:
-        self._index.note_replayed(self._store.readable_end)
-        self._arrived.set()
 
     def _waiting_steps(self) -> Iterator[None]:
         while self._index.has_waiting:

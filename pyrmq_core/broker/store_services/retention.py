@@ -62,7 +62,6 @@ class Retention:
         self._cleaned_start = 0  # of the log, when the queues were last looked at
         self._queue_bytes = 0
         self._said: set[str] = set()
-        store.on_new_segment = self.want
 
     def configure(self, config: BrokerConfig) -> None:
         """Goes on with these settings, from the next work on."""
