@@ -278,20 +278,25 @@ def make_broker(
         access=access,
         measures=measures,
     )
+    _load(broker)
+    return broker
+
+
+def _load(broker: Broker) -> None:
+    """Loads the broker's tables from its files."""
     broker.booted_ms = broker.now_ms()
-    topics.load()
+    broker.topics.load()
     try:
-        topics.file.save()
+        broker.topics.file.save()
     except StoreError as error:
         log.error("topics.json is written later: %s", error)
-        topics.file.changed()
-    store.queues.is_batch_topic = topics.is_batch_topic
+        broker.topics.file.changed()
+    broker.store.queues.is_batch_topic = broker.topics.is_batch_topic
     broker.groups.load()
     broker.offsets.load()
     broker.filters.load(broker.booted_ms)
     broker.delays.load()
     broker.transactions.load()
-    return broker
 
 
 async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBroker]) -> None:
