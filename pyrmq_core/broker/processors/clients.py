@@ -13,9 +13,12 @@ from typing import Any, Final
 import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.clients.client_table import ClientTable
+from pyrmq_core.broker.clients.queue_locks import QueueLocks
 from pyrmq_core.broker.processors.name_rules import client_fault, group_fault, topic_fault
 from pyrmq_core.broker.processors.pulls.pull_filters import filter_of_expression
 from pyrmq_core.broker.processors.put_message import announce_topics
+from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.topics import READ_WRITE
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import TopicConfig
@@ -139,12 +142,12 @@ def unregister_client(broker: Broker, request: Command, peer: Peer) -> Command:
     return success()
 
 
-def consumer_list(broker: Broker, request: Command, _: Peer) -> Command:
+def consumer_list(clients: ClientTable, request: Command) -> Command:
     group = request.ext.get("consumerGroup", "")
-    clients = broker.clients.consumers.get(group)
-    if clients is None:
+    members = clients.consumers.get(group)
+    if members is None:
         return refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
-    return ConsumerList(tuple(clients.client_ids)).to_command()
+    return ConsumerList(tuple(members.client_ids)).to_command()
 
 
 def check_client_config(broker: Broker, request: Command, _peer: Peer) -> Command:
@@ -171,9 +174,9 @@ def connections_of(members: Any) -> list[dict[str, Any]]:
     ]
 
 
-def consumer_connections(broker: Broker, request: Command, _: Peer) -> Command:
+def consumer_connections(clients: ClientTable, request: Command) -> Command:
     name = request.ext.get("consumerGroup", "")
-    group = broker.clients.consumers.get(name)
+    group = clients.consumers.get(name)
     if group is None:
         return refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online")
     return success(
@@ -189,33 +192,33 @@ def consumer_connections(broker: Broker, request: Command, _: Peer) -> Command:
     )
 
 
-def producer_connections(broker: Broker, request: Command, _: Peer) -> Command:
+def producer_connections(clients: ClientTable, request: Command) -> Command:
     name = request.ext.get("producerGroup", "")
-    members = broker.clients.producers.get(name)
+    members = clients.producers.get(name)
     if members is None:
         return refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
     return success(body=dumps({"connectionSet": connections_of(members)}))
 
 
-def groups_of_topic(broker: Broker, request: Command, _: Peer) -> Command:
+def groups_of_topic(clients: ClientTable, offsets: GroupOffsets, request: Command) -> Command:
     topic = request.ext.get("topic", "")
-    online = [name for name, group in broker.clients.consumers.items() if topic in group.subscriptions]
-    return success(body=dumps({"groupList": sorted({*online, *broker.offsets.groups_of(topic)})}))
+    online = [name for name, group in clients.consumers.items() if topic in group.subscriptions]
+    return success(body=dumps({"groupList": sorted({*online, *offsets.groups_of(topic)})}))
 
 
-def lock_queues(broker: Broker, request: Command, _: Peer) -> Command:
+def lock_queues(locks: QueueLocks, now_ms: int, request: Command) -> Command:
     lock = _read_locks(request, LockQueues)
     if isinstance(lock, Command):
         return lock
-    taken = broker.locks.take(lock.consumer_group, lock.client_id, lock.queues, broker.running_ms())
+    taken = locks.take(lock.consumer_group, lock.client_id, lock.queues, now_ms)
     return LockedQueues(tuple(taken)).to_command()
 
 
-def unlock_queues(broker: Broker, request: Command, _: Peer) -> Command:
+def unlock_queues(locks: QueueLocks, request: Command) -> Command:
     unlock = _read_locks(request, UnlockQueues)
     if isinstance(unlock, Command):
         return unlock
-    broker.locks.release(unlock.consumer_group, unlock.client_id, unlock.queues)
+    locks.release(unlock.consumer_group, unlock.client_id, unlock.queues)
     return success()
 
 

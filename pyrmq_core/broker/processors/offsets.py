@@ -11,10 +11,15 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.broker import Answer
+from pyrmq_core.broker.in_turns import BoundedWork
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, object_pieces
+from pyrmq_core.broker.schedule.delay_levels import DelayLevels
+from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.tables.config_files import encode_config
-from pyrmq_core.network import Peer
+from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.requests.broker.consumer_offsets import (
@@ -37,65 +42,65 @@ NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot fi
 NOT_ZERO: Final = "Not found, do not set to zero, maybe this group boot first"
 
 
-def max_offset(broker: Broker, request: Command, _: Peer) -> Command:
+def max_offset(store: MessageStore, request: Command) -> Command:
     header = GetMaxOffset.from_command(request)
-    return OffsetFound(broker.store.bounds((header.topic, header.queue_id))[1]).to_command()
+    return OffsetFound(store.bounds((header.topic, header.queue_id))[1]).to_command()
 
 
-def min_offset(broker: Broker, request: Command, _: Peer) -> Command:
+def min_offset(store: MessageStore, request: Command) -> Command:
     header = GetMinOffset.from_command(request)
-    return OffsetFound(broker.store.bounds((header.topic, header.queue_id))[0]).to_command()
+    return OffsetFound(store.bounds((header.topic, header.queue_id))[0]).to_command()
 
 
-def search_offset(broker: Broker, request: Command, _: Peer) -> Command:
+def search_offset(store: MessageStore, request: Command) -> Command:
     header = SearchOffset.from_command(request)
     upper = (header.boundary_type or "").upper() == UPPER
-    found = broker.store.search((header.topic, header.queue_id), header.timestamp_ms, upper=upper)
+    found = store.search((header.topic, header.queue_id), header.timestamp_ms, upper=upper)
     return OffsetFound(found).to_command()
 
 
-def earliest_store_time(broker: Broker, request: Command, _: Peer) -> Command:
+def earliest_store_time(store: MessageStore, request: Command) -> Command:
     header = GetEarliestStoreTime.from_command(request)
     key = (header.topic, header.queue_id)
-    stored = broker.store.store_time(key, broker.store.bounds(key)[0])
+    stored = store.store_time(key, store.bounds(key)[0])
     return StoreTimeFound(-1 if stored is None else stored).to_command()
 
 
-def query_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command:
+def query_consumer_offset(offsets: GroupOffsets, store: MessageStore, request: Command) -> Command:
     """Returns the committed offset; without one, 0 for a queue that has messages and lost none."""
     header = QueryConsumerOffset.from_command(request)
-    committed = broker.offsets.committed(header.consumer_group, header.topic, header.queue_id)
+    committed = offsets.committed(header.consumer_group, header.topic, header.queue_id)
     if committed is not None:
         return OffsetFound(committed).to_command()
     if header.set_zero_if_not_found is False:
         return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_ZERO)
-    start, end = broker.store.bounds((header.topic, header.queue_id))
+    start, end = store.bounds((header.topic, header.queue_id))
     if start <= 0 < end:
         return OffsetFound(0).to_command()
     return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
 
 
-def update_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command:
+def update_consumer_offset(groups: GroupTable, topics: TopicTable, offsets: GroupOffsets, request: Command) -> Command:
     header = UpdateConsumerOffset.from_command(request)
-    if header.consumer_group not in broker.groups:
+    if header.consumer_group not in groups:
         return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.consumer_group} not exist!")
-    if header.topic not in broker.topics:
+    if header.topic not in topics:
         return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
     # The topic's number of queues is no limit, since it may have been larger; RocketMQ keeps a commit for any number.
     if not 0 <= header.queue_id < MAX_QUEUES_PER_TOPIC:
         return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{header.queue_id}] is illegal, no topic has it")
     key, offset = (header.consumer_group, header.topic, header.queue_id), header.commit_offset
-    is_out_of_date = header.from_slave and broker.offsets.was_reset(*key)
-    if is_out_of_date or not broker.offsets.may_commit(*key, offset, trio.current_time()):
+    is_out_of_date = header.from_slave and offsets.was_reset(*key)
+    if is_out_of_date or not offsets.may_commit(*key, offset, trio.current_time()):
         return replace(success(), remark=PREVIOUSLY_RESET)
-    broker.offsets.commit(*key, offset)
+    offsets.commit(*key, offset)
     return success()
 
 
-def all_delay_offsets(broker: Broker, _request: Command, _: Peer) -> Command:
+def all_delay_offsets(delays: DelayLevels) -> Command:
     """Returns the text of `delayOffset.json`, which a slave writes to its own."""
-    return success(body=encode_config(broker.delays.members()))
+    return success(body=encode_config(delays.members()))
 
 
-def all_consumer_offsets(broker: Broker, _request: Command, _: Peer) -> Answer:
-    return answer_in_turns(broker.long_work, object_pieces(broker.offsets.members()))
+def all_consumer_offsets(long_work: BoundedWork, offsets: GroupOffsets) -> Answer:
+    return answer_in_turns(long_work, object_pieces(offsets.members()))

@@ -11,20 +11,22 @@ from typing import Any, TypeAlias
 
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, separated
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.protocol.java.properties_text import format_java_properties
 from pyrmq_core.protocol.messages.queue_tables import dump_number_row
+from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 # A queue and its figures: topic, queue id, numbers by the names of their JSON members.
 Row: TypeAlias = tuple[str, int, dict[str, int]]
 
 
-def broker_config(broker: Broker, _request: Command, _: Peer) -> Command:
-    version = broker.settings_version.to_json().decode()
-    return success({"version": version}, format_java_properties(broker.config.to_properties()).encode())
+def broker_config(config: BrokerConfig, settings_version: DataVersion) -> Command:
+    version = settings_version.to_json().decode()
+    return success({"version": version}, format_java_properties(config.to_properties()).encode())
 
 
 def topic_stats(broker: Broker, request: Command, _: Peer) -> Answer:

@@ -45,22 +45,42 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.RECALL_MESSAGE: checked(recalls.recall, topic=topic_fault),
     RequestCode.PULL_MESSAGE: pulling.pull,
     RequestCode.LITE_PULL_MESSAGE: pulling.pull,
-    RequestCode.GET_MAX_OFFSET: checked(offset_requests.max_offset, topic=topic_fault),
-    RequestCode.GET_MIN_OFFSET: checked(offset_requests.min_offset, topic=topic_fault),
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: checked(offset_requests.search_offset, topic=topic_fault),
-    RequestCode.GET_EARLIEST_MSG_STORETIME: checked(offset_requests.earliest_store_time, topic=topic_fault),
+    RequestCode.GET_MAX_OFFSET: checked(
+        lambda broker, request, _: offset_requests.max_offset(broker.store, request), topic=topic_fault
+    ),
+    RequestCode.GET_MIN_OFFSET: checked(
+        lambda broker, request, _: offset_requests.min_offset(broker.store, request), topic=topic_fault
+    ),
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: checked(
+        lambda broker, request, _: offset_requests.search_offset(broker.store, request), topic=topic_fault
+    ),
+    RequestCode.GET_EARLIEST_MSG_STORETIME: checked(
+        lambda broker, request, _: offset_requests.earliest_store_time(broker.store, request), topic=topic_fault
+    ),
     RequestCode.QUERY_CONSUMER_OFFSET: checked(
-        offset_requests.query_consumer_offset, consumerGroup=group_fault, topic=topic_fault
+        lambda broker, request, _: offset_requests.query_consumer_offset(broker.offsets, broker.store, request),
+        consumerGroup=group_fault,
+        topic=topic_fault,
     ),
     RequestCode.UPDATE_CONSUMER_OFFSET: checked(
-        offset_requests.update_consumer_offset, consumerGroup=group_fault, topic=topic_fault
+        lambda broker, request, _: offset_requests.update_consumer_offset(
+            broker.groups, broker.topics, broker.offsets, request
+        ),
+        consumerGroup=group_fault,
+        topic=topic_fault,
     ),
-    RequestCode.GET_ALL_CONSUMER_OFFSET: offset_requests.all_consumer_offsets,
-    RequestCode.GET_ALL_DELAY_OFFSET: offset_requests.all_delay_offsets,
-    RequestCode.GET_TIMER_CHECK_POINT: slave_state.timer_checkpoint,
-    RequestCode.GET_TIMER_METRICS: slave_state.timer_metrics,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: lambda broker, _request, _: offset_requests.all_consumer_offsets(
+        broker.long_work, broker.offsets
+    ),
+    RequestCode.GET_ALL_DELAY_OFFSET: lambda broker, _request, _: offset_requests.all_delay_offsets(broker.delays),
+    RequestCode.GET_TIMER_CHECK_POINT: lambda broker, _request, _: slave_state.timer_checkpoint(
+        broker.config, broker.store, broker.timers
+    ),
+    RequestCode.GET_TIMER_METRICS: lambda broker, _request, _: slave_state.timer_metrics(broker.timers),
     RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: slave_state.message_request_modes,
-    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: slave_state.min_broker_id_changed,
+    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: lambda broker, _request, _: slave_state.min_broker_id_changed(
+        broker.acting
+    ),
     RequestCode.EXCHANGE_BROKER_HA_INFO: slave_state.exchange_ha_info,
     RequestCode.HEART_BEAT: client_requests.heart_beat,
     RequestCode.UNREGISTER_CLIENT: checked(
@@ -69,11 +89,22 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
         producerGroup=if_any(group_fault),
         consumerGroup=if_any(group_fault),
     ),
-    RequestCode.GET_CONSUMER_LIST_BY_GROUP: checked(client_requests.consumer_list, consumerGroup=group_fault),
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: checked(
+        lambda broker, request, _: client_requests.consumer_list(broker.clients, request), consumerGroup=group_fault
+    ),
     RequestCode.CHECK_CLIENT_CONFIG: client_requests.check_client_config,
-    RequestCode.GET_CONSUMER_CONNECTION_LIST: checked(client_requests.consumer_connections, consumerGroup=group_fault),
-    RequestCode.GET_PRODUCER_CONNECTION_LIST: checked(client_requests.producer_connections, producerGroup=group_fault),
-    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: checked(client_requests.groups_of_topic, topic=topic_fault),
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: checked(
+        lambda broker, request, _: client_requests.consumer_connections(broker.clients, request),
+        consumerGroup=group_fault,
+    ),
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: checked(
+        lambda broker, request, _: client_requests.producer_connections(broker.clients, request),
+        producerGroup=group_fault,
+    ),
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: checked(
+        lambda broker, request, _: client_requests.groups_of_topic(broker.clients, broker.offsets, request),
+        topic=topic_fault,
+    ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: checked(resets.reset_offset, topic=topic_fault, group=group_fault),
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: checked(
         called.consumer_status, topic=topic_fault, group=group_fault, clientAddr=client_fault
@@ -84,41 +115,64 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.CONSUME_MESSAGE_DIRECTLY: checked(
         called.consume_directly, consumerGroup=group_fault, clientId=client_fault, topic=if_any(topic_fault)
     ),
-    RequestCode.LOCK_BATCH_MQ: client_requests.lock_queues,
-    RequestCode.UNLOCK_BATCH_MQ: client_requests.unlock_queues,
+    RequestCode.LOCK_BATCH_MQ: lambda broker, request, _: client_requests.lock_queues(
+        broker.locks, broker.running_ms(), request
+    ),
+    RequestCode.UNLOCK_BATCH_MQ: lambda broker, request, _: client_requests.unlock_queues(broker.locks, request),
     RequestCode.UPDATE_AND_CREATE_TOPIC: checked(topic_requests.update_topic, topic=topic_fault),
-    RequestCode.GET_ALL_TOPIC_CONFIG: topic_requests.all_topics,
+    RequestCode.GET_ALL_TOPIC_CONFIG: lambda broker, request, _: topic_requests.all_topics(
+        broker.long_work, broker.topics, request
+    ),
     RequestCode.DELETE_TOPIC_IN_BROKER: checked(topic_requests.delete_topic, topic=topic_fault),
-    RequestCode.GET_TOPIC_CONFIG: checked(topic_requests.get_topic, topic=topic_fault),
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: topic_requests.update_group,
-    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: checked(topic_requests.get_group, group=group_fault),
-    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: topic_requests.all_groups,
+    RequestCode.GET_TOPIC_CONFIG: checked(
+        lambda broker, request, _: topic_requests.get_topic(broker.topics, request), topic=topic_fault
+    ),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: lambda broker, request, _: topic_requests.update_group(
+        broker.groups, broker.now_ms(), request
+    ),
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: checked(
+        lambda broker, request, _: topic_requests.get_group(broker.groups, broker.now_ms(), request), group=group_fault
+    ),
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: lambda broker, request, _: topic_requests.all_groups(
+        broker.long_work, broker.groups, request
+    ),
     RequestCode.DELETE_SUBSCRIPTIONGROUP: checked(topic_requests.delete_group, groupName=group_fault),
-    RequestCode.DELETE_EXPIRED_COMMITLOG: retention.delete_expired_log,
+    RequestCode.DELETE_EXPIRED_COMMITLOG: lambda broker, _request, _: retention.delete_expired_log(broker.retention),
     RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: retention.clean_expired_queues,
     RequestCode.CLEAN_UNUSED_TOPIC: retention.clean_unused_topics,
-    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: acl_requests.update_account,
-    RequestCode.DELETE_ACL_CONFIG: acl_requests.delete_account,
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: lambda broker, request, _: acl_requests.update_account(
+        broker.access, request
+    ),
+    RequestCode.DELETE_ACL_CONFIG: lambda broker, request, _: acl_requests.delete_account(broker.access, request),
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO: acl_requests.acl_version,
-    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: acl_requests.update_white_addresses,
-    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: acl_requests.all_accounts,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: lambda broker, request, _: acl_requests.update_white_addresses(
+        broker.access, request
+    ),
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: lambda broker, _request, _: acl_requests.all_accounts(broker.access),
     **dict.fromkeys(
         user_requests.ABOUT,
         lambda broker, request, _: user_requests.answer(broker.access.users, request),
     ),
-    RequestCode.QUERY_MESSAGE: checked(look_ups.query_message, topic=topic_fault),
-    RequestCode.VIEW_MESSAGE_BY_ID: look_ups.view_message,
+    RequestCode.QUERY_MESSAGE: checked(
+        lambda broker, request, _: look_ups.query_message(broker.config, broker.index, request), topic=topic_fault
+    ),
+    RequestCode.VIEW_MESSAGE_BY_ID: lambda broker, request, _: look_ups.view_message(broker.store, request),
     RequestCode.GET_BROKER_RUNTIME_INFO: figures.runtime_info,
     RequestCode.UPDATE_BROKER_CONFIG: update_config,
-    RequestCode.VIEW_BROKER_STATS_DATA: figures.stats_data,
+    RequestCode.VIEW_BROKER_STATS_DATA: lambda broker, request, _: figures.stats_data(broker.figures, request),
     RequestCode.GET_BROKER_HA_STATUS: figures.ha_status,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: lists.update_topics,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: lists.update_groups,
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: lists.system_topics,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: lambda broker, _request, _: lists.system_topics(broker.topics),
     RequestCode.GET_ALL_PRODUCER_INFO: lists.all_producers,
-    RequestCode.QUERY_TOPICS_BY_CONSUMER: checked(consumption.topics_of_group, group=group_fault),
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: checked(
+        lambda broker, request, _: consumption.topics_of_group(broker.offsets, broker.address, request),
+        group=group_fault,
+    ),
     RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: checked(
-        consumption.subscription_of_group, group=group_fault, topic=topic_fault
+        lambda broker, request, _: consumption.subscription_of_group(broker.clients, request),
+        group=group_fault,
+        topic=topic_fault,
     ),
     RequestCode.QUERY_CONSUME_TIME_SPAN: checked(consumption.time_spans, group=group_fault, topic=topic_fault),
     RequestCode.QUERY_CORRECTION_OFFSET: checked(
@@ -134,7 +188,9 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.QUERY_CONSUME_QUEUE: checked(
         look_ups.queue_entries, topic=topic_fault, consumerGroup=if_any(group_fault)
     ),
-    RequestCode.GET_BROKER_CONFIG: status_requests.broker_config,
+    RequestCode.GET_BROKER_CONFIG: lambda broker, _request, _: status_requests.broker_config(
+        broker.config, broker.settings_version
+    ),
     RequestCode.GET_TOPIC_STATS_INFO: checked(status_requests.topic_stats, topic=topic_fault),
     RequestCode.GET_CONSUME_STATS: checked(
         status_requests.consume_stats,

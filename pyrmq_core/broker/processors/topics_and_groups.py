@@ -15,11 +15,13 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.in_turns import BoundedWork
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, object_pieces
 from pyrmq_core.broker.processors.name_rules import group_fault
 from pyrmq_core.broker.processors.put_message import RequestRefused, announce_topics, make_topic, refused_by_disk
-from pyrmq_core.broker.tables.subscription_groups import MAX_GROUP_BYTES
+from pyrmq_core.broker.tables.subscription_groups import MAX_GROUP_BYTES, GroupTable
 from pyrmq_core.broker.tables.table_file import TableFile
+from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.errors import HeaderError, InvalidArgument, StoreError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
@@ -210,30 +212,30 @@ async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
             log.warning("the space of topic %s is not free before the next start: %s", topic, error)
 
 
-def get_topic(broker: Broker, request: Command, _: Peer) -> Command:
+def get_topic(topics: TopicTable, request: Command) -> Command:
     header = GetTopicConfig.from_command(request)
-    topic = broker.topics.get(header.topic)
+    topic = topics.get(header.topic)
     if topic is None:
         return refusal(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
     return TopicConfigFound(topic).to_command()
 
 
-def all_topics(broker: Broker, request: Command, _: Peer) -> Answer:
+def all_topics(long_work: BoundedWork, topics: TopicTable, request: Command) -> Answer:
     """Returns all topics, or a page of them for a slave."""
-    table = broker.topics.table()
+    table = topics.table()
     first, end = _page(request, "topicSeq", "maxTopicNum", table.data_version)
-    topics = islice(table.topic_configs.items(), first, end)
+    page = islice(table.topic_configs.items(), first, end)
     members = {
         "dataVersion": table.data_version.to_members(),
-        "topicConfigTable": ((name, topic_config_members(topic)) for name, topic in topics),
+        "topicConfigTable": ((name, topic_config_members(topic)) for name, topic in page),
         "mappingDataVersion": NO_VERSION.to_members(),
         "topicQueueMappingDetailMap": {},
         "topicQueueMappingInfoMap": {},
     }
-    return answer_in_turns(broker.long_work, object_pieces(members), {"totalTopicNum": str(len(table.topic_configs))})
+    return answer_in_turns(long_work, object_pieces(members), {"totalTopicNum": str(len(table.topic_configs))})
 
 
-def update_group(broker: Broker, request: Command, _: Peer) -> Answer:
+def update_group(groups: GroupTable, now_ms: int, request: Command) -> Answer:
     """Makes a group or changes its settings; answers when the file has it."""
     if len(request.body) > MAX_GROUP_BYTES:
         remark = f"the settings of a group have {len(request.body)} bytes; {MAX_GROUP_BYTES} at most are kept"
@@ -243,26 +245,26 @@ def update_group(broker: Broker, request: Command, _: Peer) -> Answer:
     if fault := group_fault(name if isinstance(name, str) else ""):
         return refusal(ResponseCode.INVALID_PARAMETER, fault)
     try:
-        broker.groups.put(members, broker.now_ms())
+        groups.put(members, now_ms)
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
-    return saved(broker.groups.file)
+    return saved(groups.file)
 
 
-def get_group(broker: Broker, request: Command, _: Peer) -> Command:
+def get_group(groups: GroupTable, now_ms: int, request: Command) -> Command:
     name = request.ext.get("group", "")
-    group = broker.groups.find(name, broker.now_ms())
+    group = groups.find(name, now_ms)
     if group is None:
         return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{name}] does not exist")
     return success(body=dumps(dict(group)))
 
 
-def all_groups(broker: Broker, request: Command, _: Peer) -> Answer:
+def all_groups(long_work: BoundedWork, groups: GroupTable, request: Command) -> Answer:
     """Returns all groups, or a page of them for a slave."""
-    first, end = _page(request, "groupSeq", "maxGroupNum", broker.groups.data_version)
-    members = broker.groups.members()
+    first, end = _page(request, "groupSeq", "maxGroupNum", groups.data_version)
+    members = groups.members()
     members["subscriptionGroupTable"] = islice(members["subscriptionGroupTable"].items(), first, end)
-    return answer_in_turns(broker.long_work, object_pieces(members), {"totalGroupNum": str(len(broker.groups))})
+    return answer_in_turns(long_work, object_pieces(members), {"totalGroupNum": str(len(groups))})
 
 
 def _page(request: Command, first: str, most: str, version: DataVersion) -> tuple[int, int | None]:

@@ -11,6 +11,7 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.broker import Broker
+from pyrmq_core.broker.statistics.figures import BrokerFigures
 from pyrmq_core.broker.statistics.tallies import DAY, HOUR, MINUTE, Tally
 from pyrmq_core.broker.store.disk.files import DiskSpace
 from pyrmq_core.broker.store.layout import QUEUES_FOLDER
@@ -87,10 +88,10 @@ def _following(broker: Broker) -> dict[str, object]:
     return members
 
 
-def stats_data(broker: Broker, request: Command, _: Peer) -> Command:
+def stats_data(figures: BrokerFigures, request: Command) -> Command:
     """Returns one figure of the last minute, hour and day."""
     name, key = request.ext.get("statsName", ""), request.ext.get("statsKey", "")
-    found = broker.figures.find(name, key)
+    found = figures.find(name, key)
     if found is None:
         return refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{name[:255]}> <{key[:255]}> not exist")
     return success(body=dumps(_periods(*found)))

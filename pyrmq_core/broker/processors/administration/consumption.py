@@ -16,10 +16,12 @@ from typing import Any, Final
 import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.clients.client_table import ClientTable
 from pyrmq_core.broker.in_turns import take_all
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, in_turn, separated
 from pyrmq_core.broker.processors.put_message import RequestRefused, refused_by_disk
 from pyrmq_core.broker.processors.statistics import group_row, row_of_queue
+from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageQueue, TopicConfig
 from pyrmq_core.network import Peer
@@ -46,15 +48,15 @@ class _Behind:
     pulled: int = 0
 
 
-def topics_of_group(broker: Broker, request: Command, _: Peer) -> Command:
-    topics = broker.offsets.topics_of(request.ext.get("group", ""))
-    return success(body=dumps({"brokerAddr": broker.address, "topicList": topics}))
+def topics_of_group(offsets: GroupOffsets, address: str, request: Command) -> Command:
+    topics = offsets.topics_of(request.ext.get("group", ""))
+    return success(body=dumps({"brokerAddr": address, "topicList": topics}))
 
 
-def subscription_of_group(broker: Broker, request: Command, _: Peer) -> Command:
+def subscription_of_group(clients: ClientTable, request: Command) -> Command:
     group, topic = request.ext.get("group", ""), request.ext.get("topic", "")
     members: dict[str, Any] = {"group": group, "topic": topic}
-    if (subscription := broker.clients.subscription(group, topic)) is not None:
+    if (subscription := clients.subscription(group, topic)) is not None:
         members["subscriptionData"] = subscription.to_members()
     return success(body=dumps(members))
 

@@ -20,6 +20,7 @@ from pyrmq_core.broker.processors.long_answers import answer_in_turns, in_turn, 
 from pyrmq_core.broker.processors.name_rules import group_fault, topic_fault
 from pyrmq_core.broker.processors.topics_and_groups import ATTRIBUTES, announced, changed_topic, saved
 from pyrmq_core.broker.tables.subscription_groups import MAX_GROUP_BYTES, GroupConfig, group_settings
+from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.errors import BodyError, InvalidArgument
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
@@ -154,8 +155,8 @@ def _listed(body: bytes | memoryview, name: str) -> Generator[None, None, list[M
     return listed
 
 
-def system_topics(broker: Broker, _request: Command, _: Peer) -> Command:
-    return success(body=dumps({"topicList": sorted(SYSTEM_TOPICS | broker.topics.system_names)}))
+def system_topics(topics: TopicTable) -> Command:
+    return success(body=dumps({"topicList": sorted(SYSTEM_TOPICS | topics.system_names)}))
 
 
 def all_producers(broker: Broker, _request: Command, _: Peer) -> Answer:

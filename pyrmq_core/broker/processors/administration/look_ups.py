@@ -15,8 +15,10 @@ from typing import Final
 
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, separated
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.batch_queue import BatchEntry
-from pyrmq_core.broker.store_services.key_indexing import Found
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store_services.key_indexing import Found, KeyIndexing
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
@@ -32,15 +34,15 @@ NOTHING: Final = Found([], (0, 0))
 MAX_ANSWER_BYTES: Final = 15 << 20
 
 
-async def query_message(broker: Broker, request: Command, _: Peer) -> Command:
+async def query_message(config: BrokerConfig, index: KeyIndexing, request: Command) -> Command:
     """Returns the newest records under a key that were stored between two times, in the order of the log."""
-    header, config = QueryMessage.from_command(request), broker.config
+    header = QueryMessage.from_command(request)
     most = config.default_query_max_num if header.by_unique_key else header.max_num
     if not config.index_file_read_enable:
         return _answer(NOTHING)
     key = (header.topic, header.key, None if header.by_unique_key else header.index_type)
     times_ms = (header.begin_ms, header.end_ms)
-    found = await broker.index.look_up(key, min(most, config.max_msgs_num_batch), times_ms, MAX_ANSWER_BYTES)
+    found = await index.look_up(key, min(most, config.max_msgs_num_batch), times_ms, MAX_ANSWER_BYTES)
     return refusal(ResponseCode.SYSTEM_BUSY, BUSY) if found is None else _answer(found)
 
 
@@ -49,12 +51,12 @@ def _answer(found: Found) -> Command:
     return answer if found.records else refusal(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND, answer.ext)
 
 
-def view_message(broker: Broker, request: Command, _: Peer) -> Command:
+def view_message(store: MessageStore, request: Command) -> Command:
     """Returns the record that begins at a place of the log."""
     text = request.ext.get("offset", "")
     if not OFFSET.fullmatch(text):
         return refusal(ResponseCode.INVALID_PARAMETER, f"field offset is {text[:80]!r}; a place in the log is a number")
-    record = broker.store.record(int(text))
+    record = store.record(int(text))
     if record is None:
         return refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {text}")
     return success(body=record)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pyrmq_core.access.control import AccessControl
 from pyrmq_core.access.plain.accounts import check_keys, text_of, texts_of
 from pyrmq_core.access.plain.permissions import check_entries
 from pyrmq_core.access.plain.rules import GLOBAL_ADDRESSES, entries_of
@@ -32,12 +33,12 @@ TEXTS: Final = ("accessKey", "secretKey", "whiteRemoteAddress", "defaultTopicPer
 LISTS: Final = ("topicPerms", "groupPerms")
 
 
-async def update_account(broker: Broker, request: Command, _: Peer) -> Command:
+async def update_account(access: AccessControl, request: Command) -> Command:
     failed = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
-    if broker.access.plain is None:
+    if access.plain is None:
         return refusal(failed, OFF)
     try:
-        await broker.access.plain.put_account(_account(UpdateAclConfig.from_command(request)))
+        await access.plain.put_account(_account(UpdateAclConfig.from_command(request)))
     except (InvalidArgument, StoreError, HeaderError) as error:
         return refusal(failed, str(error))
     return success()
@@ -61,27 +62,27 @@ def _account(header: UpdateAclConfig) -> dict[str, Any]:
     return {name: value for name, value in account.items() if value is not None}
 
 
-async def delete_account(broker: Broker, request: Command, _: Peer) -> Command:
+async def delete_account(access: AccessControl, request: Command) -> Command:
     failed = ResponseCode.DELETE_ACL_CONFIG_FAILED
-    if broker.access.plain is None:
+    if access.plain is None:
         return refusal(failed, OFF)
     try:
         key = DeleteAclConfig.from_command(request).access_key
-        if await broker.access.plain.remove_account(key):
+        if await access.plain.remove_account(key):
             return success()
     except (InvalidArgument, StoreError, HeaderError) as error:
         return refusal(failed, str(error))
     return refusal(failed, f"The accesskey[{key}] corresponding to accessConfig has been deleted failed.")
 
 
-async def update_white_addresses(broker: Broker, request: Command, _: Peer) -> Command:
+async def update_white_addresses(access: AccessControl, request: Command) -> Command:
     failed = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
-    if broker.access.plain is None:
+    if access.plain is None:
         return refusal(failed, OFF)
     try:
         header = UpdateWhiteAddresses.from_command(request)
         addresses = [address for address in header.white_addresses.split(",") if address]
-        if await broker.access.plain.put_white_addresses(addresses, header.file or ""):
+        if await access.plain.put_white_addresses(addresses, header.file or ""):
             return success()
     except (InvalidArgument, StoreError, HeaderError) as error:
         return refusal(failed, str(error))
@@ -106,10 +107,10 @@ def _version(counter: int, timestamp_ms: int) -> dict[str, int]:
     return {"counter": counter, "timestamp": timestamp_ms}
 
 
-def all_accounts(broker: Broker, _request: Command, _: Peer) -> Command:
-    if broker.access.plain is None:
+def all_accounts(access: AccessControl) -> Command:
+    if access.plain is None:
         return refusal(ResponseCode.SYSTEM_ERROR, OFF)
-    return _all_accounts(broker.access.plain)
+    return _all_accounts(access.plain)
 
 
 def _all_accounts(acl: PlainAcl) -> Command:

@@ -13,6 +13,7 @@ import trio
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.processors.put_message import RequestRefused, refused_by_disk
 from pyrmq_core.broker.store.reading import QueueKey
+from pyrmq_core.broker.store_services.retention import Retention
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network import Peer
 from pyrmq_core.network.log_lines import line_logger
@@ -25,9 +26,9 @@ log = line_logger(__name__)
 AT_ONCE: Final = 100
 
 
-def delete_expired_log(broker: Broker, _request: Command, _: Peer) -> Command:
+def delete_expired_log(retention: Retention) -> Command:
     """Has segments older than fileReservedTime removed now, at any hour."""
-    broker.retention.remove_by_hand()
+    retention.remove_by_hand()
     return success()
 
 

@@ -9,7 +9,11 @@ whatever a peer says in them: here 905 has the NameServer asked, and 906 counts 
 from __future__ import annotations
 
 from pyrmq_core.broker.broker import Broker
+from pyrmq_core.broker.ha.acting_master import ActingMaster
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
+from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.timers import timer_checkpoint as timer_checkpoint_file
+from pyrmq_core.broker.timers.service import Timers
 from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
@@ -21,22 +25,22 @@ from pyrmq_core.protocol.requests.broker.master_info import MasterInfo
 from pyrmq_core.protocol.routes.topic_config import NO_VERSION
 
 
-def timer_checkpoint(broker: Broker, _request: Command, _: Peer) -> Command:
+def timer_checkpoint(config: BrokerConfig, store: MessageStore, timers: Timers) -> Command:
     """Returns the last checkpoint of timers that was written; a slave the one that it keeps, or zeros.
 
     A later state could name deliveries that the log lost in a power cut. A slave is asked by a master of RocketMQ that
     returns, which takes a later version than its own, and does not register without an answer.
     """
-    if broker.config.is_slave:
-        kept = TimerCheckpoint.decode(broker.store.files.load(timer_checkpoint_file.PATH))
+    if config.is_slave:
+        kept = TimerCheckpoint.decode(store.files.load(timer_checkpoint_file.PATH))
         return success(body=(kept or TimerCheckpoint()).encode_fields())
-    if not broker.timers.enabled:
+    if not timers.enabled:
         return refusal(ResponseCode.SYSTEM_ERROR, "The checkpoint is null; timerWheelEnable is false")
-    return success(body=broker.timers.messages.files.saved.encode_fields())
+    return success(body=timers.messages.files.saved.encode_fields())
 
 
-def timer_metrics(broker: Broker, _request: Command, _: Peer) -> Command:
-    if not broker.timers.enabled:
+def timer_metrics(timers: Timers) -> Command:
+    if not timers.enabled:
         return refusal(ResponseCode.SYSTEM_ERROR, "The timerMessageStore is null; timerWheelEnable is false")
     return success(body=dumps({"dataVersion": NO_VERSION.to_members(), "timingCount": {}}))
 
@@ -45,9 +49,9 @@ def message_request_modes(_broker: Broker, _request: Command, _: Peer) -> Comman
     return success(body=dumps({"messageRequestModeMap": {}}))
 
 
-def min_broker_id_changed(broker: Broker, _request: Command, _: Peer) -> Command:
-    if broker.acting is not None:
-        broker.acting.look_soon()
+def min_broker_id_changed(acting: ActingMaster | None) -> Command:
+    if acting is not None:
+        acting.look_soon()
     return success()
 
 
