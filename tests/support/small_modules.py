@@ -19,11 +19,12 @@ TO_BE_JOINED = {
     # aio, blocking, cli, client and Spark
     "pyrmq_core/aio/admin_families.py",
     "pyrmq_core/aio/send_futures.py",
-    "pyrmq_core/blocking/loop_lock.py",
+    "pyrmq_core/loop_thread/loop_lock.py",
     "pyrmq_core/cli/progress.py",
     "pyrmq_core/cli/send_report.py",
     "pyrmq_core/client/callbacks/replies.py",
     "pyrmq_core/client/callbacks/transaction_checks.py",
+    "pyrmq_core/client/consumer/group/topic_watch.py",
     "pyrmq_core/client/consumer/offsets/offsets_by_hand.py",
     "pyrmq_core/client/consumer/pull/read_arrow.py",
     "pyrmq_core/client/consumer/rebalance/fixed_queues.py",
