@@ -69,7 +69,7 @@ class FetchedState:
 
 
 class DeliveryState:
-    """How far a master has delivered delayed messages and timers: the state that waits for this slave's log, if any.
+    """A master's progress with delayed messages and timers, which waits for this slave's log, if it has to.
 
     A slave that becomes the master goes on from there, and finds in the log what was delivered later. The state may
     name deliveries whose messages this slave does not have yet: if the master was lost then, no broker would deliver
