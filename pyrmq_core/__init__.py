@@ -61,28 +61,25 @@ if TYPE_CHECKING:
     from pyrmq_core.client.admin.admin import Admin
     from pyrmq_core.client.client import Client
     from pyrmq_core.client.consumer.consume.delivery import Deliveries, Delivery
+    from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater, SuspendCurrentQueue
     from pyrmq_core.client.consumer.consume.hooks import ConsumeContext, ConsumeMessageHook
-    from pyrmq_core.client.consumer.consume.outcome import ConsumeLater, SuspendCurrentQueue
     from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer
     from pyrmq_core.client.consumer.pull.puller import ReadWindow
     from pyrmq_core.client.consumer.pull_consumer import PullConsumer
     from pyrmq_core.client.consumer.push_consumer import PushConsumer
-    from pyrmq_core.client.consumer.rebalance.averages import (
+    from pyrmq_core.client.consumer.rebalance.strategies import (
+        AllocateMachineRoomNearby,
         AllocateMessageQueueAveragely,
         AllocateMessageQueueAveragelyByCircle,
-    )
-    from pyrmq_core.client.consumer.rebalance.by_config import AllocateMessageQueueByConfig
-    from pyrmq_core.client.consumer.rebalance.consistent_hash import AllocateMessageQueueConsistentHash
-    from pyrmq_core.client.consumer.rebalance.machine_rooms import (
-        AllocateMachineRoomNearby,
+        AllocateMessageQueueByConfig,
         AllocateMessageQueueByMachineRoom,
+        AllocateMessageQueueConsistentHash,
+        AllocateMessageQueueStrategy,
         MachineRoomResolver,
     )
-    from pyrmq_core.client.consumer.rebalance.strategy import AllocateMessageQueueStrategy
     from pyrmq_core.client.producer.bulk.accumulator import Batching
     from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
     from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, SendWindow, WriteSummary
-    from pyrmq_core.client.producer.communication_mode import CommunicationMode
     from pyrmq_core.client.producer.producer import Producer
     from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings, SelectionRule
     from pyrmq_core.client.producer.send.hooks import (
@@ -94,6 +91,7 @@ if TYPE_CHECKING:
         SendHook,
     )
     from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, ThisQueue
+    from pyrmq_core.client.producer.settings import CommunicationMode
     from pyrmq_core.client.producer.transactions import Transaction, TransactionListener
     from pyrmq_core.client.remoting.rpc_hooks import RpcHook
     from pyrmq_core.client.routing.name_server_choice import parse_nameservers
@@ -222,21 +220,21 @@ __all__ = [
 _LAZY: Final = {
     "PASSING_CODES": "pyrmq_core.protocol.framing.codes",
     "Admin": "pyrmq_core.client.admin.admin",
-    "AllocateMachineRoomNearby": "pyrmq_core.client.consumer.rebalance.machine_rooms",
-    "AllocateMessageQueueAveragely": "pyrmq_core.client.consumer.rebalance.averages",
-    "AllocateMessageQueueAveragelyByCircle": "pyrmq_core.client.consumer.rebalance.averages",
-    "AllocateMessageQueueByConfig": "pyrmq_core.client.consumer.rebalance.by_config",
-    "AllocateMessageQueueByMachineRoom": "pyrmq_core.client.consumer.rebalance.machine_rooms",
-    "AllocateMessageQueueConsistentHash": "pyrmq_core.client.consumer.rebalance.consistent_hash",
-    "AllocateMessageQueueStrategy": "pyrmq_core.client.consumer.rebalance.strategy",
+    "AllocateMachineRoomNearby": "pyrmq_core.client.consumer.rebalance.strategies",
+    "AllocateMessageQueueAveragely": "pyrmq_core.client.consumer.rebalance.strategies",
+    "AllocateMessageQueueAveragelyByCircle": "pyrmq_core.client.consumer.rebalance.strategies",
+    "AllocateMessageQueueByConfig": "pyrmq_core.client.consumer.rebalance.strategies",
+    "AllocateMessageQueueByMachineRoom": "pyrmq_core.client.consumer.rebalance.strategies",
+    "AllocateMessageQueueConsistentHash": "pyrmq_core.client.consumer.rebalance.strategies",
+    "AllocateMessageQueueStrategy": "pyrmq_core.client.consumer.rebalance.strategies",
     "AnyQueue": "pyrmq_core.client.producer.send.targets",
     "Batching": "pyrmq_core.client.producer.bulk.accumulator",
     "CheckForbiddenHook": "pyrmq_core.client.producer.send.hooks",
     "Client": "pyrmq_core.client.client",
     "Command": "pyrmq_core.protocol.framing.command",
-    "CommunicationMode": "pyrmq_core.client.producer.communication_mode",
+    "CommunicationMode": "pyrmq_core.client.producer.settings",
     "ConsumeContext": "pyrmq_core.client.consumer.consume.hooks",
-    "ConsumeLater": "pyrmq_core.client.consumer.consume.outcome",
+    "ConsumeLater": "pyrmq_core.client.consumer.consume.handler_exceptions",
     "ConsumeMessageHook": "pyrmq_core.client.consumer.consume.hooks",
     "Deliveries": "pyrmq_core.client.consumer.consume.delivery",
     "Delivery": "pyrmq_core.client.consumer.consume.delivery",
@@ -245,7 +243,7 @@ _LAZY: Final = {
     "FaultLatencySettings": "pyrmq_core.client.producer.send.fault_latency",
     "KeyedQueue": "pyrmq_core.client.producer.send.targets",
     "LitePullConsumer": "pyrmq_core.client.consumer.lite_pull_consumer",
-    "MachineRoomResolver": "pyrmq_core.client.consumer.rebalance.machine_rooms",
+    "MachineRoomResolver": "pyrmq_core.client.consumer.rebalance.strategies",
     "MessageType": "pyrmq_core.protocol.messages.message_type",
     "Payload": "pyrmq_core.protocol.messages.payload",
     "PendingBatch": "pyrmq_core.client.producer.bulk.pending_sends",
@@ -265,7 +263,7 @@ _LAZY: Final = {
     "SendHook": "pyrmq_core.client.producer.send.hooks",
     "SendWindow": "pyrmq_core.client.producer.bulk.send_window",
     "ServiceState": "pyrmq_core.client.service_state",
-    "SuspendCurrentQueue": "pyrmq_core.client.consumer.consume.outcome",
+    "SuspendCurrentQueue": "pyrmq_core.client.consumer.consume.handler_exceptions",
     "TagFilter": "pyrmq_core.filtering.tags",
     "ThisQueue": "pyrmq_core.client.producer.send.targets",
     "TopicPublishInfo": "pyrmq_core.client.routing.publish_info",

@@ -15,7 +15,7 @@ from typing import get_type_hints
 import pytest
 
 from pyrmq_core.blocking import Admin, EmbeddedCluster
-from pyrmq_core.client.consumer.push_settings import PushSettings
+from pyrmq_core.client.consumer.member_settings import PushSettings
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.columnar import SOURCE_COLUMNS
 from pyrmq_spark.options import ALIASES, ConnectionOptions, SinkOptions, SourceOptions

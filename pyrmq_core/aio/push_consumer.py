@@ -17,9 +17,9 @@ from pyrmq_core.aio.loop_returns import LoopReturns, here, on_library_loop
 from pyrmq_core.aio.user_calls import UserCall
 from pyrmq_core.client.consumer.consume.delivery import Deliveries as TrioDeliveries
 from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
+from pyrmq_core.client.consumer.member_settings import PushSettings
 from pyrmq_core.client.consumer.push_consumer import HANDLING, stop_consumer
 from pyrmq_core.client.consumer.push_consumer import PushConsumer as TrioPushConsumer
-from pyrmq_core.client.consumer.push_settings import PushSettings
 from pyrmq_core.client.consumer.running_push import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import trio
 
 from pyrmq_core.aio.loop_returns import LoopReturns
-from pyrmq_core.client.consumer.consume.outcome import NotHandled
+from pyrmq_core.client.consumer.consume.handler_exceptions import NotHandled
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.loop_thread.portal import Portal
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from pyrmq_core.client.producer.batch_member import BatchMember, message_of
 from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
-from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.producer import Producer
 from pyrmq_core.client.producer.running_producer import RunningProducer
 from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.producer.settings import CommunicationMode
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.loop_thread.portal import Portal
 from pyrmq_core.model import Message, MessageQueue

@@ -20,7 +20,7 @@ from pyrmq_core import (
     InvalidArgument,
     MessageQueue,
 )
-from pyrmq_core.client.consumer.rebalance.java_order import sort_client_ids, sort_queues
+from pyrmq_core.client.consumer.rebalance.strategies import sort_client_ids, sort_queues
 from tests.support import golden
 from tests.support.group_vectors import ALLOCATIONS, BeforeAt, comparable, our_allocation
 

@@ -23,9 +23,9 @@ from pyrmq_core import (
     ThisQueue,
     encode_batch,
 )
-from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.send.fault_latency import judged
 from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.producer.settings import CommunicationMode
 from pyrmq_core.errors import ResponseError
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.command import Command, refusal

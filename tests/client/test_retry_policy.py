@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.send.retry_policy import (
     Next,
     attempt_seconds,
@@ -18,6 +17,7 @@ from pyrmq_core.client.producer.send.retry_policy import (
     worst,
 )
 from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, Target, ThisQueue
+from pyrmq_core.client.producer.settings import CommunicationMode
 from pyrmq_core.errors import (
     Attempt,
     BodyError,

@@ -23,7 +23,7 @@ from pyrmq_core import (
     InvalidArgument,
     MessageQueue,
 )
-from pyrmq_core.client.consumer.rebalance.java_order import sort_client_ids, sort_queues
+from pyrmq_core.client.consumer.rebalance.strategies import sort_client_ids, sort_queues
 from tests.support import golden
 from tests.support.apache import VERSIONS
 from tests.support.java_programs import run_java

@@ -17,7 +17,7 @@ from pyrmq_core.client.consumer.consume.hooks import ConsumerHooks
 from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
 from pyrmq_core.client.consumer.group.subscriptions import Filter, check_subscribed_topic, filter_of
 from pyrmq_core.client.consumer.group.topic_watch import TopicListener, TopicWatch
-from pyrmq_core.client.consumer.lite_pull_settings import LitePullSettings
+from pyrmq_core.client.consumer.member_settings import LitePullSettings
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.consumer.running_lite_pull import RunningLitePull
 from pyrmq_core.client.consumer.sql_checks import check_at_first_broker

@@ -12,10 +12,9 @@ from typing import Any
 import trio
 
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueues
-from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts
-from pyrmq_core.client.consumer.consume.queue_info import queue_info
+from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts, queue_info
 from pyrmq_core.client.consumer.group.membership import ACTIVELY, Membership
-from pyrmq_core.client.consumer.lite_pull_settings import LitePullSettings
+from pyrmq_core.client.consumer.member_settings import LitePullSettings
 from pyrmq_core.client.consumer.rebalance.rebalancer import Rebalancer
 from pyrmq_core.model import MessageExt, MessageQueue
 from pyrmq_core.protocol.requests.client.consume_message_directly import CMResult, ConsumeDirectlyResult

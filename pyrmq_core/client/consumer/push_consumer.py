@@ -16,7 +16,7 @@ from pyrmq_core.client.consumer.consume.intake import Gate
 from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
 from pyrmq_core.client.consumer.group.membership import PASSIVELY, Membership
 from pyrmq_core.client.consumer.group.subscriptions import Filter, check_subscribed_topic, filter_of
-from pyrmq_core.client.consumer.push_settings import PushSettings
+from pyrmq_core.client.consumer.member_settings import PushSettings
 from pyrmq_core.client.consumer.running_push import RunningPushConsumer
 from pyrmq_core.client.consumer.sql_checks import check_at_first_broker
 from pyrmq_core.client.parameters import parameters_of

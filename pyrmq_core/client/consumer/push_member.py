@@ -15,13 +15,12 @@ from typing import Any, Final
 import trio
 
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue, AssignedQueues
-from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts
+from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts, queue_info
 from pyrmq_core.client.consumer.consume.handler_calls import HandlerCalls, Outcome
-from pyrmq_core.client.consumer.consume.queue_info import queue_info
 from pyrmq_core.client.consumer.consume.queue_locks import QueueLocks
 from pyrmq_core.client.consumer.consume.received import Receiver
 from pyrmq_core.client.consumer.group.membership import PASSIVELY, Membership
-from pyrmq_core.client.consumer.push_settings import PushSettings
+from pyrmq_core.client.consumer.member_settings import PushSettings
 from pyrmq_core.client.consumer.rebalance.rebalancer import Rebalancer
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt, MessageQueue

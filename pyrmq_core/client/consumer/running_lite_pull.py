@@ -20,21 +20,20 @@ from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts
 from pyrmq_core.client.consumer.consume.hand_over import HandOver
 from pyrmq_core.client.consumer.consume.hooks import ConsumerHooks
 from pyrmq_core.client.consumer.consume.intake import Gate, Intake, IntakeSettings
-from pyrmq_core.client.consumer.consume.poll_observer import PollObserver
+from pyrmq_core.client.consumer.consume.observers import PollObserver
 from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
 from pyrmq_core.client.consumer.consume.received import Receiver
 from pyrmq_core.client.consumer.group.membership import ACTIVELY, Membership
 from pyrmq_core.client.consumer.group.subscriptions import Filter, Subscription
 from pyrmq_core.client.consumer.lite_pull_member import LitePullMember
-from pyrmq_core.client.consumer.lite_pull_settings import LitePullSettings
+from pyrmq_core.client.consumer.member_settings import LitePullSettings
 from pyrmq_core.client.consumer.offsets.local_offsets import LocalOffsetStore
 from pyrmq_core.client.consumer.offsets.offset_store import OffsetStore, RemoteOffsetStore
 from pyrmq_core.client.consumer.offsets.offsets_by_hand import OffsetsByHand
 from pyrmq_core.client.consumer.offsets.start_offsets import StartOffsets
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
-from pyrmq_core.client.consumer.rebalance.fixed_queues import FixedQueues
-from pyrmq_core.client.consumer.rebalance.rebalancer import Rebalancer
+from pyrmq_core.client.consumer.rebalance.rebalancer import FixedQueues, Rebalancer
 from pyrmq_core.client.hook_calls import quietly
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.filtering.sql import SqlFilter

@@ -15,13 +15,13 @@ import trio
 
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueues
-from pyrmq_core.client.consumer.consume.call_observer import CallObserver
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
 from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts
 from pyrmq_core.client.consumer.consume.handler_calls import HandlerCalls
 from pyrmq_core.client.consumer.consume.hooks import ConsumerHooks
 from pyrmq_core.client.consumer.consume.intake import Gate, Intake, IntakeSettings
 from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
+from pyrmq_core.client.consumer.consume.observers import CallObserver
 from pyrmq_core.client.consumer.consume.orderly import OrderlyService
 from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
 from pyrmq_core.client.consumer.consume.queue_locks import QueueLocks
@@ -29,12 +29,12 @@ from pyrmq_core.client.consumer.consume.received import Receiver
 from pyrmq_core.client.consumer.consume.send_back import SendBack
 from pyrmq_core.client.consumer.group.membership import Membership
 from pyrmq_core.client.consumer.group.subscriptions import Subscription
+from pyrmq_core.client.consumer.member_settings import PushSettings
 from pyrmq_core.client.consumer.offsets.local_offsets import LocalOffsetStore
 from pyrmq_core.client.consumer.offsets.offset_store import OffsetStore, RemoteOffsetStore
 from pyrmq_core.client.consumer.offsets.start_offsets import StartOffsets
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.client.consumer.push_member import PushMember
-from pyrmq_core.client.consumer.push_settings import PushSettings
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.consumer.rebalance.rebalancer import Rebalancer
 from pyrmq_core.client.hook_calls import quietly

@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -20,16 +20,18 @@ from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailures
 from pyrmq_core.client.producer.message_trace import Tracer
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
 from pyrmq_core.client.producer.request_reply import RequestSender
-from pyrmq_core.client.producer.send.fault_detector import run_detector
 from pyrmq_core.client.producer.send.fault_latency import FaultLatency
 from pyrmq_core.client.producer.send.hooks import ProducerHooks
-from pyrmq_core.client.producer.send.send_errors import unexpected
+from pyrmq_core.client.producer.send.receipt import unexpected
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.client.producer.trace_dispatcher import PRODUCE, open_tracing
 from pyrmq_core.client.producer.transactions import Transactions
+from pyrmq_core.errors import RocketMQError
 from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.messages.payload import Payload
+from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +127,35 @@ def _fault_latency(
     if settings.start_detector_enable:
         nursery.start_soon(run_detector, client, faults)
     return faults
+
+
+EVERY_SECONDS: Final = 3.0
+PROBE_TIMEOUT_SECONDS: Final = 0.2
+
+
+async def run_detector(client: ClientSession, faults: FaultLatency) -> None:
+    """Probes due brokers every 3 s, for the life of a producer."""
+    while True:
+        await trio.sleep(EVERY_SECONDS)
+        async with trio.open_nursery() as nursery:
+            for broker_name in faults.due(trio.current_time()):
+                nursery.start_soon(_probe, client, faults, broker_name)
+
+
+async def _probe(client: ClientSession, faults: FaultLatency, broker_name: str) -> None:
+    """Probes one broker with a cheap request; removes a broker without a known master."""
+    topic = next(iter(client.routes.topics), None)
+    try:
+        master = client.routes.broker(broker_name).master
+    except RocketMQError:
+        master = None
+    if master is None or topic is None:
+        faults.remove(broker_name)
+        return
+    try:
+        question = GetMaxOffset(topic, 0, broker_name=broker_name)
+        answer = await client.call(master, question.to_command(), timeout=PROBE_TIMEOUT_SECONDS)
+    except RocketMQError:
+        return
+    if answer.code == ResponseCode.SUCCESS:
+        faults.reached(broker_name)

@@ -1,17 +1,29 @@
-"""The settings of sending: names and defaults of client/producer/DefaultMQProducer.java."""
+"""The settings of one send, and the mode that decides what may be retried.
+
+Names and defaults of client/producer/DefaultMQProducer.java and client/impl/CommunicationMode.java.
+"""
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 from typing import Final
 
 from pyrmq_core.client.arguments import seconds_of, whole_number
-from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.compression import CompressionType
 from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 from pyrmq_core.protocol.shown_values import shown
+
+
+class CommunicationMode(enum.Enum):
+    """A send's mode, which decides what may be retried."""
+
+    SYNC = "SYNC"
+    ASYNC = "ASYNC"
+    ONEWAY = "ONEWAY"
+
 
 # A member of an enum costs more than a call to look up.
 SYNC: Final = CommunicationMode.SYNC

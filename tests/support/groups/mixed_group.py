@@ -12,7 +12,7 @@ from typing import Protocol
 import trio
 
 from pyrmq_core import AllocateMessageQueueAveragely, MessageQueue
-from pyrmq_core.client.consumer.rebalance.java_order import sort_client_ids, sort_queues
+from pyrmq_core.client.consumer.rebalance.strategies import sort_client_ids, sort_queues
 from tests.support.groups.java_members import JavaMembers
 from tests.support.groups.our_member import OurMember
 from tests.support.groups.records import (

@@ -16,8 +16,8 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
-from pyrmq_core.client.consumer.consume.call_observer import CallObserver
 from pyrmq_core.client.consumer.consume.handler_calls import SLICE_SECONDS, HandlerCalls, Messages, Outcome, Trip
+from pyrmq_core.client.consumer.consume.observers import CallObserver
 from pyrmq_core.client.consumer.consume.send_back import SendBack
 from pyrmq_core.model import MessageExt
 from pyrmq_core.network.rare_lines import RareLine

@@ -5,12 +5,16 @@ They are shown by `mqadmin consumerStatus`. Source: client/stat/ConsumerStatsMan
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumeStatus
+import trio
+
+from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
+from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumeStatus, ProcessQueueInfo
 
 SAMPLES: Final = 13  # with one each 5 s: a minute
 
@@ -75,4 +79,25 @@ def _status(counts: TopicCounts, before: TopicCounts, seconds: float) -> Consume
         consume_ok_tps=(counts.consumed - before.consumed) / seconds,
         consume_failed_tps=(counts.failed - before.failed) / seconds,
         consume_failed_msgs=counts.failed - before.failed,
+    )
+
+
+MIB: Final = 1024 * 1024
+
+
+def queue_info(assigned: AssignedQueue, *, locked: bool = False) -> ProcessQueueInfo:
+    """Returns the state; `locked` says whether an orderly consumer holds the broker's lock."""
+    process_queue = assigned.process_queue
+    held = len(process_queue)
+    ago = trio.current_time() - assigned.intake.pulled_at
+    return ProcessQueueInfo(
+        commit_offset=process_queue.offset_to_commit,
+        cached_msg_min_offset=process_queue.offset_to_commit if held else 0,
+        cached_msg_max_offset=process_queue.highest if held else 0,
+        cached_msg_count=held,
+        cached_msg_size_mib=process_queue.bytes // MIB,
+        locked=locked,
+        dropped=process_queue.is_dropped,
+        last_pull_timestamp_ms=round((time.time() - ago) * 1000),
+        last_consume_timestamp_ms=assigned.consumed_at_ms,
     )

@@ -7,7 +7,7 @@ from types import TracebackType
 
 import trio
 
-from pyrmq_core.client.consumer.consume.outcome import ConsumeLater, NotHandled, SuspendCurrentQueue
+from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater, NotHandled, SuspendCurrentQueue
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.model import MessageExt
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 import trio
 
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
-from pyrmq_core.client.consumer.consume.poll_observer import PollObserver
+from pyrmq_core.client.consumer.consume.observers import PollObserver
 from pyrmq_core.model import MessageExt, MessageQueue
 
 

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import trio
 
+from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater, NotHandled, SuspendCurrentQueue
 from pyrmq_core.client.consumer.consume.hooks import ConsumeContext
-from pyrmq_core.client.consumer.consume.outcome import ConsumeLater, NotHandled, SuspendCurrentQueue
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageExt
 from pyrmq_core.network.rare_lines import RareLine

@@ -16,8 +16,8 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
-from pyrmq_core.client.consumer.consume.call_observer import CallObserver
 from pyrmq_core.client.consumer.consume.handler_calls import HandlerCalls, Messages, Outcome
+from pyrmq_core.client.consumer.consume.observers import CallObserver
 from pyrmq_core.client.consumer.consume.queue_locks import RENEW_SECONDS, QueueLocks
 from pyrmq_core.client.consumer.consume.send_back import SendBack
 from pyrmq_core.model import MessageExt

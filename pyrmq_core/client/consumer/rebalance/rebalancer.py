@@ -8,14 +8,14 @@ RebalanceImpl.java, RebalanceService.java, 5.4.0.
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 import trio
 
 from pyrmq_core.client.client_session import ClientSession
-from pyrmq_core.client.consumer.rebalance.java_order import sort_client_ids, sort_queues
-from pyrmq_core.client.consumer.rebalance.strategy import AllocateMessageQueueStrategy
+from pyrmq_core.client.consumer.rebalance.strategies import AllocateMessageQueueStrategy, sort_client_ids, sort_queues
 from pyrmq_core.client.routing.publish_info import reading_address, subscribe_queues
 from pyrmq_core.errors import InvalidState, ProtocolError, ResponseError, RoutingError
 from pyrmq_core.model import MessageQueue
@@ -164,3 +164,40 @@ async def _first_of(*events: trio.Event) -> None:
 
         for event in events:
             nursery.start_soon(wait, event)
+
+
+class FixedQueues:
+    """Keeps a consumer's table at these queues: those that cannot be started, or have stalled, are tried again."""
+
+    def __init__(self, table: QueueTable) -> None:
+        self._table = table
+        self._by_topic: dict[str, list[MessageQueue]] = {}
+        self._woken = trio.Event()
+
+    def set(self, queues: Collection[MessageQueue]) -> None:
+        """Replaces the queues; `run_round` or the next round takes them."""
+        by_topic: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in dict.fromkeys(queues):
+            by_topic[queue.topic].append(queue)
+        self._by_topic = dict(by_topic)
+
+    def wake(self) -> None:
+        """Begins the next round at once."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Keeps the table for the life of the consumer."""
+        while True:
+            self._woken = trio.Event()
+            settled = await self.run_round()
+            with trio.move_on_after(ROUND_SECONDS if settled else UNSETTLED_SECONDS):
+                await self._woken.wait()
+
+    async def run_round(self) -> bool:
+        """Drops and adds queues once; returns whether all could be added."""
+        by_topic = self._by_topic
+        await self._table.drop_others(by_topic)
+        settled = True
+        for topic, queues in by_topic.items():
+            settled = await self._table.update(topic, queues) and settled
+        return settled

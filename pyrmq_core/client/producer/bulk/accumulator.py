@@ -16,7 +16,7 @@ import trio
 from pyrmq_core.client.producer.batch_member import BatchMember, MemberParts, join_members
 from pyrmq_core.client.producer.bulk.in_flight import InFlight
 from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
-from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
+from pyrmq_core.client.producer.send.receipt import given_up, unexpected
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.errors import InvalidArgument

@@ -13,12 +13,11 @@ import trio
 
 from pyrmq_core.client.arguments import whole_number
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend, end_stored
-from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.send.background_sends import BackgroundSends
-from pyrmq_core.client.producer.send.receipt import Receipt, SendResults
-from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
+from pyrmq_core.client.producer.send.receipt import Receipt, SendResults, given_up, unexpected
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.producer.settings import CommunicationMode
 from pyrmq_core.errors import RocketMQError, SendFailed, WindowFull
 from pyrmq_core.network import ON_LOOP, LoopAccess
 from pyrmq_core.protocol.messages.payload import Payload

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyrmq_core.client.hook_calls import check_hooks, hook_name, methods_of, quietly, timed
-from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.settings import CommunicationMode
 from pyrmq_core.errors import RocketMQError, SendFailed, SendForbidden
 from pyrmq_core.model import LocalTransactionState, Message, MessageQueue, SendResult
 from pyrmq_core.protocol.messages.message_type import MessageType, message_type

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, overload
@@ -117,3 +118,28 @@ def _result(receipt: Receipt, stored: MessageStored, index: int, offset_id: str)
         stored.region_id,
         stored.recall_handle,
     )
+
+
+log = logging.getLogger(__name__)
+
+
+def given_up(topic: str) -> SendFailed:
+    """Returns the end of a send whose caller does not wait any more."""
+    return SendFailed(
+        f"the producer was closed while a message for {topic} was under way; sending it again may store a second copy",
+        outcome=Outcome.PERHAPS_STORED,
+        attempts=(),
+    )
+
+
+def unexpected(topic: str, error: Exception) -> SendFailed:
+    """Returns the end of a send that met what no send should raise; it is logged with its place."""
+    log.error("a send to %s met an unexpected %s", topic, type(error).__name__, exc_info=error)
+    failed = SendFailed(
+        f"topic {topic}: the send ended with an unexpected {type(error).__name__}: {error}; it is perhaps stored, and "
+        "sending it again may store a second copy",
+        outcome=Outcome.PERHAPS_STORED,
+        attempts=(),
+    )
+    failed.__cause__ = error
+    return failed

@@ -16,11 +16,10 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.client_session import ClientSession
-from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.send.fault_latency import FaultLatency
 from pyrmq_core.client.producer.send.hooks import ProducerHooks, SendContext
 from pyrmq_core.client.producer.send.queue_selection import QueueSelector, answered_queue
-from pyrmq_core.client.producer.send.receipt import Receipt, make_receipt
+from pyrmq_core.client.producer.send.receipt import Receipt, given_up, make_receipt, unexpected
 from pyrmq_core.client.producer.send.retry_policy import (
     MIN_ATTEMPT_SECONDS,
     Next,
@@ -32,10 +31,9 @@ from pyrmq_core.client.producer.send.retry_policy import (
     refuses_queue,
     send_failed,
 )
-from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
 from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.client.producer.send.targets import AnyQueue, Target, ThisQueue, waits_for_broker
-from pyrmq_core.client.producer.settings import SendSettings
+from pyrmq_core.client.producer.settings import CommunicationMode, SendSettings
 from pyrmq_core.client.remoting.broker_versions import require_timer_messages
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import LocalError, Outcome, RocketMQError

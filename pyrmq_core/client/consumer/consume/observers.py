@@ -1,10 +1,16 @@
-"""`CallObserver`: reports each call of the handler to the consumer's hooks and counts."""
+"""Reports what a consumer's program does with its messages to the hooks and counts: calls of a handler, and polls.
+
+A call of a push consumer's handler is, for a lite pull consumer, the time from the end of one poll to the beginning of
+the next. Java calls both hooks before the poll returns.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+
+import trio
 
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
 from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts
@@ -59,3 +65,34 @@ def _status(outcome: Outcome) -> ConsumeReturnType:
         return ConsumeReturnType.SUCCESS
     ordered = outcome.later is not None or outcome.suspend is not None or outcome.left
     return ConsumeReturnType.FAILED if ordered else ConsumeReturnType.EXCEPTION
+
+
+class PollObserver:
+    """The hooks and counts of one consumer; `group` is its name without the namespace."""
+
+    def __init__(self, hooks: ConsumerHooks, counts: ConsumeCounts, group: str, namespace: str | None) -> None:
+        self._hooks = hooks
+        self._counts = counts
+        self._group = group
+        self._namespace = namespace
+        self._context: ConsumeContext | None = None
+        self._began = 0.0
+
+    def returned(self, assigned: AssignedQueue, messages: Sequence[MessageExt]) -> None:
+        """Calls the hooks before a poll returns messages."""
+        self._began = trio.current_time()
+        if self._hooks:
+            queue = assigned.queue
+            bare = replace(queue, topic=without_namespace(queue.topic, self._namespace))
+            self._context = ConsumeContext(self._group, self._namespace, tuple(messages), bare)
+            self._hooks.before(self._context)
+
+    def ended(self, assigned: AssignedQueue, messages: int, *, success: bool) -> None:
+        """Counts the messages of a poll as consumed or failed, and calls the hooks after it."""
+        seconds = trio.current_time() - self._began
+        assigned.consumed_at_ms = time.time_ns() // 1_000_000
+        self._counts.note(assigned.queue.topic, 1, messages, 0 if success else messages, seconds)
+        context, self._context = self._context, None
+        if context is not None:
+            status = ConsumeReturnType.SUCCESS if success else ConsumeReturnType.FAILED
+            self._hooks.after(context.ended(status, seconds))

@@ -1,0 +1,321 @@
+"""The allocation strategies: the rules by which the members of a group share a topic's queues. Pure.
+
+Every member sorts queues and members for itself before it allocates, so one that sorts otherwise takes queues of others
+and leaves some unread. The order is Java's (MessageQueue.compareTo, String.compareTo), which compares UTF-16 units:
+upper case stands before lower case, `b-10` before `b-2`, and characters above U+FFFF, which are two surrogates there,
+before U+E000.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import md5
+from typing import Final, Protocol, TypeVar
+
+from pyrmq_core.client.arguments import queue_of, text_of, tuple_of, whole_number
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import MessageQueue
+
+
+def sort_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+    """Returns the queues by topic, broker name and queue id."""
+    return sorted(queues, key=lambda queue: (utf16(queue.topic), utf16(queue.broker_name), queue.queue_id))
+
+
+def sort_client_ids(client_ids: Iterable[str]) -> list[str]:
+    """Returns the ids in the order of Java's strings."""
+    return sorted(client_ids, key=utf16)
+
+
+def utf16(text: str) -> bytes:
+    """Returns bytes that compare as Java's strings do."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+class AllocateMessageQueueStrategy(Protocol):
+    """The rule by which the members of a group share a topic's queues (AllocateMessageQueueStrategy.java).
+
+    Each member computes its own share. The shares fit together if every member has the same rule and the same lists.
+    """
+
+    @property
+    def name(self) -> str:
+        """Java's name of the strategy, such as `AVG`."""
+        ...
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """Returns the queues of one member.
+
+        Both lists are sorted in Java's order. A member that is missing in `client_ids` has no queues: the broker does
+        not know it yet, or no longer.
+        """
+        ...
+
+
+def check_strategy(strategy: object) -> None:
+    """Raises `InvalidArgument` for a setting that is no strategy."""
+    if not callable(getattr(strategy, "allocate", None)) or not isinstance(getattr(strategy, "name", None), str):
+        raise InvalidArgument(
+            f"allocate_message_queue_strategy={strategy!r}: it has a name and a method allocate(group, client_id, "
+            "queues, client_ids)"
+        )
+
+
+def check_lists(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> None:
+    """Raises `InvalidArgument` if one of them is empty."""
+    if not client_id:
+        raise InvalidArgument("client_id is empty: pass the id of the member whose queues you want")
+    if not queues:
+        raise InvalidArgument("queues is empty: there is nothing to allocate")
+    if not client_ids:
+        raise InvalidArgument("client_ids is empty: pass the ids of all members of the group")
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateMessageQueueAveragely:
+    """The default: neighbouring queues for each member (AllocateMessageQueueAveragely.java)."""
+
+    @property
+    def name(self) -> str:
+        """The name of the strategy in Java's logs and tools."""
+        return "AVG"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """Returns the member's queues: the first members have one more if the queues do not come out even."""
+        check_lists(client_id, queues, client_ids)
+        if client_id not in client_ids:
+            return ()
+        size, more = divmod(len(queues), len(client_ids))
+        index = client_ids.index(client_id)
+        start = index * size + min(index, more)
+        return tuple(queues[start : start + size + (index < more)])
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateMessageQueueAveragelyByCircle:
+    """Queues dealt out one by one, as cards are (AllocateMessageQueueAveragelyByCircle.java)."""
+
+    @property
+    def name(self) -> str:
+        """The name of the strategy in Java's logs and tools."""
+        return "AVG_BY_CIRCLE"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """Returns every n-th queue, n being the number of members."""
+        check_lists(client_id, queues, client_ids)
+        if client_id not in client_ids:
+            return ()
+        return tuple(queues[client_ids.index(client_id) :: len(client_ids)])
+
+
+class AllocateMessageQueueByConfig:
+    """A fixed list of queues, whatever the other members have (AllocateMessageQueueByConfig.java).
+
+    Queues that no member names are read by none. Of several topics, each is allocated its own queues of the list; Java
+    repeats the whole list for each topic. A configured queue that the topic lacks is returned too, as in Java.
+    """
+
+    __slots__ = ("queues",)
+
+    def __init__(self, queues: Iterable[MessageQueue]) -> None:
+        self.queues = tuple(map(queue_of, tuple_of("queues", queues, "MessageQueues")))
+
+    def __repr__(self) -> str:
+        return f"AllocateMessageQueueByConfig({list(self.queues)!r})"
+
+    @property
+    def name(self) -> str:
+        """The name of the strategy in Java's logs and tools."""
+        return "CONFIG"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """Returns the configured queues of the topics in `queues`; the members do not matter."""
+        topics = {queue.topic for queue in queues}
+        return tuple(queue for queue in self.queues if queue.topic in topics)
+
+
+T = TypeVar("T")
+
+
+class AllocateMessageQueueByMachineRoom:
+    """The queues of some machine rooms, shared evenly (AllocateMessageQueueByMachineRoom.java).
+
+    Brokers are named `room@name`. Queues of brokers in other rooms, or with other names, are read by no member.
+    """
+
+    __slots__ = ("rooms",)
+
+    def __init__(self, rooms: Iterable[str]) -> None:
+        if isinstance(rooms, str):
+            raise InvalidArgument(f"rooms={rooms!r}: it is a list of rooms, such as [{rooms!r}]")
+        self.rooms = frozenset(text_of("one of rooms", room) for room in tuple_of("rooms", rooms, "names"))
+
+    def __repr__(self) -> str:
+        return f"AllocateMessageQueueByMachineRoom({sorted(self.rooms)!r})"
+
+    @property
+    def name(self) -> str:
+        """The name of the strategy in Java's logs and tools."""
+        return "MACHINE_ROOM"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """Returns neighbouring queues of these rooms, and one of those at the end that did not come out even."""
+        check_lists(client_id, queues, client_ids)
+        if client_id not in client_ids:
+            return ()
+        ours = [queue for queue in queues if _room_of(queue.broker_name) in self.rooms]
+        size, more = divmod(len(ours), len(client_ids))
+        index = client_ids.index(client_id)
+        last = len(ours) - more + index
+        return tuple(ours[index * size : (index + 1) * size] + (ours[last : last + 1] if index < more else []))
+
+
+def _room_of(broker_name: str) -> str | None:
+    """Returns `room` of `room@name`; empty parts at the end do not count, as in Java's `split`."""
+    parts = broker_name.split("@")
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts[0] if len(parts) == 2 else None
+
+
+class MachineRoomResolver(Protocol):
+    """Your knowledge of the rooms (AllocateMachineRoomNearby.MachineRoomResolver); no room may be empty."""
+
+    def broker_deploy_in(self, queue: MessageQueue) -> str:
+        """Returns the room of the queue's broker."""
+        ...
+
+    def consumer_deploy_in(self, client_id: str) -> str:
+        """Returns the room of a member, from its client id."""
+        ...
+
+
+class AllocateMachineRoomNearby:
+    """Queues for the members in their own room (AllocateMachineRoomNearby.java).
+
+    Another strategy allocates within each room. Queues in a room without members are shared by all.
+    """
+
+    __slots__ = ("resolver", "strategy")
+
+    def __init__(self, strategy: AllocateMessageQueueStrategy, resolver: MachineRoomResolver) -> None:
+        for name in ("name", "allocate"):
+            if not hasattr(strategy, name):
+                raise InvalidArgument(f"strategy={strategy!r}: it is a strategy, with `name` and `allocate`")
+        for name in ("broker_deploy_in", "consumer_deploy_in"):
+            if not callable(getattr(resolver, name, None)):
+                raise InvalidArgument(f"resolver={resolver!r}: it has the functions of MachineRoomResolver")
+        self.strategy = strategy
+        self.resolver = resolver
+
+    def __repr__(self) -> str:
+        return f"AllocateMachineRoomNearby({self.strategy!r}, {self.resolver!r})"
+
+    @property
+    def name(self) -> str:
+        """The name of the strategy, which includes that of the inner one."""
+        return f"MACHINE_ROOM_NEARBY-{self.strategy.name}"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """Returns the member's queues in its own room, then its share of the rooms without members."""
+        check_lists(client_id, queues, client_ids)
+        if client_id not in client_ids:
+            return ()
+        queues_in = _by_room(queues, self.resolver.broker_deploy_in)
+        members_in = _by_room(client_ids, self.resolver.consumer_deploy_in)
+        own = next(room for room, members in members_in.items() if client_id in members)
+        found: list[MessageQueue] = []
+        if own in queues_in:
+            found += self.strategy.allocate(group, client_id, queues_in[own], members_in[own])
+        for room in sort_client_ids(queues_in.keys() - members_in.keys()):
+            found += self.strategy.allocate(group, client_id, queues_in[room], client_ids)
+        return tuple(found)
+
+
+def _by_room(things: Iterable[T], room_of: Callable[[T], str]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for thing in things:
+        room = text_of(f"the machine room of {thing}", room_of(thing))
+        if not room:
+            raise InvalidArgument(f"the machine room of {thing} is empty: the resolver has to name one")
+        found.setdefault(room, []).append(thing)
+    return found
+
+
+MOST_VIRTUAL_NODES: Final = 10_000
+
+
+def md5_hash(key: str) -> int:
+    """Returns the first four bytes of the MD5 of a text in UTF-8, as Java's ring does."""
+    return int.from_bytes(md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()[:4], "big")
+
+
+class AllocateMessageQueueConsistentHash:
+    """The owner of a queue is the next member on a ring (AllocateMessageQueueConsistentHash.java).
+
+    Each member stands on the ring `virtual_nodes` times; more of them share the queues more evenly. All members need
+    the same number and the same `hash_function`.
+    """
+
+    __slots__ = ("hash_function", "virtual_nodes")
+
+    def __init__(self, virtual_nodes: int = 10, hash_function: Callable[[str], int] = md5_hash) -> None:
+        if not callable(hash_function):
+            raise InvalidArgument(f"hash_function={hash_function!r}: it is a function of a text that returns a number")
+        self.virtual_nodes = whole_number("virtual_nodes", virtual_nodes, 1, MOST_VIRTUAL_NODES)
+        self.hash_function = hash_function
+
+    def __repr__(self) -> str:
+        return f"AllocateMessageQueueConsistentHash({self.virtual_nodes})"
+
+    @property
+    def name(self) -> str:
+        """The name of the strategy in Java's logs and tools."""
+        return "CONSISTENT_HASH"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """Returns the queues whose next node on the ring is the member's."""
+        check_lists(client_id, queues, client_ids)
+        if client_id not in client_ids:
+            return ()
+        ring = self._ring(client_ids)
+        places = sorted(ring)
+        return tuple(queue for queue in queues if ring[self._place(queue, places)] == client_id)
+
+    def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
+        """Returns the member at each place of the ring.
+
+        Of two members at one place the later one stays. An id that is listed twice stands there twice as often.
+        """
+        ring: dict[int, str] = {}
+        nodes = Counter[str]()
+        for client_id in client_ids:
+            first = nodes[client_id]
+            for number in range(first, first + self.virtual_nodes):
+                place = self.hash_function(f"{client_id}-{number}")
+                if place in ring:
+                    nodes[ring[place]] -= 1
+                ring[place] = client_id
+                nodes[client_id] += 1
+        return ring
+
+    def _place(self, queue: MessageQueue, places: Sequence[int]) -> int:
+        key = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+        return places[bisect_left(places, self.hash_function(key)) % len(places)]
