@@ -9,7 +9,7 @@ import trio
 
 from pyrmq_core.network import paced_stream
 from pyrmq_core.network.addresses import parse_address
-from pyrmq_core.web import bodies, fair_turns, server
+from pyrmq_core.web import bodies, look_up_queue, server
 from tests.web.serving import Served, served
 
 # Every wait of the page for a peer is longer than a test may take, so that a test that ends did not wait for one.
@@ -21,7 +21,7 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 @pytest.fixture(autouse=True)
 def _waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "BODY_SECONDS", LATER)
-    monkeypatch.setattr(fair_turns, "LONGEST_WAIT_SECONDS", LATER)
+    monkeypatch.setattr(look_up_queue, "LONGEST_WAIT_SECONDS", LATER)
     monkeypatch.setattr(paced_stream, "SEND_SECONDS", LATER)
     monkeypatch.setattr(server, "HEAD_SECONDS", LATER)
 
