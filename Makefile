@@ -1,7 +1,7 @@
 # Each target sets up what it needs by itself (.ci/env): .venv from requirements.lock, a JDK and Maven.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test quick durations check site release-check demo soak bench bench-quick lock
+.PHONY: help test quick durations check site release-check demo soak matrix bench bench-quick lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -38,6 +38,9 @@ demo: ## what works so far, on real data; NAMESRV_ADDR=host:port runs it on anot
 
 soak: ## the long tests
 	@.ci/env python -m pytest -m soak $(ARGS)
+
+matrix: ## the Spark tests on every release of PySpark, for the table in docs/spark-releases.md; ARGS='4.2.1' for some
+	@.ci/env python -m tests.support.releases $(ARGS)
 
 bench: ## every benchmark
 	@.ci/env python -m benchmarks $(ARGS)

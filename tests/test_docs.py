@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import get_type_hints
@@ -21,15 +21,16 @@ from pyrmq_core.columnar import SOURCE_COLUMNS
 from pyrmq_spark.options import ALIASES, ConnectionOptions, SinkOptions, SourceOptions
 from pyrmq_spark.session import FOLDER
 from pyrmq_spark.write.columns import SINK_TYPES
-from tests.support.apart import installed_apart
+from tests.support.apart import PANDAS, installed_apart
 from tests.support.commands import commands
 from tests.support.maven import ApacheUnavailable
+from tests.support.spark import CONNECT_SETTING, NOT_CONNECTED
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Packages that blocks import and the environment does not have, with what these need beside it.
 APART = {
-    "pandas": ("pandas==3.1.1", "python-dateutil==4.0.0", "six==1.17.0"),
+    "pandas": PANDAS,
     "polars": ("polars==2.1.0", "polars-runtime-32==2.1.0"),
     "fastavro": ("fastavro==1.13.1",),
     "fastapi": (
@@ -71,6 +72,7 @@ def examples() -> list[object]:
     ]
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("example", examples())
 def test_an_example_runs(example: str, cluster: EmbeddedCluster) -> None:
     assert re.search(expected(example), printed(example, cluster))
@@ -81,17 +83,25 @@ def printed(example: str, cluster: EmbeddedCluster) -> str:
     code = example.replace(NAMESERVER, cluster.nameserver)
     path = [*packages_apart(example), *([FOLDER] if "pyspark" in example else [])]  # as tests.support.spark has it
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
+    environment["PYSPARK_SUBMIT_ARGS"] = f"--conf {'='.join(CONNECT_SETTING)} pyspark-shell"
+    done = run_program(code, environment)
+    if done.returncode and NOT_CONNECTED.search(done.stderr):
+        done = run_program(code, environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
+def run_program(code: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
+
+
 def packages_apart(example: str) -> list[Path]:
     """Returns the directories of the packages that the block imports and the environment does not have."""
-    named = re.findall(r"^(?:import|from) (\w+)", example, re.MULTILINE)
+    named = {*re.findall(r"^(?:import|from) (\w+)", example, re.MULTILINE)}
+    named |= {"pandas"} if "mapInArrow" in example else set()  # which Spark asks for there
     try:
-        return [installed_apart(name, APART[name]) for name in sorted({*named} & APART.keys())]
+        return [installed_apart(name, APART[name]) for name in sorted(named & APART.keys())]
     except ApacheUnavailable as reason:
         pytest.skip(str(reason))
 

@@ -1,7 +1,7 @@
-"""A smoke of the data source on PySpark 4.0, 4.1 and 4.2; all other tests run on the newest release.
+"""The data source on PySpark 4.0, 4.1 and 4.2: some thirty of the Spark tests, of batches, streams and sinks.
 
-Each release is installed once into the cache (`tests/support/apart.py`) and stands before the environment's own on the
-path of a pytest of its own.
+Each release is installed once into the cache, and runs in a pytest of its own (`tests/support/releases.py`); all other
+tests run on the newest, and `make matrix` runs all of them on all four.
 """
 
 from __future__ import annotations
@@ -10,49 +10,108 @@ import os
 import re
 import subprocess
 import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.support.apart import installed_apart
+from pyrmq_core.blocking import EmbeddedCluster
+from tests.support.apart import PANDAS, installed_apart
 from tests.support.maven import ApacheUnavailable
-from tests.support.spark import ROOT
+from tests.support.releases import NEWEST, OLDER, apart, run_tests, unexplained
+from tests.support.spark import NOT_CONNECTED, ROOT
 
-RELEASES: Final = ("4.0.5", "4.1.4", "4.2.1")
-# The streams without a limit: releases before 4.2 refuse limits by name (tests/spark/test_older_streams.py).
-STREAMS: Final = (
-    "everything_once_over_stops or latest_sees or new_queues or times_start or deleted_topic or windows or batch_0 "
-    "or joined_with_itself"
+BATCHES: Final = "tests/spark/test_batches.py::TestBatchJobs::test_"
+REFUSED: Final = "tests/spark/test_batches.py::TestRefusedJobs::test_"
+STREAMS: Final = "tests/spark/test_streams.py::TestStreamJobs::test_"
+SINKS: Final = "tests/spark/test_stream_sink.py::test_"
+CASES: Final = (
+    "tests/spark/test_every_release.py",
+    "tests/spark/test_older_streams.py",
+    f"{BATCHES}rows_come_back_as_they_went",
+    f"{BATCHES}topics_come_from_the_column",
+    f"{BATCHES}tags_are_filtered_at_the_broker_and_again",
+    f"{BATCHES}offsets_bound_what_is_read",
+    f"{BATCHES}large_and_compressed_bodies",
+    f"{BATCHES}a_view_takes_inserts",
+    f"{BATCHES}a_frame_is_read_again_from_the_same_offsets",
+    f"{BATCHES}frames_without_rows",
+    f"{REFUSED}a_wrong_row_fails_the_write_by_name",
+    f"{REFUSED}a_null_topic_fails_the_write_by_name",
+    f"{REFUSED}an_unknown_topic",
+    f"{STREAMS}everything_once_over_stops_and_starts",
+    f"{STREAMS}latest_sees_what_comes",
+    f"{STREAMS}new_queues_from_their_beginning",
+    f"{STREAMS}a_deleted_topic_fails_the_query_by_name",
+    f"{STREAMS}a_sink_that_fails_in_batch_0_gets_the_same_rows_again",
+    f"{SINKS}every_row_of_every_batch_arrives_once",
+    f"{SINKS}output_mode_complete_is_refused_with_what_to_do",
 )
-SMOKE: Final = (
-    ("tests/spark/test_batches.py",),
-    ("tests/spark/test_streams.py", "-k", STREAMS),
-    ("tests/spark/test_stream_sink.py", "-k", "arrives_once or complete or the_same_ids"),
-)
-# Spark 4.0 plans a frame anew for each action, so its end is another one each time.
-PLANNED_ONCE: Final = "tests/spark/test_batches.py::TestBatchJobs::test_a_frame_is_read_again_from_the_same_offsets"
+AT_LEAST: Final = 35
+SECONDS: Final = 1500
+# The last one without Python data sources, with the Py4J that it pins.
+PYSPARK_3: Final = ("pyspark==3.5.9", "py4j==0.10.9.7")
+BLOCK: Final = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
-SECONDS: Final = 900
-# Of PySpark itself: 4.1 leaves the driver's sockets of the file system to the garbage collector.
-WARNINGS: Final = ("ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+@pytest.mark.spark
+@pytest.mark.timeout(2 * SECONDS + 600)  # the first time it is installed
+@pytest.mark.parametrize("release", OLDER)
+def test_batches_streams_and_sinks(release: str, tmp_path: Path) -> None:
+    try:
+        outcomes = run_tests(release, CASES, tmp_path / "outcomes", seconds=SECONDS)
+    except ApacheUnavailable as reason:
+        pytest.skip(str(reason))
+    failures = unexplained(release, outcomes)
+    assert not failures, "\n\n".join(f"PySpark {release}, {test}:\n{text}" for test, text in failures.items())
+    passed = [test for test, outcome in outcomes.items() if outcome.word == "passed"]
+    assert len(passed) >= AT_LEAST, (tmp_path / "outcomes.log").read_text()[-3000:]
+
+
+def run_example(python: str | Path, page: str, mark: str, cluster: EmbeddedCluster, extra: dict[str, str]) -> str:
+    """Returns what the page's only example with `mark` in it prints under this Python."""
+    (block,) = (block for block in BLOCK.findall((ROOT / page).read_text()) if mark in block)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | extra
+    command = [str(python), "-c", block.replace("127.0.0.1:9876", cluster.nameserver)]
+    for _ in range(2):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        if not NOT_CONNECTED.search(done.stderr):
+            break
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def fresh_environment(directory: Path, lent: Sequence[Path]) -> Path:
+    """Returns the Python of an environment with this package as pip installs it, and with other packages by path."""
+    venv.create(directory, with_pip=False)
+    python = directory / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--no-build-isolation", str(ROOT)], check=True, cwd=directory, timeout=300)
+    (packages,) = directory.glob("lib/python*/site-packages")
+    (packages / "lent.pth").write_text("".join(f"{path}\n" for path in lent))
+    return python
 
 
 @pytest.mark.spark
 @pytest.mark.soak
-@pytest.mark.timeout(SECONDS + 600)  # the first time it is installed
-@pytest.mark.parametrize("release", RELEASES)
-def test_batches_and_streams(release: str) -> None:
-    try:
-        directory = installed_apart(f"pyspark-{release}", [f"pyspark=={release}"])
-    except ApacheUnavailable as reason:
-        pytest.skip(str(reason))
-    environment = os.environ | {"PYTHONPATH": str(directory)}
-    for cases in SMOKE:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *cases]
-        command += ["--deselect", PLANNED_ONCE] if release.startswith("4.0.") else []
-        command += [part for warning in WARNINGS for part in ("-W", warning)]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS)
-        assert done.returncode == 0, (
-            f"PySpark {release}, {' '.join(cases)}:\n{done.stdout[-6000:]}{done.stderr[-2000:]}"
-        )
-        assert re.search(r"^[1-9]\d* passed", done.stdout, re.MULTILINE), done.stdout[-2000:]
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("release", [*OLDER, NEWEST])
+def test_the_readme_runs_in_a_fresh_environment(release: str, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    packages = next(Path(path) for path in sys.path if path.endswith("site-packages"))
+    python = fresh_environment(tmp_path / "venv", [*apart(release), packages])
+    printed = run_example(python, "README.md", "SparkSession", cluster, {"PYSPARK_PYTHON": str(python)})
+    assert re.search(r"EUR\| *12\.50\|", printed)
+
+
+@pytest.mark.spark
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_the_recipe_for_pyspark_3_5(cluster: EmbeddedCluster) -> None:
+    path = [installed_apart("pyspark-3.5.9", PYSPARK_3), installed_apart("pandas", PANDAS), ROOT]
+    extra = {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYSPARK_PYTHON": sys.executable}
+    assert run_example(sys.executable, "docs/spark-releases.md", "mapInArrow", cluster, extra).split() == [
+        "1000",
+        "1000",
+    ]

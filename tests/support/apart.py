@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.support.maven import ApacheUnavailable, alone, cache_directory
 
 INSTALL_SECONDS = 600
+PANDAS = ("pandas==3.1.1", "python-dateutil==4.0.0", "six==1.17.0")
 
 
 def installed_apart(name: str, packages: Sequence[str]) -> Path:

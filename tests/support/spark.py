@@ -1,12 +1,13 @@
 """One Spark session for all tests: two cores, a small heap, no page, this Python in its workers."""
 
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +18,10 @@ from pyrmq_spark import session_settings
 from pyrmq_spark.session import FOLDER
 
 ROOT = Path(__file__).parent.parent.parent
+# Of the two waits of Spark for a Python process that is to connect the one with a setting: 15 s are few under load.
+CONNECT_SETTING: Final = ("spark.python.authenticate.socketTimeout", "120s")
+# The other one is ten seconds, for each process that lives as long as a query.
+NOT_CONNECTED: Final = re.compile(r"Timed out while waiting for the Python worker to connect back|CANNOT_OPEN_SOCKET")
 
 
 def python_path() -> str:
@@ -52,6 +57,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.sql.session.timeZone", "UTC")
+            .config(*CONNECT_SETTING)
             .config(map=session_settings())
             .getOrCreate()
         )

@@ -17,9 +17,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyrmq_core import Message, MessageQueue, RocketMQError
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from pyrmq_spark import OffsetPublisher, QueueLag, commit_offsets, lag
+from pyrmq_spark.pyspark_releases import has_admission_control
 from tests.support.spark import wait_readable
 
 SECONDS = 90
+# Before PySpark 4.2 `availableNow` is one batch: the one that failed, if one did.
+RUNS_AFTER_A_FAILURE = 1 if has_admission_control() else 2
 Row = tuple[str, int, int, str]
 
 
@@ -305,7 +308,8 @@ class StreamJobs:
                 query().awaitTermination(SECONDS)
             consumer.commit(queue, 8)
             sent.send(8, 12, queue)
-            assert query().awaitTermination(SECONDS)
+            for _ in range(RUNS_AFTER_A_FAILURE):
+                assert query().awaitTermination(SECONDS)
         assert got == [[5, 6, 7], [5, 6, 7], [8, 9, 10, 11]]
 
     def test_a_poison_row_fails_a_run_of_available_now_again_though_queues_have_come(

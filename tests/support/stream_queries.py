@@ -4,7 +4,6 @@ import json
 import pickle
 from typing import Any
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyrmq_core import Message, MessageQueue
@@ -39,6 +38,8 @@ class Query:
         return self.offset if self.offset is not None else text(self.reader.initialOffset())
 
     def plan(self, *, everything: bool = False) -> Offset:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable  # since PySpark 4.2
+
         limit = ReadAllAvailable() if everything else self.reader.getDefaultReadLimit()
         return text(self.reader.latestOffset(self.start(), limit))
 

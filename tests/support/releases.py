@@ -1,0 +1,180 @@
+"""The Spark tests on releases of PySpark, each in a pytest of its own; `make matrix` writes them as a table.
+
+The older releases are installed apart, and stand before the environment's own on the path. A test that an older release
+fails is refused by name (RMQ_OLD_PYSPARK), or listed in `DIFFERENCES`; every other failure fails the run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from tests.support.apart import installed_apart
+from tests.support.outcomes import OUTCOMES_FILE, Outcome, read_outcomes
+from tests.support.spark import NOT_CONNECTED, ROOT
+
+NEWEST: Final = version("pyspark")
+OLDER: Final = ("4.0.5", "4.1.4", "4.2.1")
+PAGE: Final = ROOT / "docs" / "spark-releases.md"
+BUILD: Final = ROOT / "build" / "matrix"
+REFUSED: Final = re.compile(r"^E .*(\[RMQ_OLD_PYSPARK\]|spark_errors\.OldPySpark:)", re.MULTILINE)
+BEGIN: Final = "<!-- outcomes by release: written by `make matrix` -->\n"
+END: Final = "<!-- end -->"
+SECONDS: Final = 7200
+# Of PySpark itself: 4.1 leaves the driver's sockets of the file system to the garbage collector.
+WARNINGS: Final = ("ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Tests that fail before a release, by the beginning of their ids, and the reason in a user's words."""
+
+    before: str
+    tests: str
+    reason: str
+
+
+DIFFERENCES: Final = (
+    Difference(
+        "4.1",
+        "tests/spark/test_batches.py::TestBatchJobs::test_a_frame_is_read_again_from_the_same_offsets",
+        "a frame is planned anew by each action, so its end is another one",
+    ),
+)
+
+
+def apart(release: str) -> list[Path]:
+    """Returns what stands first on the path for this PySpark; raises `ApacheUnavailable` if it cannot be fetched."""
+    return [] if release == NEWEST else [installed_apart(f"pyspark-{release}", [f"pyspark=={release}"])]
+
+
+def run_tests(release: str, tests: Sequence[str], file: Path, *, seconds: float) -> dict[str, Outcome]:
+    """Runs these tests on a release, once more those that Spark gave up on, and returns how each ended."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    _pytest(release, tests, file, seconds)
+    outcomes = read_outcomes(file)
+    if again := [name for name, outcome in outcomes.items() if NOT_CONNECTED.search(outcome.text)]:
+        _pytest(release, again, file, seconds)
+        outcomes = read_outcomes(file)
+    return outcomes
+
+
+def _pytest(release: str, tests: Sequence[str], file: Path, seconds: float) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += ["-p", "tests.support.outcomes", *(part for warning in WARNINGS for part in ("-W", warning)), *tests]
+    with open(file.with_suffix(".log"), "a") as log:
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | {OUTCOMES_FILE: str(file), "PYTHONPATH": os.pathsep.join(map(str, apart(release)))},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
+            check=False,
+        )
+
+
+def is_before(release: str, other: str) -> bool:
+    """Returns whether a release came before another one, by the numbers of its name."""
+    numbers, others = ([int(part) for part in name.split(".")[:2]] for name in (release, other))
+    return numbers < others
+
+
+def reason_of(release: str, test: str) -> str | None:
+    """Returns why a test is known to fail on a release."""
+    return next(
+        (known.reason for known in DIFFERENCES if test.startswith(known.tests) and is_before(release, known.before)),
+        None,
+    )
+
+
+def unexplained(release: str, outcomes: Mapping[str, Outcome]) -> dict[str, str]:
+    """Returns the failures that are neither refused by name nor known differences, by test."""
+    return {
+        test: outcome.text
+        for test, outcome in outcomes.items()
+        if outcome.word == "failed" and kind_of(release, test, outcome) == "failed"
+    }
+
+
+def kind_of(release: str, test: str, outcome: Outcome) -> str:
+    """Returns the word of a test's cell: passed, skipped, refused by name, differs or failed."""
+    if outcome.word != "failed":
+        return outcome.word
+    if reason_of(release, test):
+        return "differs"
+    if is_before(release, NEWEST) and REFUSED.search(outcome.text):
+        return "refused by name"
+    return "failed"
+
+
+Matrix = Mapping[str, Mapping[str, Outcome]]
+KINDS: Final = ("passed", "refused by name", "differs", "skipped", "failed")
+
+
+def cell(release: str, file: str, outcomes: Mapping[str, Outcome]) -> str:
+    """Returns how many tests of a file ended in which way."""
+    counts = Counter(
+        kind_of(release, test, outcome) for test, outcome in outcomes.items() if test.partition("::")[0] == file
+    )
+    return ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]) or "–"
+
+
+def table(matrix: Matrix) -> str:
+    """Returns the results of all releases: a row a file, and below it a row a test that did not pass everywhere."""
+    files = sorted({test.partition("::")[0] for outcomes in matrix.values() for test in outcomes})
+    lines = [f"| `tests/spark` | {' | '.join(matrix)} |", "|---" * (len(matrix) + 1) + "|"]
+    lines += [
+        f"| `{Path(file).name}` | {' | '.join(cell(release, file, matrix[release]) for release in matrix)} |"
+        for file in files
+    ]
+    lines += ["", "| test | did not pass on | why |", "|---|---|---|"]
+    lines += [
+        f"| `{name}` | {', '.join(releases)} | {why} |" for (name, why), releases in sorted(_ended(matrix).items())
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _ended(matrix: Matrix) -> dict[tuple[str, str], list[str]]:
+    """Returns the releases on which each test did not pass, by its name without parameters and the reason."""
+    ended: dict[tuple[str, str], list[str]] = {}
+    for release, outcomes in matrix.items():
+        for test, outcome in outcomes.items():
+            kind = kind_of(release, test, outcome)
+            if kind not in ("passed", "skipped"):
+                name = "::".join(part for part in Path(test).name.partition("[")[0].split("::") if part[0].islower())
+                releases = ended.setdefault((name, reason_of(release, test) or kind), [])
+                releases += [release] * (release not in releases)
+    return ended
+
+
+def written(page: str, matrix: Matrix) -> str:
+    """Returns the page with the table between its two comments."""
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}{table(matrix)}{END}{tail}"
+
+
+def main(releases: Sequence[str]) -> None:
+    """Runs the Spark tests on these releases, or on all, and writes the page; results of earlier runs stay."""
+    everything = (*OLDER, NEWEST)
+    for release in releases or everything:
+        tests = ("tests/spark", "--ignore", "tests/spark/test_releases.py")
+        run_tests(release, tests, BUILD / release, seconds=SECONDS)
+    matrix = {release: read_outcomes(BUILD / release) for release in everything}
+    PAGE.write_text(written(PAGE.read_text(), matrix))
+    failures = {f"{release} {test}" for release in everything for test in unexplained(release, matrix[release])}
+    sys.exit("\n".join(["failed:", *sorted(failures)]) if failures else 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

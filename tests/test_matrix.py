@@ -1,0 +1,55 @@
+"""The table of Spark tests by release: how a failure counts, and what its text is."""
+
+import pytest
+
+from tests.support import releases
+from tests.support.outcomes import Outcome
+
+OLD, NEW = releases.OLDER[0], releases.NEWEST
+LIMITS, FRAMES, OTHER = (
+    "tests/spark/test_a.py::TestJobs::test_limits[5]",
+    "tests/spark/test_a.py::test_frames",
+    "b.py::c",
+)
+REFUSED = "query = start()\nE   StreamingQueryException: [RMQ_OLD_PYSPARK] maxOffsetsPerTrigger need PySpark 4.2"
+
+
+@pytest.fixture(autouse=True)
+def one_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releases, "DIFFERENCES", (releases.Difference("4.1", FRAMES, "planned anew"),))
+
+
+@pytest.mark.parametrize(
+    ("release", "test", "text", "kind"),
+    [
+        (OLD, LIMITS, REFUSED, "refused by name"),
+        (NEW, LIMITS, REFUSED, "failed"),
+        (OLD, LIMITS, "from pyrmq_spark.spark_errors import OldPySpark\nE   assert 1 == 2", "failed"),
+        (OLD, FRAMES, "E   assert 200 == 100", "differs"),
+        (releases.OLDER[1], FRAMES, "E   assert 200 == 100", "failed"),
+    ],
+)
+def test_the_kind_of_a_failure(release: str, test: str, text: str, kind: str) -> None:
+    outcome = Outcome("failed", text)
+    assert releases.kind_of(release, test, outcome) == kind
+    assert (test in releases.unexplained(release, {test: outcome})) is (kind == "failed")
+    assert releases.kind_of(release, test, Outcome("passed")) == "passed"
+
+
+def test_the_table_counts_by_file_and_names_what_did_not_pass() -> None:
+    old = {LIMITS: Outcome("failed", REFUSED), FRAMES: Outcome("failed", "E   assert"), OTHER: Outcome("passed")}
+    new = dict.fromkeys((LIMITS, FRAMES), Outcome("passed"))
+    page = f"before\n{releases.BEGIN}old text\n{releases.END}\nafter\n"
+    assert releases.written(page, {OLD: old, NEW: new}) == (
+        f"before\n{releases.BEGIN}"
+        f"| `tests/spark` | {OLD} | {NEW} |\n"
+        "|---|---|---|\n"
+        "| `b.py` | 1 passed | – |\n"
+        "| `test_a.py` | 1 refused by name, 1 differs | 2 passed |\n"
+        "\n"
+        "| test | did not pass on | why |\n"
+        "|---|---|---|\n"
+        f"| `test_a.py::test_frames` | {OLD} | planned anew |\n"
+        f"| `test_a.py::test_limits` | {OLD} | refused by name |\n"
+        f"{releases.END}\nafter\n"
+    )
