@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -51,7 +52,8 @@ RECIPES_PRINT = (
     r"tea\| +2\|\n\| +cup\| +1\|",
     r"{'ann': 2}",
 )
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# The blocks of a tab are indented.
+BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 NAMESERVER = "127.0.0.1:9876"
 CODE_COLUMNS = 80
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)")
@@ -68,8 +70,13 @@ def examples() -> list[object]:
     return [
         pytest.param(block, id=f"{page.name}-{number}", marks=[pytest.mark.spark] if "pyspark" in block else [])
         for page in PAGES
-        for number, block in enumerate(BLOCK.findall(page.read_text()), 1)
+        for number, block in enumerate(blocks(page), 1)
     ]
+
+
+def blocks(page: Path) -> list[str]:
+    """Returns the blocks of Python of a page."""
+    return [textwrap.dedent(block) for _, block in BLOCK.findall(page.read_text())]
 
 
 @pytest.mark.timeout(400)
@@ -108,7 +115,7 @@ def packages_apart(example: str) -> list[Path]:
 
 def expected(example: str) -> str:
     """Returns the pattern of what the block prints; anything, if it is no recipe's."""
-    recipes = BLOCK.findall((ROOT / "docs" / "recipes.md").read_text())
+    recipes = blocks(ROOT / "docs" / "recipes.md")
     assert len(recipes) == len(RECIPES_PRINT)
     return RECIPES_PRINT[recipes.index(example)] if example in recipes else ""
 
@@ -137,7 +144,7 @@ def named_in(*pages: str) -> set[str]:
 
 def test_every_page_is_in_the_sites_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
-    pages = {"index.md", "CHANGELOG.md", *(page.name for page in PAGES if page.name != "README.md")}
+    pages = {"start.md", "CHANGELOG.md", *(page.name for page in PAGES if page.name != "README.md")}
     assert sorted(re.findall(r": ([\w-]+\.md)$", navigation, re.MULTILINE)) == sorted(pages)
 
 

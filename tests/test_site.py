@@ -37,7 +37,7 @@ def site() -> ModuleType:
     ("target", "outside", "expected"),
     [
         ("python.md", False, "python.md"),
-        ("../README.md", False, "index.md"),
+        ("../README.md", False, "start.md"),
         ("../CHANGELOG.md", False, "CHANGELOG.md"),
         ("../examples/demo.py", False, "examples/demo.md"),
         ("../LICENSE", False, "LICENSE.md"),
@@ -55,8 +55,22 @@ def test_where_a_link_leads(site: ModuleType, target: str, outside: bool, expect
 def test_tasks_come_first_then_reference_then_the_design(site: ModuleType) -> None:
     settings = yaml.load((ROOT / "mkdocs.yml").read_text(), yaml.UnsafeLoader)
     parts = [next(iter(part)) for part in site.on_config(SimpleNamespace(nav=settings["nav"])).nav]
-    assert parts[-3:] == ["Reference", "API", "About"]
-    assert parts.index("Examples") < parts.index("Python")
+    assert parts == ["Home", "Start", "Spark", "Python", "Operation", "Reference", "API", "About"]
+
+
+def test_every_example_is_named_by_what_it_does(site: ModuleType) -> None:
+    examples = {path.relative_to(ROOT / "examples").as_posix() for path in (ROOT / "examples").rglob("*.py")}
+    assert examples == {name for titles in site.EXAMPLES.values() for name in titles}
+
+
+def test_cells_of_wide_tables_name_their_column(site: ModuleType) -> None:
+    def table(columns: int) -> str:
+        heads, cells = ("".join(f"<{tag}>{n}</{tag}>" for n in range(columns)) for tag in ("th", "td"))
+        return f"<table><tr>{heads}</tr><tr>{cells}</tr></table>"
+
+    html = site.on_page_content(f"{table(2)}<p>{table(3)}", None, None, None)
+    assert html.startswith(f'{table(2)}<p><table class="cards">')
+    assert re.findall(r'<td data-label="(\d)">(\d)</td>', html) == [(str(n), str(n)) for n in range(3)]
 
 
 def test_marks_of_blocks_are_left_out(site: ModuleType) -> None:
@@ -141,7 +155,8 @@ def test_what_a_page_loads_from_elsewhere_ends_the_build(
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site of two pages with the project's settings; the whole one takes ten times as long."""
     pages, made = tmp_path_factory.mktemp("pages"), tmp_path_factory.mktemp("site")
-    shutil.copytree(ROOT / "docs" / "javascripts", pages / "javascripts")
+    for folder in ("javascripts", "stylesheets"):
+        shutil.copytree(ROOT / "docs" / folder, pages / folder)
     (pages / "index.md").write_text("# Home\n\n```python\nx = 1\n```\n")
     (pages / "other.md").write_text("# Other\n\n## Giraffes\n\nA giraffe.\n")
     settings = yaml.load((ROOT / "mkdocs.yml").read_text(), yaml.UnsafeLoader)
@@ -173,7 +188,7 @@ def test_the_search_works_from_a_disk(built: Path, tmp_path: Path) -> None:
         box = chrome.find_element(By.CSS_SELECTOR, "input.md-search__input")
         box.click()
         box.send_keys("giraffe")
-        link = WebDriverWait(chrome, 20, 0.05).until(
+        link = WebDriverWait(chrome, 60, 0.05).until(
             lambda chrome: chrome.find_element(By.CSS_SELECTOR, "a.md-search-result__link[href*=giraffe]")
         )
         assert (link.get_attribute("href") or "").startswith((built / "other.html").as_uri())

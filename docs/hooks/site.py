@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import logging
 import re
 import zlib
@@ -19,7 +20,29 @@ log = logging.getLogger("mkdocs.hooks.site")
 
 ROOT: Final = Path(__file__).parent.parent.parent
 # Pages of the project's root, by their names on the site.
-OUTSIDE: Final = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
+OUTSIDE: Final = {"README.md": "start.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
+# What each example does, as the navigation names it: those of Spark, and those of Python.
+EXAMPLES: Final = {
+    "Spark": {
+        "demo.py": "Write, read and stream flights",
+        "sql_view.py": "Query a topic by SQL",
+        "sql_insert.py": "INSERT INTO a topic",
+        "time_range.py": "Read between two times",
+        "json_bodies.py": "JSON bodies as columns",
+        "topics_of_one_frame.py": "One frame to several topics",
+        "windowed_count.py": "Count by windows of time",
+        "joined_topics.py": "Join two topics",
+        "each_batch.py": "foreachBatch, each batch once",
+        "resumed_query.py": "Start a query again",
+        "pipeline/transformations/payments.py": "Declarative Pipelines",
+        "example_session.py": "The session of these examples",
+    },
+    "Python": {
+        "asyncio_service.py": "A service with asyncio",
+        "exports.py": "Export jobs for cron",
+        "airflow_dags/orders_by_hour.py": "A DAG of Airflow",
+    },
+}
 # Files of the project that pages link to and the site shows as text.
 SHOWN_AS_TEXT: Final = ("LICENSE",)
 # The packages with public names; each gets a page of its own, made from the docstrings.
@@ -41,16 +64,20 @@ LOADED: Final = re.compile(
     r"""<(?:script|img|iframe|source|video|audio|embed|object|link(?![^>]*rel="?canonical))\b[^>]*?"""
     r"""\s(?:src|href|data|srcset)=["']?((?:https?:)?//[^"'\s>]+)"""
 )
+# Tables of so many columns are cards on a narrow screen (stylesheets/site.css).
+CARD_COLUMNS: Final = 3
+TABLE: Final = re.compile(r"<table>(.*?)</table>", re.DOTALL)
 # Lines of an inventory of Sphinx's second form begin behind four lines of text.
 INVENTORY_HEAD: Final = 4
 LINK: Final = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Adds the generated pages to the navigation: examples behind the recipes, the API before the last part."""
+    """Adds the generated pages to the navigation: examples at the end of their parts, the API before the last part."""
     assert config.nav is not None
-    recipes = next(number for number, part in enumerate(config.nav) if "Recipes" in part)
-    config.nav.insert(recipes + 1, {"Examples": [{path.stem: example_page(path)} for path in examples()]})
+    for part, titles in EXAMPLES.items():
+        pages = next(section[part] for section in config.nav if part in section)
+        pages.append({"Examples": [{title: example_page(ROOT / "examples" / name)} for name, title in titles.items()]})
     config.nav.insert(-1, {"API": [{package: f"reference/{package}.md"} for package in PACKAGES]})
     return config
 
@@ -59,8 +86,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that are not in `docs`."""
     pages = {OUTSIDE[name]: (ROOT / name).read_text() for name in OUTSIDE}
     pages |= {f"reference/{package}.md": reference(package) for package in PACKAGES}
-    for path in examples():
-        pages[example_page(path)] = f"# {path.name}\n\n```python\n{path.read_text()}```\n"
+    for titles in EXAMPLES.values():
+        for name, title in titles.items():
+            path = ROOT / "examples" / name
+            pages[example_page(path)] = f"# {title}\n\n`examples/{name}`\n\n```python\n{path.read_text()}```\n"
     for name in SHOWN_AS_TEXT:
         pages[f"{name}.md"] = f"# {name}\n\n```text\n{(ROOT / name).read_text()}\n```\n"
     for name, text in pages.items():
@@ -72,7 +101,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: object, config: MkDocsConfig, files: Files) -> str:
-    """Points links at the site's pages: README lies beside docs in the project, and is the first page here."""
+    """Points links at the site's pages: README lies beside docs in the project, and is a page of its own here."""
     del config, files
     path = page.file.src_uri  # type: ignore[attr-defined] # Page has it; its package names no type here
     outside = path in OUTSIDE.values()
@@ -80,9 +109,19 @@ def on_page_markdown(markdown: str, page: object, config: MkDocsConfig, files: F
     return LINK.sub(lambda found: f"]({_target(found[1], outside)}{found[2] or ''})", markdown)
 
 
-def examples() -> list[Path]:
-    """Returns the examples by name."""
-    return sorted((ROOT / "examples").rglob("*.py"))
+def on_page_content(html: str, page: object, config: MkDocsConfig, files: Files) -> str:
+    """Names the column in each cell of a wide table, since a narrow screen has no room for its head."""
+    del page, config, files
+    return TABLE.sub(lambda found: _cards(found[0]), html)
+
+
+def _cards(table: str) -> str:
+    heads = [re.sub(r"<[^>]+>", "", head) for head in re.findall(r"<th[^>]*>(.*?)</th>", table, re.DOTALL)]
+    if len(heads) < CARD_COLUMNS:
+        return table
+    labels = itertools.cycle(heads)
+    labelled = re.sub(r"<td\b", lambda _: f'<td data-label="{next(labels)}"', table)
+    return labelled.replace("<table>", '<table class="cards">')
 
 
 def example_page(path: Path) -> str:
