@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pyrmq_core import InvalidArgument, MessageQueue, RocketMQError
-from pyrmq_core.blocking import Admin, PullConsumer
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, check_names, read_connection
 from pyrmq_spark.pyspark_releases import has_admission_control
@@ -82,7 +81,7 @@ def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets
     offsets = _ends({} if progress is None else json.loads(progress.json))
     with as_spark_error(f"group {group}"):
         connection = _connection(options)
-        publish(worker.consumer(connection, group), worker.admin(connection), offsets)
+        worker.consumer(connection, group).commit_offsets(offsets)
     return offsets
 
 
@@ -119,23 +118,9 @@ def publish_quietly(connection: ConnectionOptions, group: str, offsets: Offsets)
     if not offsets:
         return
     try:
-        publish(worker.consumer(connection, group), worker.admin(connection), offsets)
+        worker.consumer(connection, group).commit_offsets(offsets)
     except RocketMQError as error:
         log.warning("the offsets of %d queues are not published under group %s: %s", len(offsets), group, error)
-
-
-_prepared: set[tuple[int, str]] = set()
-
-
-def publish(consumer: PullConsumer, admin: Admin, offsets: Offsets) -> None:
-    """Commits next offsets, as RocketMQ counts them. Creates the group's retry topic once, for tools."""
-    key = (id(consumer), consumer.group)
-    if key not in _prepared:
-        topic = RETRY_PREFIX + consumer.group
-        if consumer.current_queues([topic])[topic] is None:
-            admin.create_topic(topic, queues=1)
-        _prepared.add(key)
-    consumer.commit_offsets(offsets)
 
 
 @dataclass(frozen=True, slots=True)

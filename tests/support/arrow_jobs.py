@@ -14,6 +14,7 @@ import trio
 from pyrmq_core import Admin, Client, InvalidMessage, MessageQueue, NoRoute, Producer, PullConsumer, blocking
 from pyrmq_core.columnar import SOURCE_COLUMNS
 from tests.support.client_jobs import READABLE_SECONDS, stored_in
+from tests.support.proxies import administered, topic_attributes
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 
@@ -43,8 +44,9 @@ async def made_topic(client: Client, topic: str) -> str:
 
 
 async def make_topic(client: Client, topic: str) -> str:
-    async with Admin(client=client, timeout=20) as admin:
-        await admin.create_topic(topic, queues=4)
+    nameserver = client._session.nameservers.addresses[0]
+    async with Admin(nameserver=administered(nameserver), timeout=20) as admin:
+        await admin.create_topic(topic, queues=4, attributes=topic_attributes(nameserver))
     with trio.fail_after(READABLE_SECONDS):
         while True:
             with suppress(NoRoute):

@@ -33,6 +33,7 @@ from pyrmq_core import (
     unique_ids,
 )
 from pyrmq_core import blocking as threads
+from tests.support.proxies import administered
 
 READABLE_SECONDS = 60.0
 
@@ -149,7 +150,7 @@ class ClientJobs:
         self, client: Client, producer: Producer, consumer: PullConsumer, topic: str
     ) -> None:
         """No message is lost or counted as refused, whatever its target; a queue that is named is a named error."""
-        async with Admin(nameserver=client._session.nameservers.addresses, timeout=20) as admin:
+        async with Admin(nameserver=administered(client._session.nameservers.addresses[0]), timeout=20) as admin:
             await admin.create_topic(topic, queues=8)
             old = await producer.message_queues(topic)
             assert len(old) == 16

@@ -26,6 +26,7 @@ from pyrmq_core import (
     PushConsumer,
     SuspendCurrentQueue,
 )
+from tests.support.proxies import administered, topic_attributes
 from tests.support.waiting import until, until_readable
 
 NUMBERS = itertools.count(1)
@@ -39,8 +40,8 @@ def fresh(word: str) -> str:
 
 async def made_topic(nameserver: str, queues: int = 2) -> str:
     topic = fresh("consumed")
-    async with Admin(nameserver=nameserver, timeout=20) as admin:
-        await admin.create_topic(topic, queues=queues)
+    async with Admin(nameserver=administered(nameserver), timeout=20) as admin:
+        await admin.create_topic(topic, queues=queues, attributes=topic_attributes(nameserver))
     return topic
 
 

@@ -18,6 +18,7 @@ from pyrmq_core import Message, MessageQueue, RocketMQError
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from pyrmq_spark import OffsetPublisher, QueueLag, commit_offsets, lag
 from pyrmq_spark.pyspark_releases import has_admission_control
+from tests.support.proxies import administered, topic_attributes
 from tests.support.spark import wait_readable
 
 SECONDS = 90
@@ -38,7 +39,8 @@ class Topic:
 
     def create(self, queues: int = 2, name: str | None = None) -> None:
         """Returns when every broker's queues are in the route: a stream reads later queues from their start."""
-        self.admin.create_topic(name or self.name, queues=queues)
+        attributes = topic_attributes(self.nameserver)
+        self.admin.create_topic(name or self.name, queues=queues, attributes=attributes)
         masters = set(self.admin.cluster_info().broker_addr_table)
         deadline = time.monotonic() + SECONDS
         while self._routed(name or self.name) != masters:
@@ -87,7 +89,7 @@ def sender(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def sent(nameserver: str, topic: str, sender: dict[str, Any]) -> Topic:
     producer = sender.setdefault(f"producer {nameserver}", Producer("setup", nameserver=nameserver, send_timeout=20))
-    admin = sender.setdefault(f"admin {nameserver}", Admin(nameserver=nameserver, timeout=20))
+    admin = sender.setdefault(f"admin {nameserver}", Admin(nameserver=administered(nameserver), timeout=20))
     made = Topic(nameserver, topic, producer, admin)
     made.create()
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -11,6 +11,7 @@ import trio
 from pyrmq_core.client.arguments import queue_of
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.pull.puller import Filter, Puller, no_progress
+from pyrmq_core.client.consumer.retry_topic import give_back_nothing
 from pyrmq_core.client.consumer.sql_checks import check_filter
 from pyrmq_core.client.consumer.topic_statistics import TopicStatistics
 from pyrmq_core.client.query_many import query_many
@@ -69,12 +70,24 @@ class QueueOffsets:
         )
 
     async def cluster_info(self) -> ClusterInfo:
-        return await self._client.nameservers.ask_for(
-            GetClusterInfo().to_command(),
-            _cluster_of,
-            timeout=self._timeout,
-            lacks=lambda info: not info.broker_addr_table,
-        )
+        """Returns the brokers that a NameServer knows.
+
+        A proxy does not answer that: there the brokers count that all current routes of this client name, none before
+        its first topic. Its routes are up to 20 s old, each by itself: a broker that one of them lacks may be away.
+        """
+        try:
+            return await self._client.nameservers.ask_for(
+                GetClusterInfo().to_command(),
+                _cluster_of,
+                timeout=self._timeout,
+                lacks=lambda info: not info.broker_addr_table,
+            )
+        except ResponseError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+        routes = self._client.routes
+        current = await query_many(routes.known_topics, lambda topic: routes.refresh(topic, timeout=self._timeout))
+        return _cluster_of_routes(list(current.values()))
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it.
@@ -191,8 +204,18 @@ class QueueOffsets:
         except ResponseError as error:
             if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise
-            await self._ask(queue, GetSubscriptionGroupConfig(self._group))
+            await self._create_group(queue)
             await self._ask(queue, request)
+
+    async def _create_group(self, queue: MessageQueue) -> None:
+        """Has the queue's broker create the group, if it permits that: by a query for it, or, at a proxy, which passes
+        none on, by giving back a message that does not exist."""
+        try:
+            await self._ask(queue, GetSubscriptionGroupConfig(self._group))
+        except ResponseError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            await give_back_nothing(self._client, self._group, queue, timeout=self._timeout, namespace=self._namespace)
 
     async def commit_oneway(self, queue: MessageQueue, offset: int) -> None:
         """Returns when the commit is written; the broker does not answer it."""
@@ -325,6 +348,17 @@ def _cluster_of(answer: Command, address: str) -> ClusterInfo:
     if answer.code != ResponseCode.SUCCESS:
         raise response_error(answer, RequestCode.GET_BROKER_CLUSTER_INFO, f"NameServer {address}")
     return ClusterInfo.from_command(answer)
+
+
+def _cluster_of_routes(routes: Sequence[TopicRouteData | None]) -> ClusterInfo:
+    """Returns the brokers that every route names; a topic that does not exist any more names none."""
+    tables = [{} if route is None else broker_addresses([route]) for route in routes]
+    first = tables[0] if tables else {}
+    brokers = {name: broker for name, broker in first.items() if all(name in table for table in tables)}
+    clusters: dict[str, tuple[str, ...]] = {}
+    for name, broker in brokers.items():
+        clusters[broker.cluster] = (*clusters.get(broker.cluster, ()), name)
+    return ClusterInfo(brokers, clusters)
 
 
 def _table_of(answer: Command, address: str) -> dict[str, str]:

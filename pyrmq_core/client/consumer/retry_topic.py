@@ -54,10 +54,22 @@ class RetryTopic:
             topic = RETRY_PREFIX + self._group
             route = await self._client.routes.refresh(topic, timeout=self._timeout)
             if route is None or broker_name not in {data.broker_name for data in route.queue_datas}:
-                request = ConsumerSendMsgBack(NOWHERE, self._group, 0, origin_topic=topic, broker_name=broker_name)
-                address = await self._client.master_address(queue, timeout=self._timeout, namespace=self._namespace)
-                await self._client.call(address, request.to_command(), timeout=self._timeout)  # refused, in any case
+                await give_back_nothing(
+                    self._client, self._group, queue, timeout=self._timeout, namespace=self._namespace
+                )
         except RocketMQError as error:
             # Later: while servers are silent, each commit would wait for them.
             self._next_try[broker_name] = trio.current_time() + TRY_AGAIN_SECONDS
             log.info("group %s may be hidden from tools at %s: %s", self._group, broker_name, error)
+
+
+async def give_back_nothing(
+    client: ClientSession, group: str, queue: MessageQueue, *, timeout: float, namespace: str | None
+) -> None:
+    """Gives a message that does not exist back to the group (its name on the wire), at the queue's broker.
+
+    The broker makes the group, if it permits that, and the retry topic, and refuses the rest.
+    """
+    request = ConsumerSendMsgBack(NOWHERE, group, 0, origin_topic=RETRY_PREFIX + group, broker_name=queue.broker_name)
+    address = await client.master_address(queue, timeout=timeout, namespace=namespace)
+    await client.call(address, request.to_command(), timeout=timeout)

@@ -80,6 +80,11 @@ class Routes:
         return tuple(self._publish_infos)
 
     @property
+    def known_topics(self) -> tuple[str, ...]:
+        """The topics that a NameServer gave a route of."""
+        return tuple(self._routes)
+
+    @property
     def brokers(self) -> tuple[BrokerData, ...]:
         """Every broker of every known route."""
         return tuple(self._brokers.values())

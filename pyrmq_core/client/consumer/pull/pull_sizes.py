@@ -16,6 +16,9 @@ LARGER_EVERY: Final = 64
 ANSWERS_LOOKED_BACK: Final = 32
 # An answer's bytes count for this part of the mean.
 BYTES_SHARE: Final = 16
+# A proxy drops an answer while 64 KiB wait to be written to the connection (AbstractRemotingActivity.writeResponse and
+# Netty's default water mark), and its client waits for nothing: answers of no more than this are under way at once.
+PROXY_BYTES: Final = 48 * 1024
 
 
 @dataclass(frozen=True, slots=True)

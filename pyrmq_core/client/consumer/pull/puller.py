@@ -19,6 +19,7 @@ from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
 from pyrmq_core.client.consumer.pull.range_reader import PULL_TIMEOUT_SECONDS, Filter, RangeReader
 from pyrmq_core.client.consumer.pull.ranges_reader import RangesReader
 from pyrmq_core.client.remoting.remoting_client import PinnedConnection
+from pyrmq_core.client.routes.route_table import ROUTE_TIMEOUT_SECONDS
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.errors import BrokerNotFound, RocketMQError
 from pyrmq_core.filtering.tags import TagFilter
@@ -30,6 +31,7 @@ from pyrmq_core.protocol.framing.frame import RequestForm
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 from pyrmq_core.protocol.messages.payload import RawPull, make_raw_pull
+from pyrmq_core.protocol.messages.properties import TRACE_ON
 from pyrmq_core.protocol.requests.broker.pull_message import (
     PULL_ANSWER_FORM,
     PULL_ANSWERS,
@@ -77,6 +79,7 @@ class Puller:
         self._consumer_group = with_namespace(consumer_group, namespace)
         self.is_member = is_member
         self._suggested: dict[MessageQueue, int] = {}  # the ids of slaves
+        self._proxies: set[str] = set()
 
     async def pull(
         self,
@@ -114,6 +117,8 @@ class Puller:
         )
         hold = wait + HOLD_SWEEP_SECONDS if wait > 0 else 0.0
         answer = await self._client.call(address, request.to_command(), timeout=timeout + hold)
+        if TRACE_ON in answer.ext:  # AbstractRemotingActivity.writeResponse; no broker answers a pull so
+            self._proxies.add(address)
         if self.is_member:
             self._note_suggestion(queue, answer)
         is_unfiltered = passes is None and tags.passes_all
@@ -173,12 +178,16 @@ class Puller:
         A list is of one range, or, with `share_lists`, of several small ones. The next few ranges are pulled meanwhile,
         each within a window of its own. An error of a range is raised after all pulls before it.
         """
+        wanted = tuple(ranges)
+        with suppress(RocketMQError):  # the route shows a proxy, at which one range is begun at a time
+            for queue, _ in wanted[:1]:
+                await self.address(queue, timeout=ROUTE_TIMEOUT_SECONDS)
         async with open_owned_nursery() as nursery:
 
             def reader(queue: MessageQueue, offsets: OffsetRange) -> RangeReader:
                 return RangeReader(self, queue, offsets.start, offsets.end, tags=tags, window=window, nursery=nursery)
 
-            several = RangesReader(reader, ranges, nursery, window)
+            several = RangesReader(reader, wanted, nursery, window, self.is_proxied)
             try:
                 async with aclosing(several.joined(JOIN_BYTES, JOIN_MESSAGES, share_lists=share_lists)) as lists:
                     yield lists
@@ -203,6 +212,16 @@ class Puller:
                 broker_name=queue.broker_name,
             )
         return address
+
+    def is_proxied(self, queue: MessageQueue) -> bool:
+        """Returns whether a proxy answers the queue's pulls: its answers show it, and its address in routes."""
+        try:
+            addresses = self._client.routes.broker(queue.broker_name).broker_addrs.values()
+        except BrokerNotFound:
+            return False
+        return not self._proxies.isdisjoint(addresses) or any(
+            one in self._client.nameservers.addresses for one in addresses
+        )
 
     def forget(self, queue: MessageQueue) -> None:
         """Forgets the slave that was suggested for a queue, when it fails or the queue is no longer pulled."""

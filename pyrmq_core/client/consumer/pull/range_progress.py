@@ -80,6 +80,10 @@ class RangeProgress:
         self.next_start = first.next_offset
         self._sizer.begin(first)
 
+    def narrow(self, most_bytes: int) -> None:
+        """Lowers the bytes that are asked for and not delivered yet."""
+        self._window = replace(self._window, bytes=min(self._window.bytes, most_bytes))
+
     def end_at(self, pull: RawPull) -> None:
         """Ends the range with this pull, in place of all that was not taken."""
         self.is_begun = True

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import trio
 
 from pyrmq_core.client.consumer.pull.pull_errors import fault_of, may_pass
-from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
+from pyrmq_core.client.consumer.pull.pull_sizes import PROXY_BYTES, ReadWindow
 from pyrmq_core.client.consumer.pull.range_progress import ASKED, PullSlice, RangeProgress
 from pyrmq_core.client.remoting.remoting_client import PinnedConnection
 from pyrmq_core.errors import BrokerNotFound, DataLost, NetworkError, ResponseError, RocketMQError, RoutingError
@@ -62,6 +62,10 @@ class PullPath(Protocol):
     @property
     def is_member(self) -> bool:
         """True if an answer that moves the group's offset ends the read, and is its last pull."""
+        ...
+
+    def is_proxied(self, queue: MessageQueue) -> bool:
+        """Returns whether a proxy answers the queue's pulls, as far as is known."""
         ...
 
     async def pull(
@@ -178,8 +182,10 @@ class RangeReader:
         )  # the first pull found out if it is a batch topic
         if self._is_moved(first):
             self._end_at(first)
-        else:
-            progress.begin(first)
+            return
+        progress.begin(first)
+        if self._puller.is_proxied(self._queue):
+            progress.narrow(PROXY_BYTES)
 
     async def _renew_connection(self) -> None:
         progress, connection = self._progress, self._connection

@@ -37,8 +37,10 @@ class RangesReader:
         ranges: Iterable[tuple[MessageQueue, OffsetRange]],
         nursery: trio.Nursery,
         window: ReadWindow,
+        is_proxied: Callable[[MessageQueue], bool],
     ) -> None:
         self._make = make
+        self._is_proxied = is_proxied
         self._waiting = deque(ranges)
         self._nursery = nursery
         self._window_messages = window.messages
@@ -91,14 +93,16 @@ class RangesReader:
         self._begun_messages -= ended.messages
 
     def _begin_more(self, wanted_bytes: int, wanted_messages: int) -> None:
-        while self._waiting and self._has_room(self._waiting[0][1]):
+        while self._waiting and self._has_room(*self._waiting[0]):
             queue, offsets = self._waiting.popleft()
             one = _BegunRange(self._make(queue, offsets), offsets.end - offsets.start)
             self._begun.append(one)
             self._begun_messages += one.messages
             self._nursery.start_soon(one.begin, wanted_bytes, wanted_messages)
 
-    def _has_room(self, offsets: OffsetRange) -> bool:
+    def _has_room(self, queue: MessageQueue, offsets: OffsetRange) -> bool:
+        if self._is_proxied(queue):  # a proxy drops answers of several ranges that come at once
+            return not self._begun
         if len(self._begun) < RANGES_AT_ONCE:
             return True
         messages = self._begun_messages + offsets.end - offsets.start
