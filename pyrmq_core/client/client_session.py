@@ -116,7 +116,7 @@ class ClientSession:
             nameservers = NameServers(caller, self._addresses, random_start=random.getrandbits(31))
             routes = Routes(nameservers, self.problems, random_start=lambda: random.getrandbits(31))
             heartbeats = Heartbeats(self.client_id, caller, lambda: routes.brokers, self.problems)
-            self._batch_topics = BatchTopics(caller, routes, heartbeats.version_of)
+            self._batch_topics = BatchTopics(caller, routes)
             self._nursery, self._caller, self._nameservers = nursery, caller, nameservers
             self._routes, self._heartbeats = routes, heartbeats
             if self._discovery is not None:

@@ -1,18 +1,32 @@
-"""Calls to servers: through the RPC hooks, signed last, over one connection for each address."""
+"""Calls to servers: through the RPC hooks, signed last, over one connection for each address.
+
+Every answer names its server's release. A request that a release does not know is not sent to it: it is refused here,
+as later releases refuse it, since older ones would not answer at all (`protocol/framing/versions.py`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from pyrmq_core.client.remoting.identity import Credentials
 from pyrmq_core.client.remoting.rpc_hooks import RpcHooks
 from pyrmq_core.errors import NetworkError, RocketMQError
 from pyrmq_core.network import ON_LOOP, BulkCall, Call, Connection, ConnectionPool, Done, LoopAccess
 from pyrmq_core.protocol.acl import sign
-from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.framing.frame import Request, RequestForm, as_command
 from pyrmq_core.protocol.framing.lent_answer import AnswerForm
+from pyrmq_core.protocol.framing.versions import KNOWN_SINCE, NEW_AT_NAMESERVERS, too_old_for, version_name
+from pyrmq_core.protocol.messages.names import AUTO_CREATE_TOPIC
+from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
+
+# The questions that every release answers, of NameServers and of brokers; they change nothing there.
+ROUTE_QUESTION: Final = GetRouteInfo(AUTO_CREATE_TOPIC, accept_standard_json_only=True).to_command()
+EMPTY_HEARTBEAT: Final = HeartBeat("", (), ()).to_command()
 
 
 class RemotingClient:
@@ -22,18 +36,34 @@ class RemotingClient:
         self._pool = pool
         self._hooks = rpc_hooks
         self._credentials = credentials
+        self._versions: dict[str, int] = {}
         self._is_hooked = bool(rpc_hooks)
         self._plain = credentials is None and not rpc_hooks
         # Hooks run on the loop; TLS writes from its own task.
         self.writes_from_threads = not rpc_hooks and pool.tls is None
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
-        """Returns the answer, whatever its code; `timeout` in seconds. Raises `NetworkError`s and `ProtocolError`s."""
+        """Returns the answer, whatever its code; `timeout` in seconds. Raises `NetworkError`s and `ProtocolError`s.
+
+        The answer is REQUEST_CODE_NOT_SUPPORTED, and nothing is sent, if the server's release does not know the
+        request; a first question learns the release.
+        """
+        if command.code in KNOWN_SINCE:
+            if address not in self._versions:
+                question = ROUTE_QUESTION if command.code in NEW_AT_NAMESERVERS else EMPTY_HEARTBEAT
+                await self._call(address, question, timeout)
+            if too_old_for(command.code, self._versions[address]):
+                return _unknown_there(command.code, self._versions[address])
+        return await self._call(address, command, timeout)
+
+    async def _call(self, address: str, command: Command, timeout: float) -> Command:
         if self._plain:
-            return await self._pool.call(address, command, timeout=timeout)
-        request = self._hooks.before(address, command)
-        answer = await self._pool.call(address, self._signed(request), timeout=timeout)
-        self._hooks.after(address, request, answer)
+            answer = await self._pool.call(address, command, timeout=timeout)
+        else:
+            request = self._hooks.before(address, command)
+            answer = await self._pool.call(address, self._signed(request), timeout=timeout)
+            self._hooks.after(address, request, answer)
+        self._versions[address] = answer.version
         return answer
 
     async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
@@ -103,6 +133,12 @@ class RemotingClient:
             return command
         signed = sign(command.ext, command.body, keys.access_key, keys.secret_key, keys.security_token)
         return replace(command, ext=signed)
+
+
+def _unknown_there(request_code: int, version: int) -> Command:
+    first = version_name(KNOWN_SINCE[request_code])
+    remark = f"not sent, since the server is of release {version_name(version)} and {first} is the first that knows it"
+    return replace(refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark), version=version)
 
 
 class PinnedConnection:

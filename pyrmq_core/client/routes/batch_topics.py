@@ -1,13 +1,12 @@
 """Recognition of batch topics of 5.x, whose brokers store a batch as one record.
 
 A route does not name them: the client queries the broker for the topic's settings (GET_TOPIC_CONFIG), once for each
-topic, and again after each query for its route. Brokers before 5.0 have no batch topics and do not know the request.
+topic, and again after each query for its route. Brokers before 5.0 have no batch topics, and are not asked.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -17,7 +16,6 @@ from pyrmq_core.client.routes.route_table import Routes
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import CallTimeout, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
-from pyrmq_core.protocol.framing.versions import V5_0_0
 from pyrmq_core.protocol.messages.batch_topic import is_batch_topic
 from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, TopicConfigFound
 
@@ -30,10 +28,9 @@ Place = tuple[str, str]
 class BatchTopics:
     """The answers of one client's brokers about its topics; an answer is never older than the topic's route."""
 
-    def __init__(self, caller: RemotingClient, routes: Routes, version_of: Callable[[str], int | None]) -> None:
+    def __init__(self, caller: RemotingClient, routes: Routes) -> None:
         self._caller = caller
         self._routes = routes
-        self._version_of = version_of
         self._known: dict[Place, tuple[int, bool]] = {}
         self._locks: defaultdict[Place, trio.Lock] = defaultdict(trio.Lock)
 
@@ -90,9 +87,6 @@ class BatchTopics:
         return self.is_known(topic, broker_name)
 
     async def _ask(self, topic: str, address: str, timeout: float) -> bool:
-        version = self._version_of(address)
-        if version is not None and version < V5_0_0:
-            return False
         answer = await self._caller.call(address, GetTopicConfig(topic).to_command(), timeout=timeout)
         if answer.code != ResponseCode.SUCCESS:
             return False
