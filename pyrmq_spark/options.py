@@ -69,6 +69,13 @@ def addresses(value: str, name: str) -> str:
     return value.strip()
 
 
+def page(value: str, name: str) -> str:
+    """Returns the text if it is the address of a page, for a list of NameServers."""
+    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value.strip()):
+        raise InvalidOption(f"option {name} is {value!r}; it is http://host:port/path, a page with host:port;host:port")
+    return value.strip()
+
+
 def secret(value: str, name: str) -> str:
     """Returns the text unchanged; no error shows it."""
     if not value:
@@ -150,7 +157,10 @@ class ConnectionOptions:
     """The cluster's address, and how a client connects to it; equal values share a client. Times are seconds."""
 
     name_server: str = option("nameServer", addresses, "")
+    name_server_url: str | None = option("nameServerUrl", page)
+    unit_name: str | None = option("unitName", text)
     namespace: str | None = option("namespace", text)
+    namespace_v2: str | None = option("namespaceV2", text)
     access_key: str | None = option("accessKey", secret)
     secret_key: str | None = option("secretKey", secret)
     security_token: str | None = option("securityToken", secret)
@@ -308,9 +318,11 @@ def check_names(raw: Options) -> None:
 def read_connection(raw: Options, environment: Mapping[str, str]) -> ConnectionOptions:
     """Returns the connection's options; NAMESRV_ADDR of `environment` is used if `nameServer` is not set."""
     fallback = environment.get("NAMESRV_ADDR", "").strip()
-    named = any(name.lower() == "nameserver" for name in raw)
+    named = any(name.lower() in ("nameserver", "nameserverurl") for name in raw)
     connection = _read(ConnectionOptions, raw if named or not fallback else {**raw, "nameServer": fallback})
-    if not connection.name_server:
+    if connection.name_server and connection.name_server_url is not None:
+        raise InvalidOption("nameServer names addresses, nameServerUrl says where to fetch them: set one")
+    if not connection.name_server and connection.name_server_url is None:
         raise InvalidOption(
             'no NameServer is named: set option("nameServer", "host:9876"), or NAMESRV_ADDR where the driver starts'
             + ("" if raw else TABLE_HINT)

@@ -118,7 +118,10 @@ def _client(connection: ConnectionOptions) -> _CachedClient:
     if cached is None:
         cached = _clients[connection] = _CachedClient(
             blocking.Client(
-                nameserver=connection.name_server,
+                nameserver=connection.name_server or None,
+                nameserver_url=connection.name_server_url,
+                namespace_v2=connection.namespace_v2,
+                unit_name=connection.unit_name,
                 poll_nameserver_interval=connection.poll_name_server_interval,
                 access_key=connection.access_key,
                 secret_key=connection.secret_key,

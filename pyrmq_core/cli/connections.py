@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from pyrmq_core.errors import InvalidArgument
 
@@ -72,7 +74,10 @@ class Connection:
     """The servers of a command, and how it calls them."""
 
     nameserver: str | None = None
+    nameserver_url: str | None = None
     namespace: str | None = None
+    namespace_v2: str | None = None
+    unit_name: str | None = None
     timeout: float = TIMEOUT_SECONDS
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
@@ -87,11 +92,25 @@ class Connection:
             raise InvalidArgument("an access key and a secret key belong together; give both or neither")
         return Client(
             nameserver=self.nameserver,
+            nameserver_url=self.nameserver_url,
+            namespace_v2=self.namespace_v2,
+            unit_name=self.unit_name,
             access_key=self.access_key,
             secret_key=self.secret_key,
             security_token=self.security_token,
             tls=self.tls.context(),
         )
+
+    def at(self, nameserver: str) -> Connection:
+        """Returns the same with this NameServer alone."""
+        return replace(self, nameserver=nameserver, nameserver_url=None)
+
+    async def nameservers(self) -> tuple[str, ...]:
+        """Returns the addresses that are named, or that the URL lists now; none if it cannot be read."""
+        if self.nameserver_url is None:
+            return tuple(address for address in re.split(r"[;,\s]+", self.nameserver or "") if address)
+        async with self.client() as client:
+            return client._session.nameservers.addresses
 
     @asynccontextmanager
     async def admin(self) -> AsyncIterator[Admin]:
@@ -136,7 +155,21 @@ OPTIONS: Final = (
         help="NameServers, host:port;host:port  [NAMESRV_ADDR]",
     ),
     _option(
+        "--nameserver-url",
+        envvar="PYRMQ_NAMESERVER_URL",
+        metavar="URL",
+        help="A page with the list of NameServers, in place of -n.  [PYRMQ_NAMESERVER_URL]",
+    ),
+    _option(
+        "--unit-name", envvar="PYRMQ_UNIT_NAME", help="The unit of the client, and of the page.  [PYRMQ_UNIT_NAME]"
+    ),
+    _option(
         "--namespace", "tenant", envvar="PYRMQ_NAMESPACE", help="Stands before topics and groups.  [PYRMQ_NAMESPACE]"
+    ),
+    _option(
+        "--namespace-v2",
+        envvar="PYRMQ_NAMESPACE_V2",
+        help="The other form, of 5.x: goes with each request.  [PYRMQ_NAMESPACE_V2]",
     ),
     _option(
         "--timeout",
@@ -174,9 +207,14 @@ def connection_of(arguments: dict[str, Any]) -> Connection:
     keys: dict[str, str | None] = {name: arguments.pop(name, None) or None for name in ("access_key", "secret_key")}
     path = arguments.pop("credentials")
     stored = _credentials(path) if path else {}
+    nameserver, url = arguments.pop("nameserver"), arguments.pop("nameserver_url") or None
+    source = click.get_current_context().get_parameter_source("nameserver")
     return Connection(
-        nameserver=arguments.pop("nameserver"),
+        nameserver=None if url and source is ParameterSource.ENVIRONMENT else nameserver,
+        nameserver_url=url,
         namespace=arguments.pop("tenant"),
+        namespace_v2=arguments.pop("namespace_v2") or None,
+        unit_name=arguments.pop("unit_name") or None,
         timeout=arguments.pop("timeout"),
         access_key=keys["access_key"] or stored.get("access_key"),
         secret_key=keys["secret_key"] or stored.get("secret_key"),

@@ -170,11 +170,13 @@ def check_java(environment: Mapping[str, str]) -> Check:
 
 async def _add_servers(connection: Connection, checks: list[Check]) -> None:
     tls = connection.tls.context()  # raises for files of no use, also without a NameServer
-    addresses = [address for address in re.split(r"[;,\s]+", connection.nameserver or "") if address]
-    if not addresses:
+    addresses = await connection.nameservers()
+    if not addresses and connection.nameserver_url:
+        checks.append(Check("nameserver", FAIL, f"{connection.nameserver_url} lists none", "look at its first line"))
+    elif not addresses:
         checks.append(Check("nameserver", WARN, "none is named", "-n host:port, or export NAMESRV_ADDR=host:port"))
     brokers: dict[str, tuple[str, int]] = {}
-    nameservers = [await _check_nameserver(replace(connection, nameserver=address), brokers) for address in addresses]
+    nameservers = [await _check_nameserver(connection.at(address), brokers) for address in addresses]
     failed = WARN if any(check.status == OK for check in nameservers) else FAIL  # a client goes on to the next one
     checks += [replace(check, status=failed) if check.status == FAIL else check for check in nameservers]
     found: dict[str, Check] = {}

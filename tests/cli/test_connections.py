@@ -21,6 +21,7 @@ from tests.support import commands
 from tests.support.certificates import Certificates
 from tests.support.commands import PROGRAM, asks_servers
 from tests.support.guarded import AUTH_5, KEY, SECRET
+from tests.support.web import page_of
 
 WRONG = "not-the-s3cret"
 
@@ -202,3 +203,29 @@ def test_no_option_of_the_connection_hides_another() -> None:
         assert len(options) == len(set(options)), name
         parameters = [parameter.name for parameter in command.params]
         assert len(parameters) == len(set(parameters)), name
+
+
+@pytest.fixture
+def plain() -> Iterator[str]:
+    with EmbeddedCluster(topics={"Orders": 1}) as cluster:
+        yield cluster.nameserver
+
+
+def test_a_page_lists_the_nameservers(plain: str) -> None:
+    """It wins over NAMESRV_ADDR, and not over `-n`, which is another way to say the same."""
+    with page_of(plain) as (url, paths):
+        environment = {"PYRMQ_NAMESERVER_URL": url, "PYRMQ_UNIT_NAME": "east", "NAMESRV_ADDR": "127.0.0.1:1"}
+        for words in (("topic", "list"), ("health",), ("doctor",), ("nameserver", "config")):
+            result = CliRunner().invoke(pyrmq, words, env=environment)
+            assert result.exit_code == 0 or words == ("doctor",), result.output
+            assert plain in result.output or words[0] == "topic", result.output
+        assert set(paths) == {"/rocketmq/nsaddr-east?nofix=1"}
+        both = CliRunner().invoke(pyrmq, ("topic", "list", "-n", plain), env=environment)
+        assert both.exit_code == 1
+        assert "nameserver names addresses, nameserver_url says where to fetch them" in both.output
+
+
+def test_a_namespace_of_5_goes_with_each_request(plain: str) -> None:
+    """Our servers pass it over: the names stay as they are."""
+    both = CliRunner().invoke(pyrmq, ("topic", "list", "-n", plain, "--namespace-v2", "tenant"))
+    assert both.output.split() == ["topic", "Orders"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import trio
 
@@ -59,3 +61,28 @@ async def web_server(page: Page) -> AsyncIterator[WebServer]:
         server.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/rocketmq/nsaddr"
         yield server
         nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def page_of(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Serves the text; yields its URL and the paths that were requested."""
+    paths: list[str] = []
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/rocketmq/nsaddr", paths
+        finally:
+            server.shutdown()
+            thread.join()

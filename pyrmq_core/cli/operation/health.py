@@ -6,7 +6,7 @@ Every master answers, no queue is without a master, no disk is full, and with `-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Final
 
 import click
@@ -21,7 +21,6 @@ from pyrmq_core.cli.tables import json_option
 from pyrmq_core.client.admin.broker_values import BrokerStatus
 from pyrmq_core.client.admin.topics import ORDER_NAMESPACE, parse_order
 from pyrmq_core.client.query_many import query_many
-from pyrmq_core.client.routing.name_server_choice import parse_nameservers
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
@@ -106,9 +105,9 @@ async def _check_nameservers(connection: Connection) -> list[Check]:
     """
     checks = []
     brokers: dict[str, set[str]] = {}
-    for address in parse_nameservers(connection.nameserver or ""):
+    for address in await connection.nameservers():
         try:
-            async with replace(connection, nameserver=address).admin() as admin:
+            async with connection.at(address).admin() as admin:
                 table = (await admin.cluster_info()).broker_addr_table.values()
         except RocketMQError as error:
             checks.append(Check("nameserver", WARN, f"{address}: {error}"))

@@ -43,7 +43,7 @@ def config(settings: tuple[str, ...], connection: Connection, changes: tuple[str
         if changed:
             await admin.nameservers.update_config(changed)
             what = [{"setting": name, "value": changed[name]} for name in changed]
-            report(f"changed at {connection.nameserver}", what, as_json=as_json)
+            report(f"changed at {';'.join(await connection.nameservers())}", what, as_json=as_json)
             return
         found = await admin.nameservers.config()
         rows: list[dict[str, object]] = []

@@ -29,7 +29,7 @@ def web(connection: Connection, port: int, host: str, allow_hosts: tuple[str, ..
                 address = await start_page(
                     nursery,
                     client,
-                    connection.nameserver or "",
+                    connection.nameserver_url or connection.nameserver or "",
                     host=host,
                     port=port,
                     allow_hosts=allow_hosts,
