@@ -274,6 +274,7 @@ class SinkOptions:
     default_topic_queue_nums: int = option("defaultTopicQueueNums", at_least(1, 1024), 4)
     create_topic: str = option("createTopic", one_of("auto", "normal", "batch"), "auto")
     topic_queue_nums: int | None = option("topicQueueNums", at_least(1, 1024))
+    message_type: str | None = option("messageType", one_of("normal", "fifo", "delay", "transaction"))
     on_rejected: str = option("onRejected", one_of("fail", "deadLetter"), "fail")
     dead_letter_topic: str | None = option("deadLetterTopic", text)
     message_ids: str | None = option("messageIds", one_of("unique", "content"))
@@ -384,6 +385,8 @@ def read_sink(raw: Options, *, stream: bool = False) -> SinkOptions:
         raise InvalidOption(
             "topicQueueNums needs createTopic=normal or batch: brokers create topics by defaultTopicQueueNums"
         )
+    if options.message_type is not None and options.create_topic != "normal":
+        raise InvalidOption("messageType is the type of a topic that createTopic=normal makes: set that, too")
     if (options.on_rejected == "deadLetter") != (options.dead_letter_topic is not None):
         raise InvalidOption("onRejected=deadLetter and deadLetterTopic belong together; set both or neither")
     if options.dead_letter_topic is not None and options.dead_letter_topic == options.topic:

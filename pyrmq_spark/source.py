@@ -148,7 +148,7 @@ class RocketMQDataSource(DataSource):
         if options.topic is not None and options.create_topic != "auto":
             from pyrmq_spark.write.create_topic import create_topic
 
-            create_topic(self._connection, options, options.topic)
+            create_topic(self._connection, options, options.topic, columns.message_type)
         return options, columns
 
 

@@ -11,6 +11,7 @@ from pyrmq_core import NoRoute, RocketMQError
 from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.name_completion import cluster_names, topic_names, users_topics
+from pyrmq_core.cli.operation.settings import settings_of
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand, run
 from pyrmq_core.cli.tables import json_option, report, show
 from pyrmq_core.network.log_lines import visible_text
@@ -92,6 +93,13 @@ def _route_rows(found: TopicRouteData) -> list[dict[str, object]]:
 )
 @click.option("-o", "--order", is_flag=True, help="An order topic.")
 @click.option("--batch", is_flag=True, help="A batch topic (5.x): a whole batch is one record.")
+@click.option(
+    "--type",
+    "message_type",
+    type=click.Choice(("normal", "fifo", "delay", "transaction")),
+    help="The messages that a proxy lets through (5.x).",
+)
+@click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="Another attribute of 5.x.")
 @json_option
 def create(
     name: str,
@@ -101,13 +109,25 @@ def create(
     cluster: str | None,
     order: bool,
     batch: bool,
+    message_type: str | None,
+    attributes: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Create a topic, or change how many queues it has; --json prints its route."""
 
+    wanted = settings_of(attributes, "--attribute")
+    if message_type is not None:
+        wanted["message.type"] = message_type.upper()
+
     async def work(admin: Admin) -> None:
         await admin.create_topic(
-            name, queues=write_queues, read_queues=read_queues, cluster=cluster, order=order, batch=batch
+            name,
+            queues=write_queues,
+            read_queues=read_queues,
+            cluster=cluster,
+            order=order,
+            batch=batch,
+            attributes=wanted,
         )
         rows = _route_rows(await admin.route(name)) if as_json else []
         report(

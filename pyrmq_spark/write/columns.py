@@ -41,6 +41,16 @@ class SinkSchema:
     columns: Mapping[str, int]
     topic: str | None
 
+    @property
+    def message_type(self) -> str | None:
+        """The type of message that the columns make, in the words of `messageType`; None for a normal one.
+
+        A delay counts before a sharding key (common/attribute/TopicMessageType.java, parseFromMessageProperty).
+        """
+        if "delayLevel" in self.columns or "deliverAt" in self.columns:
+            return "delay"
+        return "fifo" if "shardingKey" in self.columns else None
+
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the frame's columns under the sink's names."""
         return batch.select(list(self.columns.values())).rename_columns(list(self.columns))

@@ -62,8 +62,16 @@ class QueueAssignment:
     `queueSelection=partition` keeps the first queue, with one request under way; `request` takes the next each time.
     """
 
-    def __init__(self, producer: Producer, counter: int, connection: ConnectionOptions, options: SinkOptions) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        counter: int,
+        connection: ConnectionOptions,
+        options: SinkOptions,
+        columns_type: str | None,
+    ) -> None:
         self._producer = producer
+        self._columns_type = columns_type
         self._connection = connection
         self._options = options
         self._counter = counter
@@ -119,7 +127,7 @@ class QueueAssignment:
         if topic not in self._topics:
             check_topic(topic)
             if self._options.create_topic != "auto" and topic != self._options.topic:
-                create_topic(self._connection, self._options, topic)
+                create_topic(self._connection, self._options, topic, self._columns_type)
             info = self._producer.publish_info(topic, timeout=self._timeout)
             whole = self._producer.is_batch_topic(topic, timeout=self._timeout)
             self._topics[topic] = _TopicPlaces(info, self._counter, is_batch_topic=whole)

@@ -80,7 +80,7 @@ class PartitionWrite:
         if self._limit.compression is not None:
             self._limit.compression.check_library()
         producer = worker.producer(self._connection, self._options)
-        placing = QueueAssignment(producer, self._counter, self._connection, self._options)
+        placing = QueueAssignment(producer, self._counter, self._connection, self._options, self._schema.message_type)
         options = self._options
         with (
             producer.open_window(

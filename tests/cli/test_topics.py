@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyrmq_core import Message, MessageQueue
-from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.testing import Command, CutConnection, Peer, RequestCode
 from tests.support.terminal import Terminal
 
@@ -90,3 +90,14 @@ def test_groups_and_clusters_of_a_topic(cluster: EmbeddedCluster, terminal: Term
         consumer.commit(MessageQueue("T", "broker-a", 0), 0)
     assert terminal.rows("topic", "groups", "T") == [{"group": "readers"}]
     assert terminal.rows("topic", "clusters", "T") == [{"cluster": "DefaultCluster"}]
+
+
+def test_a_topic_has_a_type_and_attributes(cluster: EmbeddedCluster, terminal: Terminal) -> None:
+    terminal.text("topic", "create", "Typed", "--type", "fifo", "--attribute", "reserve.time=3")
+    with Admin(nameserver=cluster.nameserver) as admin:
+        assert {tuple(sorted(config.attributes.items())) for config in admin.topic_config("Typed").values()} == {
+            (("message.type", "FIFO"), ("reserve.time", "3"))
+        }
+    assert "'reserve' is not NAME=VALUE" in terminal.refused(2, "topic", "create", "Typed", "--attribute", "reserve")
+    wrong = terminal.refused(1, "topic", "create", "Other", "--attribute", "message.type=PRIVATE")
+    assert "NORMAL, FIFO, DELAY, TRANSACTION are possible" in wrong

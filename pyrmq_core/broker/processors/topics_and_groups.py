@@ -53,6 +53,8 @@ ATTRIBUTES: Final = (
     "lite.topic.expiration",
 )
 KEPT_ONLY: Final = {"queue.type": ("SimpleCQ", "BatchCQ"), "cleanup.policy": ("DELETE",)}
+# common/attribute/TopicMessageType.java; 5.4.0 refuses MIXED unless enableMixedMessageType is on.
+MESSAGE_TYPES: Final = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION")
 MAX_ATTRIBUTE_CHARS: Final = 127
 ATTRIBUTE_VALUE: Final = re.compile(f"[!-~]{{1,{MAX_ATTRIBUTE_CHARS}}}")
 # READ, WRITE, INHERIT; PERM_PRIORITY is the next bit (common/constant/PermName.java).
@@ -170,6 +172,8 @@ def attribute_fault(attributes: dict[str, str]) -> str:
             return f"unsupported key: {name[:80]}"
         if not ATTRIBUTE_VALUE.fullmatch(value):
             return f"{name} has a value that is empty, longer than {MAX_ATTRIBUTE_CHARS}, or no printable ASCII"
+        if name == "message.type" and value not in MESSAGE_TYPES:
+            return f"message.type={value}: {', '.join(MESSAGE_TYPES)} are possible"
         if value not in KEPT_ONLY.get(name, (value,)):
             possible = " or ".join(KEPT_ONLY[name])
             return f"{name}={value} asks for queues that this broker does not keep; {possible} is possible"

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 import click
 
 
-def settings_of(texts: Iterable[str]) -> dict[str, str]:
-    """Returns the settings of `--set`; a value may be empty. Raises `BadParameter` for another text."""
+def settings_of(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
+    """Returns the settings of the option; a value may be empty. Raises `BadParameter` for another text."""
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
         settings[name.strip()] = value
     return settings
 
