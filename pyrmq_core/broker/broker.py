@@ -139,7 +139,7 @@ class Broker:
     def notify_groups(self, groups: Iterable[str]) -> None:
         """Notifies each group's clients, soon, that its members or subscriptions changed.
 
-        Members of a broadcasting group have no queues to divide; nor do groups that do not want it get a notice.
+        Broadcasting groups and groups that switched notices off are left out.
         """
         notified = []
         for name in groups:

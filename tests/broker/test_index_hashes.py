@@ -83,7 +83,7 @@ SIGNS_OF_COLUMNS = (b"09af", b"09af", b"0 ", b"0\x01", b"0\x02", b"0\x80")
 
 
 @st.composite
-def alike(draw: st.DrawFn) -> list[bytes]:
+def uniform(draw: st.DrawFn) -> list[bytes]:
     """Messages of equal length that differ in some columns, as one producer's batch; sometimes in any column."""
     first = bytearray(draw(ANY.filter(bool)).encode())
     columns = draw(st.dictionaries(st.integers(0, len(first) - 1), st.sampled_from(SIGNS_OF_COLUMNS), max_size=3))
@@ -102,7 +102,7 @@ def rows_of(batch: list[bytes]) -> PropertyRows:
     return rows
 
 
-@given(alike(), st.text(st.sampled_from("T标"), max_size=2))
+@given(uniform(), st.text(st.sampled_from("T标"), max_size=2))
 def test_columns_have_the_same_hashes(batch: list[bytes], topic: str) -> None:
     plain = [record_hashes(topic, one[2:]) for one in batch]
     columns = key_columns(topic, rows_of(batch), range(100, 100 + len(batch)), [7] * len(batch))

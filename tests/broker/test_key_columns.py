@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.broker.store.batch_pieces import AlikePieces, batch_pieces
+from pyrmq_core.broker.store.batch_pieces import UniformPieces, batch_pieces
 from pyrmq_core.broker.store.index import index_file, log_messages
 from pyrmq_core.broker.store.index.batch_hashes import Message
 from pyrmq_core.broker.store.index.entries import Entries, KeyColumns
@@ -94,7 +94,7 @@ def body(first: int, count: int, tags: bytes = b"TAGS\x01A\x02") -> bytes:
 
 def put_batch(one: IndexedStore, queue_id: int, messages: bytes, now_ms: int) -> list[int]:
     pieces = batch_pieces(messages)
-    assert isinstance(pieces, AlikePieces)
+    assert isinstance(pieces, UniformPieces)
     return one.store.put(replace(Sent("T", queue_id, ()).append(), pieces=pieces), now_ms).positions
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.broker.store.appending import Append, DoesNotFit, appended_bytes, build, properties_tags_code
-from pyrmq_core.broker.store.batch_pieces import AlikePieces, batch_pieces, count_messages, piece, properties_of
+from pyrmq_core.broker.store.batch_pieces import UniformPieces, batch_pieces, count_messages, piece, properties_of
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.formats import Checkpoint, Entry, blank_record, file_name, file_offset
@@ -162,11 +162,11 @@ def test_messages_of_one_length_are_built_as_one_by_one(
     """Their tags are those of all, of some, or lie in a body."""
     items = [one._replace(properties=one.properties + tags if is_last else tags + one.properties) for one in items]
     pieces = batch_pieces(encode_batch_body(items))
-    assert isinstance(pieces, AlikePieces)
-    alike = Append("T", 2, pieces, 5, pack_host(host), pack_host(HOSTS[0]), 1, 3, 4)
-    plain = replace(alike, pieces=[piece(*one) for one in items])
-    assert build(alike, 2**40, 2**33, 6) == build(plain, 2**40, 2**33, 6)
-    assert appended_bytes(alike) == appended_bytes(plain)
+    assert isinstance(pieces, UniformPieces)
+    uniform = Append("T", 2, pieces, 5, pack_host(host), pack_host(HOSTS[0]), 1, 3, 4)
+    plain = replace(uniform, pieces=[piece(*one) for one in items])
+    assert build(uniform, 2**40, 2**33, 6) == build(plain, 2**40, 2**33, 6)
+    assert appended_bytes(uniform) == appended_bytes(plain)
     for first in range(len(items)):
         assert pieces[first:] == plain.pieces[first:]
         assert properties_of(pieces, first, 2) == [one.properties for one in plain.pieces[first : first + 2]]
@@ -177,9 +177,9 @@ def test_messages_of_one_length_are_built_as_one_by_one(
 def test_what_alike_messages_become_is_the_appends_choice(batch_topic: bool, delay_ms: int | None) -> None:
     host = pack_host(HOSTS[0])
     items = [BatchItem(0, b"%d" % number, b"TAGS\x01%d" % (number // 2)) for number in range(4)]
-    alike = Append("T", 0, batch_pieces(encode_batch_body(items)), 5, host, host, delay_ms=delay_ms)
-    plain = replace(alike, pieces=[piece(*one) for one in items])
-    assert build(alike, 1, 2, 3, batch_topic=batch_topic) == build(plain, 1, 2, 3, batch_topic=batch_topic)
+    uniform = Append("T", 0, batch_pieces(encode_batch_body(items)), 5, host, host, delay_ms=delay_ms)
+    plain = replace(uniform, pieces=[piece(*one) for one in items])
+    assert build(uniform, 1, 2, 3, batch_topic=batch_topic) == build(plain, 1, 2, 3, batch_topic=batch_topic)
 
 
 @given(st.text("TAGS\x01\x02xé", max_size=30))

@@ -25,16 +25,16 @@ def test_what_is_null_adds_nothing() -> None:
 
 
 @given(
-    alike=st.sets(st.sampled_from(["body", *TEXTS])),
+    uniform=st.sets(st.sampled_from(["body", *TEXTS])),
     named=st.sets(st.sampled_from(TEXTS)),
     empty=st.booleans(),
     skipped=st.integers(0, 3),
 )
-def test_columns_whose_elements_have_one_size(alike: set[str], named: set[str], empty: bool, skipped: int) -> None:
+def test_columns_whose_elements_have_one_size(uniform: set[str], named: set[str], empty: bool, skipped: int) -> None:
     """They take other paths: as values of fixed width, or with the body as if it were their separator."""
 
     def text(name: str, row: int) -> str:
-        return f"{name[0]}{row:03}" if name in alike else f"{row:03}" * (1 + row % 3)
+        return f"{name[0]}{row:03}" if name in uniform else f"{row:03}" * (1 + row % 3)
 
     rows: list[dict[str, Any]] = [
         {"body": text("body", row).encode(), **{name: text(name, row) for name in named}} for row in range(14)

@@ -89,7 +89,7 @@ def drawn(chance: random.Random) -> list[RawPull]:
     return Broker(chance.randrange(500), torn=0.02, strange=0.15).pulls(2, 12)
 
 
-def alike(chance: random.Random) -> list[RawPull]:
+def uniform(chance: random.Random) -> list[RawPull]:
     """Returns records of one layout, whose keys may have any size."""
     sizes = chance.choice(((3,), (1, 9)))
     text = "UNIQ_KEY\x01ID{0:04}\x02KEYS\x01{1}\x02TAGS\x01Tag{2}\x02"
@@ -132,7 +132,7 @@ def test_damaged_records_have_one_verdict(seed: int, fewest: int | None, monkeyp
     chance = random.Random(seed)
     refused = 0
     for _ in range(250):
-        pulls = damaged(chance, (drawn if chance.random() < 0.5 else alike)(chance))
+        pulls = damaged(chance, (drawn if chance.random() < 0.5 else uniform)(chance))
         if not are_apart(pulls):
             continue
         rules = BodyRules(chance.random() < 0.5, chance.random() < 0.3, chance.choice((40, 2**20)))

@@ -11,7 +11,13 @@ import pytest
 from pyrmq_core.columnar.arrays import byte_view, is_utf8, offsets_of
 from pyrmq_core.columnar.decoding import properties, uniform_properties
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
-from pyrmq_core.columnar.decoding.uniform_properties import MOST_PAIRS, EvenPairs, Layout, find_even_pairs, find_layout
+from pyrmq_core.columnar.decoding.uniform_properties import (
+    MOST_PAIRS,
+    Layout,
+    UniformPairs,
+    find_layout,
+    find_uniform_pairs,
+)
 
 FEWEST = 256
 COUNT = FEWEST + 41
@@ -35,7 +41,7 @@ def searched(texts: list[bytes], patch: pytest.MonkeyPatch) -> Pairs:
     """Returns the pairs as the search finds them."""
     with patch.context() as without:
         without.setattr(properties, "find_layout", lambda *_: None)
-        without.setattr(properties, "find_even_pairs", lambda _: None)
+        without.setattr(properties, "find_uniform_pairs", lambda _: None)
         found = read_pairs(pa.array(texts, pa.binary()))
     assert isinstance(found, Pairs)
     return found
@@ -44,7 +50,7 @@ def searched(texts: list[bytes], patch: pytest.MonkeyPatch) -> Pairs:
 def check_same(texts: list[bytes], patch: pytest.MonkeyPatch) -> None:
     found, expected = read_pairs(pa.array(texts, pa.binary())), searched(texts, patch)
     assert found.map().equals(expected.map())
-    names = list(found.values if isinstance(found, EvenPairs) else found.known)
+    names = list(found.values if isinstance(found, UniformPairs) else found.known)
     assert names == list(expected.known)
     for name in (*map(bytes.decode, names), "absent"):
         assert found.column(name).equals(expected.column(name)), name
@@ -128,28 +134,28 @@ def test_strings_that_only_look_alike_have_no_layout(kind: str, monkeypatch: pyt
     check_same(ODD[kind], monkeypatch)
 
 
-EVEN = [b"UNIQ_KEY\x01%08d\x02KEYS\x01k%04d\x02TAGS\x01a\x02" % (number, number) for number in range(COUNT)]
+UNIFORM = [b"UNIQ_KEY\x01%08d\x02KEYS\x01k%04d\x02TAGS\x01a\x02" % (number, number) for number in range(COUNT)]
 ODD_OF_ONE_SIZE = {
-    "another name": EVEN[-1].replace(b"TAGS", b"TAGX"),
-    "another first name": EVEN[-1].replace(b"UNIQ_KEY", b"UNIQ_KEX"),
+    "another name": UNIFORM[-1].replace(b"TAGS", b"TAGX"),
+    "another first name": UNIFORM[-1].replace(b"UNIQ_KEY", b"UNIQ_KEX"),
     "another order": b"KEYS\x01k0001\x02UNIQ_KEY\x0100000000\x02TAGS\x01a\x02",
     "a longer value, and a shorter one": b"UNIQ_KEY\x01%09d\x02KEYS\x01k001\x02TAGS\x01a\x02" % 1,
-    "a separator in a value": EVEN[-1].replace(b"k0", b"k\x01"),
-    "a pair in a value": EVEN[-1].replace(b"\x01k", b"\x02\x01"),
-    "no last separator": EVEN[-1][:-1] + b"x",
-    "the last separator elsewhere": EVEN[-1][:-1].replace(b"k0", b"k\x02") + b"x",
-    "a zero byte": EVEN[-1].replace(b"k", b"\x00"),
+    "a separator in a value": UNIFORM[-1].replace(b"k0", b"k\x01"),
+    "a pair in a value": UNIFORM[-1].replace(b"\x01k", b"\x02\x01"),
+    "no last separator": UNIFORM[-1][:-1] + b"x",
+    "the last separator elsewhere": UNIFORM[-1][:-1].replace(b"k0", b"k\x02") + b"x",
+    "a zero byte": UNIFORM[-1].replace(b"k", b"\x00"),
 }
 
 
 @pytest.mark.parametrize("row", [0, 1, COUNT - 1])
 @pytest.mark.parametrize("kind", ODD_OF_ONE_SIZE)
 def test_one_string_of_the_same_size_that_differs(kind: str, row: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = list(EVEN)
-    assert find_even_pairs(pa.array(texts, pa.binary())) is not None
+    texts = list(UNIFORM)
+    assert find_uniform_pairs(pa.array(texts, pa.binary())) is not None
     texts[row] = ODD_OF_ONE_SIZE[kind]
-    assert len(texts[row]) == len(EVEN[0])
-    assert find_even_pairs(pa.array(texts, pa.binary())) is None
+    assert len(texts[row]) == len(UNIFORM[0])
+    assert find_uniform_pairs(pa.array(texts, pa.binary())) is None
     check_same(texts, monkeypatch)
 
 
@@ -178,7 +184,7 @@ def test_even_values_beyond_ascii_have_their_bounds_for_every_count(
         "".join(f"größe{pair}\x01{ALPHABET[(number + pair) % 15]}{'ä文'[:pair]}\x02" for pair in range(pairs)).encode()
         for number in range(count)
     ]
-    assert isinstance(read_pairs(pa.array(texts, pa.binary())), EvenPairs)
+    assert isinstance(read_pairs(pa.array(texts, pa.binary())), UniformPairs)
     check_same(texts, monkeypatch)
 
 
@@ -187,4 +193,4 @@ def test_a_letter_cut_between_two_strings_is_not_utf8(monkeypatch: pytest.Monkey
     assert b"".join(cut).decode()
     assert not is_utf8(pa.array(cut, pa.binary()))
     assert is_utf8(pa.array(["ä".encode(), b""], pa.binary()))
-    check_same([*EVEN, *cut], monkeypatch)
+    check_same([*UNIFORM, *cut], monkeypatch)

@@ -90,9 +90,10 @@ async def send_back(broker: Broker, request: Command, _: Peer) -> Command:
 
 
 def divert(broker: Broker, message: SendMessage, version: int, properties: dict[str, str]) -> TopicConfig | None:
-    """Returns the dead-letter topic for a retry over its limit, or of a group that holds locks; None for others.
+    """Returns the dead-letter topic if the retry has no tries left or its group consumes in order; else None.
 
-    For the dead letters `properties` lose their delay, and gain the topic and the id of the original message.
+    Changes `properties` of a dead letter in place: they lose their delay, and gain the topic and the id of the original
+    message.
     """
     name = message.topic.removeprefix(RETRY_PREFIX)
     group = broker.groups.find(name, broker.now_ms())

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from pyrmq_core.broker.store.batch_pieces import BODY_AT, FLAG_AT, AlikePieces, Piece
+from pyrmq_core.broker.store.batch_pieces import BODY_AT, FLAG_AT, Piece, UniformPieces
 from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.errors import StoreError
@@ -126,7 +126,7 @@ def appended_bytes(append: Append) -> int:
     """Returns the number of bytes that an append takes in the log."""
     size, hosts, pieces = 0, len(append.born_host) + len(append.store_host), append.pieces
     overhead = FIXED_BYTES + hosts + len(topic_part(append.topic)[1])
-    if isinstance(pieces, AlikePieces):
+    if isinstance(pieces, UniformPieces):
         return len(pieces) * (overhead + pieces.size - BODY_AT)
     for _, body, properties in pieces:
         size += overhead + len(body) + len(properties)
@@ -137,8 +137,8 @@ def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> EncodedRecords:
     """Returns the bytes of an append whose first record has these offsets; entries are a plain or a batch queue's."""
-    if isinstance(append.pieces, AlikePieces) and not batch_topic and append.delay_ms is None:
-        return _build_alike(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
+    if isinstance(append.pieces, UniformPieces) and not batch_topic and append.delay_ms is None:
+        return _build_uniform(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
     overhead = START.size + len(middle) + len(topic)
     due_ms = None if append.delay_ms is None else store_timestamp_ms + append.delay_ms
@@ -163,8 +163,8 @@ def build(
     return EncodedRecords(b"".join(records), b"".join(entries), positions)
 
 
-def _build_alike(
-    append: Append, pieces: AlikePieces, physical_offset: int, queue_offset: int, store_timestamp_ms: int
+def _build_uniform(
+    append: Append, pieces: UniformPieces, physical_offset: int, queue_offset: int, store_timestamp_ms: int
 ) -> EncodedRecords:
     """Returns the bytes of messages of one length: a head and an entry for all, then the fields that differ."""
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
@@ -191,10 +191,10 @@ def _build_alike(
         strict=False,
     )
     records = b"".join(itertools.chain.from_iterable(parts))
-    return EncodedRecords(records, alike_entries(pieces, size, places), positions)
+    return EncodedRecords(records, uniform_entries(pieces, size, places), positions)
 
 
-def alike_entries(pieces: AlikePieces, size: int, places: bytes) -> bytes:
+def uniform_entries(pieces: UniformPieces, size: int, places: bytes) -> bytes:
     """Returns the queue entries of records of one `size`, whose log offsets are packed in `places`."""
     code, count = _common_tags_code(pieces), len(pieces)
     entries = bytearray(ENTRY.pack(0, size, code or 0) * count)
@@ -205,7 +205,7 @@ def alike_entries(pieces: AlikePieces, size: int, places: bytes) -> bytes:
     return bytes(entries)
 
 
-def _common_tags_code(pieces: AlikePieces) -> int | None:
+def _common_tags_code(pieces: UniformPieces) -> int | None:
     """Returns the hash of TAGS that all messages have; None if they differ, or are not easily seen to be equal.
 
     If there are as many names of tags as messages, and each message has one at the same place, there are no others.

@@ -1,6 +1,6 @@
 """The messages of a batch body, as they are stored: slices of it, one by one or all at once.
 
-Messages of one length in body and properties, as a producer usually sends them, are `AlikePieces`: what is equal in
+Messages of one length in body and properties, as a producer usually sends them, are `UniformPieces`: what is equal in
 them is looked at once, and what differs by columns. Column k of such a batch is the k-th byte of each message.
 """
 
@@ -51,7 +51,7 @@ class PropertyRows:
         return self.data[begin : begin + (self.count - 1) * self.width + 1 : self.width]
 
 
-class AlikePieces(Sequence[Piece]):
+class UniformPieces(Sequence[Piece]):
     """The messages of a batch body, each of `size` bytes, with its properties `properties_at` bytes behind its begin.
 
     As a sequence it has the messages one by one.
@@ -108,14 +108,14 @@ class AlikePieces(Sequence[Piece]):
 
 def properties_of(pieces: Sequence[Piece], first: int, most: int) -> list[bytes]:
     """Returns the properties of some messages."""
-    if isinstance(pieces, AlikePieces):
+    if isinstance(pieces, UniformPieces):
         return pieces.properties(first, most)
     return [piece.properties for piece in pieces[first : first + most]]
 
 
 def property_rows(pieces: Sequence[Piece], first: int, most: int) -> PropertyRows | None:
     """Returns the properties of some messages, at least one, if they have one length."""
-    if isinstance(pieces, AlikePieces):
+    if isinstance(pieces, UniformPieces):
         return pieces.property_rows(first, most)
     return joined_rows([piece.properties for piece in pieces[first : first + most]])
 
@@ -135,19 +135,19 @@ def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
 
 def batch_pieces(body: bytes) -> Sequence[Piece]:
     """Returns the messages of a batch body; raises `BodyError` where `iterate_batch_body` does."""
-    alike = _alike(body)
-    if alike is not None:
-        return alike
+    uniform = _uniform_pieces(body)
+    if uniform is not None:
+        return uniform
     return [Piece(flag, body[start:end], body[end:following]) for flag, start, end, following in _places(body)]
 
 
 def count_messages(body: bytes) -> int:
     """Returns how many messages a batch body has; raises `BodyError` as `batch_pieces` does."""
-    alike = _alike(body)
-    return sum([1 for _ in _places(body)]) if alike is None else len(alike)
+    uniform = _uniform_pieces(body)
+    return sum([1 for _ in _places(body)]) if uniform is None else len(uniform)
 
 
-def _alike(body: bytes) -> AlikePieces | None:
+def _uniform_pieces(body: bytes) -> UniformPieces | None:
     """Returns the messages if their lengths are equal in all; else None."""
     if len(body) < OVERHEAD_BYTES:
         return None
@@ -157,7 +157,7 @@ def _alike(body: bytes) -> AlikePieces | None:
         return None
     if SHORT.unpack_from(body, properties_at)[0] != size - properties_at - SHORT.size:
         return None
-    found = AlikePieces(body, size, properties_at)
+    found = UniformPieces(body, size, properties_at)
     lengths = ((0, INT.size), (BODY_AT, HEAD.size), (properties_at, properties_at + SHORT.size))
     return found if all(found.is_equal(*place) for place in lengths) else None
 

@@ -14,8 +14,8 @@ from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
-from pyrmq_core.broker.store.scan.alike_records import AlikeRecords
 from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd, scan_runs
+from pyrmq_core.broker.store.scan.uniform_records import UniformRecords
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.messages.properties import INNER_NUM, decode_java_utf8, decode_properties
 from pyrmq_core.protocol.messages.record import MIN_RECORD_BYTES, RawRecord, body_crc
@@ -23,8 +23,8 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, TRANSACTION_MASK
 
 # The entries that are written together.
 ENTRIES_AT_ONCE: Final = 4096
-# Records that are alike, and their bytes, that are taken in the time of one record by itself: some 5 us.
-ALIKE_FOR_ONE: Final = 8
+# Uniform records, and their bytes, that are taken in the time of one record by itself: some 5 us.
+UNIFORM_FOR_ONE: Final = 8
 BYTES_FOR_ONE: Final = 4096
 # Records of prepared and rolled-back transactions have no queue entry (MessageSysFlag.java).
 WITHOUT_ENTRY: Final = (0x4, 0xC)
@@ -70,7 +70,7 @@ class Replay:
         self.gaps = 0
 
     def run(self, start: int, *, whole: bool, most: int | None = None) -> None:
-        """Reads from `start` to the log's end, or as far as `most` records that are not alike take time.
+        """Reads from `start` to the log's end, or as far as `most` records that are not uniform take time.
 
         `end` is where it stopped, and why; `is_cut_short` is True if that was the number. If the `whole` log is read,
         fillers take the place of missing entries. Otherwise it raises `MissingEntries` if a queue lacks entries of
@@ -86,8 +86,8 @@ class Replay:
                 case Hole():
                     self.holes.append((found.start, found.end))
                     continue
-                case AlikeRecords():
-                    cost += found.count / ALIKE_FOR_ONE + len(found.data) / BYTES_FOR_ONE
+                case UniformRecords():
+                    cost += found.count / UNIFORM_FOR_ONE + len(found.data) / BYTES_FOR_ONE
                     waits, behind = self._take_run(found, whole=whole), found.end
                 case _:
                     cost += 1
@@ -101,8 +101,8 @@ class Replay:
                 break
         self._write_all()
 
-    def _take_run(self, found: AlikeRecords, *, whole: bool) -> LogEnd | None:
-        """Takes records that are alike; those that do not follow the last one of their queue, one by one."""
+    def _take_run(self, found: UniformRecords, *, whole: bool) -> LogEnd | None:
+        """Takes uniform records; those that do not follow the last one of their queue, one by one."""
         entries, key = None, (decode_java_utf8(found.topic), found.queue_id)
         if not whole or (found.queue_offset + found.count) * MIN_RECORD_BYTES <= found.offset:
             try:

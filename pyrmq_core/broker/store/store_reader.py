@@ -11,8 +11,8 @@ from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.formats import Entry
 from pyrmq_core.broker.store.queue_table import QueueTable, slots_of
 from pyrmq_core.broker.store.reading import GetLimits, GetResult, QueueKey, read_messages, search_time, stored_ms
-from pyrmq_core.broker.store.scan.alike_records import AlikeRecords
 from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd, record_at, record_bytes, scan, scan_runs
+from pyrmq_core.broker.store.scan.uniform_records import UniformRecords
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
 
@@ -79,8 +79,8 @@ class StoreReader:
         """Returns up to `most` bytes of a segment of the log from an offset on, or raises `StoreError`."""
         return self._log.part(offset, most)
 
-    def runs(self, start: int, trusted: int) -> Iterator[RawRecord | AlikeRecords | Hole | LogEnd]:
-        """Yields the records of the log from an offset on, those that are alike together; `scan` says what is trusted.
+    def runs(self, start: int, trusted: int) -> Iterator[RawRecord | UniformRecords | Hole | LogEnd]:
+        """Yields the records of the log from an offset on, uniform ones together; `scan` says what is trusted.
 
         Unlike a recovery's, these runs may lie before `trusted`: a record that is damaged there is alone.
         """

@@ -11,7 +11,7 @@ import numpy as np
 
 from pyrmq_core.columnar.arrays import Bools, Ints
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable, items
-from pyrmq_core.columnar.decoding.rows import SHORT_BYTES, EvenRuns, Rows, bounds_at, gathered, numbers_at
+from pyrmq_core.columnar.decoding.rows import SHORT_BYTES, Rows, UniformRuns, bounds_at, gathered, numbers_at
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
 from pyrmq_core.protocol.messages.sysflag import COMPRESSED
 
@@ -26,10 +26,10 @@ FEWEST_IN_RUN: Final = 64
 
 def unwrapped(rows: Rows, batches: Bools) -> Rows:
     """Returns the rows with each batch record replaced by its messages; `batches` marks these records."""
-    return (_even_messages(rows) if batches.all() else None) or _merged(rows, batches)
+    return (_uniform_messages(rows) if batches.all() else None) or _merged(rows, batches)
 
 
-def _even_messages(records: Rows) -> Rows | None:
+def _uniform_messages(records: Rows) -> Rows | None:
     """Returns the messages if all have one topic and one size, and their parts have theirs; else None."""
     octets, (starts, ends) = records.octets, records.body
     lengths = ends - starts
@@ -46,14 +46,14 @@ def _even_messages(records: Rows) -> Rows | None:
     if int(numbers_at(octets, starts[:1] + body_end, ">i2")[0]) != size - properties:
         return None
     counts = lengths // size
-    even = EvenRuns(octets, size, starts.tolist(), counts.tolist())
-    heads = even.copied(0, INNER_BODY).view(INNER_HEAD)
+    uniform = UniformRuns(octets, size, starts.tolist(), counts.tolist())
+    heads = uniform.copied(0, INNER_BODY).view(INNER_HEAD)
     if (heads["size"] != size).any() or (heads["body_bytes"] != body_bytes).any():
         return None
-    if not even.is_in_all(body_end, properties) or not _have_one_topic(records):
+    if not uniform.is_in_all(body_end, properties) or not _have_one_topic(records):
         return None
-    places, record = even.places, np.repeat(np.arange(len(records)), counts)
-    number = np.arange(even.count) - np.repeat(np.cumsum(counts) - counts, counts)
+    places, record = uniform.places, np.repeat(np.arange(len(records)), counts)
+    number = np.arange(uniform.count) - np.repeat(np.cumsum(counts) - counts, counts)
     return Rows(
         octets=octets,
         heads=records.heads,
@@ -65,7 +65,7 @@ def _even_messages(records: Rows) -> Rows | None:
         topic=bounds_at(records.topic, record),
         properties=(places + properties, places + size),
         record=record,
-        even=even,
+        uniform=uniform,
     )
 
 

@@ -197,7 +197,7 @@ def _folded(block: Words, rows: int) -> Words:
 
 @cache
 def _crcs_of_zeros() -> Ints:
-    """Returns the CRC of so many zeros, for each length of `all_match`."""
+    """Returns a table whose entry n is the CRC-32 of n zero bytes, for each length of `all_match`."""
     found = [0]
     for _ in range(LONGEST_TOGETHER):
         found.append(zlib.crc32(b"\x00", found[-1]))
@@ -206,7 +206,9 @@ def _crcs_of_zeros() -> Ints:
 
 @cache
 def _top_bit_mask(words: int) -> Words:
-    """Returns the bits of a row of so many words that turn the top bit of its CRC; a shorter row has the last of them.
+    """Returns the mask of a row of 8-byte words under which its parity is the top bit of its CRC.
+
+    A shorter row uses the mask's end.
 
     The last bit of the last byte turns the bits of the polynomial, and the bit before it those of its successor.
     """

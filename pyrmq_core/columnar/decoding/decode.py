@@ -31,9 +31,9 @@ from pyrmq_core.columnar.decoding.decode_by_row import MAX_MS, decode_messages
 from pyrmq_core.columnar.decoding.plain_bodies import with_plain_bodies
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
-from pyrmq_core.columnar.decoding.records import check_gathered_crcs, has_long_even_bodies, read_rows
+from pyrmq_core.columnar.decoding.records import check_gathered_crcs, has_long_uniform_bodies, read_rows
 from pyrmq_core.columnar.decoding.rows import Rows
-from pyrmq_core.columnar.decoding.uniform_properties import EvenPairs
+from pyrmq_core.columnar.decoding.uniform_properties import UniformPairs
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import EVERYTHING, OffsetRange
 from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, too_much
@@ -137,7 +137,7 @@ def decode_columns(
     rows = read_rows(pulls, within, verify_crc=rules.verify_crc)
     _check_whole(rows, pulls, within, allow_gaps=allow_gaps)
     # Such bodies are compared when they lie one behind another in their column, if all rows are to be in it.
-    gathered = rules.verify_crc and not tags.tags and has_long_even_bodies(rows)
+    gathered = rules.verify_crc and not tags.tags and has_long_uniform_bodies(rows)
     rules = replace(rules, verify_crc=rules.verify_crc and not gathered)
     for part, following in with_plain_bodies(rows, rules) if "body" in columns.names else ((rows, len(rows)),):
         batch = _batch(part, pulls, columns, tags, verify_crc=gathered)
@@ -194,7 +194,7 @@ class _Columns:
         self._verify_crc = verify_crc
 
     @cached_property
-    def pairs(self) -> Pairs | EvenPairs:
+    def pairs(self) -> Pairs | UniformPairs:
         return read_pairs(self.rows.spans(self.rows.properties))
 
     @cached_property
@@ -217,7 +217,7 @@ class _Columns:
     def _topics(self) -> pa.Array:
         rows = self.rows
         starts, ends = rows.topic
-        if rows.even is None:
+        if rows.uniform is None:
             self._check_room(int((ends - starts).sum()))
             return as_text(rows.spans(rows.topic))
         start, end = int(starts[0]), int(ends[0])
@@ -226,7 +226,7 @@ class _Columns:
 
     @staticmethod
     def _check_room(text_bytes: int) -> None:
-        """Leaves names that swell, as a long topic of a batch record with many messages does, to the path by row."""
+        """Raises `Unreadable` if the repeated text would exceed MAX_PLAIN_BYTES; the path by row then reads it."""
         if text_bytes > MAX_PLAIN_BYTES:
             raise Unreadable
 

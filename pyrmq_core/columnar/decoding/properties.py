@@ -29,7 +29,7 @@ from pyrmq_core.columnar.arrays import (
     strided_indices,
     take_unchecked,
 )
-from pyrmq_core.columnar.decoding.uniform_properties import EvenPairs, Layout, find_even_pairs, find_layout
+from pyrmq_core.columnar.decoding.uniform_properties import Layout, UniformPairs, find_layout, find_uniform_pairs
 from pyrmq_core.protocol.messages.properties import decode_java_utf8, decode_properties
 
 # The separators after a name and after its value, read as one number.
@@ -94,11 +94,11 @@ class Pairs:
         return _elements(self.data, self.bounds)
 
 
-def read_pairs(strings: pa.Array) -> Pairs | EvenPairs:
+def read_pairs(strings: pa.Array) -> Pairs | UniformPairs:
     """Returns the pairs of all strings: a binary array without nulls, which begins where its buffer begins."""
     if is_utf8(strings):
-        if (even := find_even_pairs(strings)) is not None:
-            return even
+        if (uniform := find_uniform_pairs(strings)) is not None:
+            return uniform
         wrong = np.zeros(len(strings), np.bool_)
     else:
         wrong = not_utf8(strings)

@@ -32,8 +32,8 @@ from pyrmq_core.columnar.decoding.rows import (
     SYS_FLAG,
     TAIL,
     V6_MORE,
-    EvenRuns,
     Rows,
+    UniformRuns,
     gathered,
     numbers_at,
 )
@@ -49,7 +49,7 @@ def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool
     Batch records become their messages. With `verify_crc` they are compared with their CRC first, other records not.
     """
     octets, starts, ends = _joined([pull.records for pull in pulls])
-    rows = _even_rows(octets, ends - starts)
+    rows = _uniform_rows(octets, ends - starts)
     if rows is None:
         filled = np.flatnonzero(ends > starts)
         places, counts = items(octets, starts[filled], ends[filled], MIN_RECORD_BYTES)
@@ -77,7 +77,7 @@ def check_crcs(rows: Rows, which: Ints) -> None:
         raise Unreadable
 
 
-def has_long_even_bodies(rows: Rows) -> bool:
+def has_long_uniform_bodies(rows: Rows) -> bool:
     """Returns whether each row is a whole record with a plain body, and these have one length, too long to be compared
     together."""
     lengths = rows.body[1] - rows.body[0]
@@ -87,7 +87,7 @@ def has_long_even_bodies(rows: Rows) -> bool:
 
 
 def check_gathered_crcs(rows: Rows, bodies: pa.Array) -> None:
-    """Does as `check_crcs` for rows that `has_long_even_bodies`, with their bodies as `spans` returns them."""
+    """Does as `check_crcs` for rows that `has_long_uniform_bodies`, with their bodies as `spans` returns them."""
     matrix = byte_view(bodies)[: offsets_of(bodies)[-1]].reshape(len(rows), -1)
     if not body_crcs.gathered_match(matrix, rows.head("body_crc").astype(np.int64)):
         raise Unreadable
@@ -102,7 +102,7 @@ def _joined(buffers: Sequence[bytes | memoryview]) -> tuple[Octets, Ints, Ints]:
     return octets, np.concatenate((np.zeros(1, np.int64), ends[:-1])), ends
 
 
-def _even_rows(octets: Octets, lengths: Ints) -> Rows | None:
+def _uniform_rows(octets: Octets, lengths: Ints) -> Rows | None:
     """Returns a message for each record if all records have one size, and their parts have theirs; else None.
 
     `lengths` are the bytes of each pull. Most topics have such records for long stretches, or at all times.
@@ -123,16 +123,16 @@ def _even_rows(octets: Octets, lengths: Ints) -> Rows | None:
         return None
     if int.from_bytes(octets[topic_end:properties].tobytes(), "big", signed=True) != size - properties:
         return None
-    even = EvenRuns(octets, size, [0], [len(octets) // size])
+    uniform = UniformRuns(octets, size, [0], [len(octets) // size])
     # Copied together, as each field would else be read from its own place in far memory.
-    heads = even.copied(0, HEAD_BYTES)
-    copies = EvenRuns(heads.view(np.uint8), HEAD_BYTES, [0], [even.count])
+    heads = uniform.copied(0, HEAD_BYTES)
+    copies = UniformRuns(heads.view(np.uint8), HEAD_BYTES, [0], [uniform.count])
     # The size and the magic number, the flags, and the body's length; then the topic and the lengths around it.
     if not all(copies.is_in_all(*part) for part in ((0, 8), (SYS_FLAG, SYS_FLAG + 4), (BODY_BYTES, HEAD_BYTES))):
         return None
-    if not even.is_in_all(body_end, properties):
+    if not uniform.is_in_all(body_end, properties):
         return None
-    places = even.places
+    places = uniform.places
     return Rows(
         octets=octets,
         heads=heads,
@@ -143,7 +143,7 @@ def _even_rows(octets: Octets, lengths: Ints) -> Rows | None:
         body=(places + HEAD_BYTES, places + body_end),
         topic=(places + topic, places + topic_end),
         properties=(places + properties, places + size),
-        even=even,
+        uniform=uniform,
     )
 
 

@@ -46,7 +46,7 @@ SHORT_BYTES: Final = 2
 
 
 @dataclass(frozen=True)
-class EvenRuns:
+class UniformRuns:
     """Items of `size` bytes: run i has `counts[i]` of them, one behind another from `firsts[i]`. None is empty.
 
     All records of a topic are such, or the messages of its batch records. A part that lies at one offset of each item
@@ -111,8 +111,8 @@ class Rows:
     topic, and have their own spans of body and properties. A decompressed body lies behind all records.
 
     With `record`, heads and places are those of records instead, and `record[i]` is the number of message i's record.
-    With `even`, the messages are the items of these runs: body and properties have one place in each and one size, and
-    all messages have one topic.
+    With `uniform`, the messages are the items of these runs: body and properties have one offset in each and one size,
+    and all messages have one topic.
     """
 
     octets: Octets
@@ -125,7 +125,7 @@ class Rows:
     topic: tuple[Ints, Ints]
     properties: tuple[Ints, Ints]
     record: Ints | None = None
-    even: EvenRuns | None = None
+    uniform: UniformRuns | None = None
 
     def __len__(self) -> int:
         return len(self.pull)
@@ -141,11 +141,11 @@ class Rows:
         return native if self.record is None else native[self.record]
 
     def spans(self, bounds: tuple[Ints, Ints]) -> pa.Array:
-        """Returns the binary array of one part of each message, `body` or `properties`; `topic` if not `even`."""
-        if self.even is None:
+        """Returns the binary array of one part of each message, `body` or `properties`; `topic` if not `uniform`."""
+        if self.uniform is None:
             return long_spans(self.octets, *bounds)
         first, width = int(bounds[0][0]), int(bounds[1][0] - bounds[0][0])
-        return self.even.spans(first - self.even.firsts[0], width)
+        return self.uniform.spans(first - self.uniform.firsts[0], width)
 
     def host(self, name: str, v6: bool) -> Octets:
         """Returns the packed hosts of those messages whose host is IPv6 (`v6`), or IPv4, as the rows of a matrix."""

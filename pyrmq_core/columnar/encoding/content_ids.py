@@ -87,10 +87,10 @@ def _folded_bytes(column: pa.Array) -> Hashes:
     bounds, octets = offsets_of(column).astype(np.int64), byte_view(column)
     length = np.diff(bounds)
     words = (length + WORD_BYTES - 1) // WORD_BYTES
-    alike = bool(len(length)) and bool((length == length[0]).all())
+    uniform = bool(len(length)) and bool((length == length[0]).all())
     order = (
         None
-        if alike
+        if uniform
         else np.argsort(words.astype(np.uint16) if words.max(initial=0) < 1 << 16 else words, kind="stable")
     )
     factors = _factors(int(words.max(initial=0)))

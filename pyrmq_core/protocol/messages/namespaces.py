@@ -40,7 +40,7 @@ def without_namespace(name: str, namespace: str | None) -> str:
 
 
 def is_reachable(name: str, namespace: str | None) -> bool:
-    """Returns whether this is a broker's name of something that the tenant can name: its own, or RocketMQ's."""
+    """Returns whether a tenant can address this name: it is in its namespace, or RocketMQ's own."""
     return with_namespace(without_namespace(name, namespace), namespace) == name
 
 

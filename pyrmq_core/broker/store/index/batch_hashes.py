@@ -55,11 +55,11 @@ def key_columns(topic: str, rows: PropertyRows, offsets: Sequence[int], times_ms
 
 def mixed_entries(messages: Sequence[Message]) -> Entries:
     """Returns the entries of any messages, in their order; those of one topic and length are tried together."""
-    alike: dict[tuple[str, int], list[int]] = {}
+    by_size: dict[tuple[str, int], list[int]] = {}
     for number, message in enumerate(messages):
-        alike.setdefault((message.topic, len(message.properties)), []).append(number)
+        by_size.setdefault((message.topic, len(message.properties)), []).append(number)
     found_rows = list[Sequence[int]]([()] * len(messages))
-    for (topic, _), numbers in alike.items():
+    for (topic, _), numbers in by_size.items():
         rows = joined_rows([messages[number].properties for number in numbers])
         columns = None if rows is None else column_hashes(topic, rows)
         if columns is None:

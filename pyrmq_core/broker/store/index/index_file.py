@@ -48,7 +48,7 @@ ENTRIES_AT_ONCE: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The number of slots, and of entries, the unused one included: maxHashSlotNum and maxIndexNum."""
+    """The numbers of slots and entries in a file (maxHashSlotNum, maxIndexNum). Entry 0 is never used."""
 
     slots: int = 5_000_000
     entries: int = 20_000_000

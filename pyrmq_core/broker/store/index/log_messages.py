@@ -13,8 +13,8 @@ from pyrmq_core.broker.store.index.batch_hashes import Message, key_columns
 from pyrmq_core.broker.store.index.entries import KeyColumns
 from pyrmq_core.broker.store.index.key_hashes import places
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.store.scan.alike_records import AlikeRecords
 from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd
+from pyrmq_core.broker.store.scan.uniform_records import UniformRecords
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
 from pyrmq_core.protocol.messages.record import SHORT, RawRecord, unpack_record
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_MASK
@@ -29,7 +29,7 @@ LOG_PART: Final = 32
 def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple[list[Message] | KeyColumns, int]]:
     """Yields the log's messages from one offset to another, some at a time, with the offset behind them.
 
-    Records that are alike, and their properties too, come as the columns of their entries.
+    Uniform records whose properties are uniform, too, come as the columns of their entries.
     """
     messages: list[Message] = []
     weight = 0
@@ -62,22 +62,22 @@ class _Columns(NamedTuple):
 
 
 def _runs_and_records(store: MessageStore, start: int, end: int) -> Iterator[RawRecord | _Columns | Hole]:
-    """Yields the records that begin from one offset to another, and what cannot be read between them."""
+    """Yields the records that begin from one offset to another, and the unreadable ranges between them."""
     for found in store.runs(start, store.readable_end):
         if isinstance(found, LogEnd):
             return
         if isinstance(found, Hole):
             yield found
             continue
-        if isinstance(found, AlikeRecords):
+        if isinstance(found, UniformRecords):
             yield from _parts(found, range(found.offset, min(found.end, end), found.size))
         elif found.commit_log_offset < end:
             yield found
-        if (found.end if isinstance(found, AlikeRecords) else found.commit_log_offset) >= end:
+        if (found.end if isinstance(found, UniformRecords) else found.commit_log_offset) >= end:
             return
 
 
-def _parts(run: AlikeRecords, offsets: range) -> Iterator[RawRecord | _Columns]:
+def _parts(run: UniformRecords, offsets: range) -> Iterator[RawRecord | _Columns]:
     """Yields a run's first records, those at some offsets: by columns, or one by one if their properties differ."""
     pieces, times_ms, topic, first = run.pieces, run.store_times_ms(), decode_java_utf8(run.topic), 0
     while first < len(offsets):
@@ -94,9 +94,9 @@ def _parts(run: AlikeRecords, offsets: range) -> Iterator[RawRecord | _Columns]:
 
 
 def next_with_keys(store: MessageStore, place: int) -> Generator[None, None, int]:
-    """Returns, after some steps, the offset of the first record with keys at or behind a place.
+    """Returns, after some steps, the offset of the first record with keys from `place` on; else the log's end.
 
-    The place is a record, or 1 behind one. Without such a record it returns the log's end.
+    `place` is the offset of a record, or one byte after it: then the search begins behind that record.
     """
     start = place if place == store.start else place - 1
     weight = 0

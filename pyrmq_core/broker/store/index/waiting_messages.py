@@ -1,6 +1,6 @@
 """The messages that became readable and wait to enter the index, and which of them enter in one step.
 
-The messages of a large send have steps of their own: by columns, if their properties are alike.
+The messages of a large send have steps of their own: by columns, if their properties are uniform.
 """
 
 from __future__ import annotations

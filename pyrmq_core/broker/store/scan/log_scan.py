@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.broker.store.commit_log import CommitLog
-from pyrmq_core.broker.store.scan.alike_records import MOST, AlikeRecords, alike_records
 from pyrmq_core.broker.store.scan.damage import next_record
+from pyrmq_core.broker.store.scan.uniform_records import MOST, UniformRecords, uniform_records
 from pyrmq_core.errors import RecordError, StoreError
 from pyrmq_core.protocol.framing.frame import MAX_FRAME_BYTES
 from pyrmq_core.protocol.messages.record import (
@@ -55,7 +55,7 @@ def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | H
     Before `trusted` the log was synced: a range that cannot be read is a `Hole`, and a record's body may be damaged.
     """
     for found in scan_runs(log, start, trusted):
-        if isinstance(found, AlikeRecords):
+        if isinstance(found, UniformRecords):
             yield from found.records()
         else:
             yield found
@@ -63,8 +63,8 @@ def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | H
 
 def scan_runs(
     log: CommitLog, start: int, trusted: int = 0, runs_from: int | None = None
-) -> Iterator[RawRecord | AlikeRecords | Hole | LogEnd]:
-    """Yields the same as `scan`, and records that are alike together, from `trusted` or `runs_from` on."""
+) -> Iterator[RawRecord | UniformRecords | Hole | LogEnd]:
+    """Yields the same as `scan`, and uniform records together, from `trusted` or `runs_from` on."""
     offset, runs_from = start, trusted if runs_from is None else runs_from
     while True:
         for found in _scan(log, offset, trusted, runs_from):
@@ -80,7 +80,7 @@ def scan_runs(
         yield Hole(found.offset, offset)
 
 
-def _scan(log: CommitLog, start: int, trusted: int, runs_from: int) -> Iterator[RawRecord | AlikeRecords | LogEnd]:
+def _scan(log: CommitLog, start: int, trusted: int, runs_from: int) -> Iterator[RawRecord | UniformRecords | LogEnd]:
     offset = base = start
     buffer, missing, runs = b"", frozenset(log.missing), _Runs()
     while offset < log.end:
@@ -129,11 +129,11 @@ class _Runs:
         self._most = FIRST_RUN
         self._passed = 0
 
-    def next(self, buffer: bytes, position: int, offset: int) -> AlikeRecords | None:
+    def next(self, buffer: bytes, position: int, offset: int) -> UniformRecords | None:
         if self._passed:
             self._passed -= 1
             return None
-        run = alike_records(buffer, position, offset, self._most)
+        run = uniform_records(buffer, position, offset, self._most)
         if run is None:
             self._passed = PASSED_RECORDS
             self._most = FIRST_RUN

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from pyrmq_core.broker.store.appending import WITHOUT_TOP_BIT, alike_entries
-from pyrmq_core.broker.store.batch_pieces import AlikePieces
+from pyrmq_core.broker.store.appending import WITHOUT_TOP_BIT, uniform_entries
+from pyrmq_core.broker.store.batch_pieces import UniformPieces
 from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 from pyrmq_core.protocol.messages.record import (
     COMMIT_LOG_OFFSET_POSITION,
@@ -50,7 +50,7 @@ TIME_BYTE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class AlikeRecords:
+class UniformRecords:
     """A run of `count` records from a log offset on; in each the properties lie at `properties_at`."""
 
     offset: int
@@ -72,13 +72,13 @@ class AlikeRecords:
         return range(self.offset, self.end, self.size)
 
     @property
-    def pieces(self) -> AlikePieces:
-        """The records in place of messages of a batch body, whose properties and equal bytes are found alike."""
-        return AlikePieces(self.data, self.size, self.properties_at)
+    def pieces(self) -> UniformPieces:
+        """The run as batch pieces, so that code for batches can read its properties."""
+        return UniformPieces(self.data, self.size, self.properties_at)
 
     def entries(self) -> bytes:
         """Returns the entries that a plain queue has of the records."""
-        return alike_entries(self.pieces, self.size, struct.pack(f">{self.count}q", *self.offsets))
+        return uniform_entries(self.pieces, self.size, struct.pack(f">{self.count}q", *self.offsets))
 
     def store_times_ms(self) -> Sequence[int]:
         """Returns each record's store time."""
@@ -93,7 +93,7 @@ class AlikeRecords:
             yield unpack_record(self.data, position)
 
 
-def alike_records(buffer: bytes, position: int, offset: int, most: int) -> AlikeRecords | None:
+def uniform_records(buffer: bytes, position: int, offset: int, most: int) -> UniformRecords | None:
     """Returns the run of records that begins at a position of the buffer, which is at a log offset.
 
     None for fewer than `FEWEST`, and for records that have to be looked at one by one.
@@ -117,17 +117,17 @@ def alike_records(buffer: bytes, position: int, offset: int, most: int) -> Alike
     topic = data[topic_at + 1 : properties_at]
     if topic == DELAYED or b"\0" in topic:
         return None
-    count = _alike(data, size, topic_at, properties_at)
+    count = _uniform_count(data, size, topic_at, properties_at)
     if count < FEWEST:
         return None
     data = data[: count * size]
     if not _is_whole(data, size, offset, queue_offset, topic_at, properties_at):
         return None
     (store_ms,) = LONG.unpack_from(data, (count - 1) * size + STORE_TIME_POSITION)
-    return AlikeRecords(offset, count, size, queue_id, queue_offset, store_ms, topic, data, properties_at)
+    return UniformRecords(offset, count, size, queue_id, queue_offset, store_ms, topic, data, properties_at)
 
 
-def _alike(data: bytes, size: int, topic_at: int, properties_at: int) -> int:
+def _uniform_count(data: bytes, size: int, topic_at: int, properties_at: int) -> int:
     """Returns how many records from the first on have its lengths, queue, topic and sysFlag."""
     count = len(data) // size
     for at in chain(

@@ -1,4 +1,4 @@
-"""Records that are alike are replayed by columns: with the same queues as one by one, whatever lies between them."""
+"""Uniform records are replayed by columns: with the same queues as one by one, whatever lies between them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pyrmq_core.broker.store.appending import build, entry_of_record
 from pyrmq_core.broker.store.batch_pieces import Piece, piece
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.store.scan.alike_records import FEWEST, AlikeRecords, alike_records
 from pyrmq_core.broker.store.scan.log_scan import LogEnd, scan, scan_runs
+from pyrmq_core.broker.store.scan.uniform_records import FEWEST, UniformRecords, uniform_records
 from pyrmq_core.protocol.messages.record import FIXED_V4, SYS_FLAG_POSITION, RawRecord
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.stores import SMALL, Sent
@@ -35,8 +35,8 @@ def records(count: int = RUN, topic: str = "T", tags: bytes = b"TAGS\x01A\x02", 
     return build(replace(append, pieces=made), OFFSET, 5, NOW_MS).records
 
 
-def run_of(buffer: bytes) -> AlikeRecords | None:
-    return alike_records(buffer, 0, OFFSET, 1000)
+def run_of(buffer: bytes) -> UniformRecords | None:
+    return uniform_records(buffer, 0, OFFSET, 1000)
 
 
 def test_a_run_has_the_entries_of_its_records() -> None:
@@ -163,11 +163,11 @@ def test_a_copy_has_the_queues_of_its_master(sent: list[tuple[str, int, int, byt
     plain = [found for found in scan(master._log, 0) if not isinstance(found, LogEnd)]
     together: list[RawRecord] = []
     for found in scan_runs(master._log, 0):
-        if isinstance(found, AlikeRecords):
+        if isinstance(found, UniformRecords):
             together += found.records()
         elif isinstance(found, RawRecord):
             together.append(found)
     if max(count for _, _, count, _, _ in sent) > 2 * FEWEST:
-        assert any(isinstance(found, AlikeRecords) for found in scan_runs(master._log, 0))
+        assert any(isinstance(found, UniformRecords) for found in scan_runs(master._log, 0))
     assert together == plain
     assert len(together) == sum([count for _, _, count, _, _ in sent])

@@ -57,8 +57,8 @@ def pulls_of(parts: list[bytes]) -> list[RawPull]:
     ]
 
 
-def is_even(pulls: list[RawPull]) -> bool:
-    return read_rows(pulls, EVERYTHING).even is not None
+def is_uniform(pulls: list[RawPull]) -> bool:
+    return read_rows(pulls, EVERYTHING).uniform is not None
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def is_even(pulls: list[RawPull]) -> bool:
 )
 def test_every_column_is_that_of_the_path_by_message(fields: dict[str, Any]) -> None:
     pulls = pulls_of(records(**fields))
-    assert is_even(pulls)
+    assert is_uniform(pulls)
     assert check_same(pulls) == ROWS
 
 
@@ -86,7 +86,7 @@ def test_records_may_have_different_topics_and_hosts(topics: tuple[str, ...]) ->
         records(topic=topic, born_host=host)[number]
         for number, (topic, host) in enumerate(zip(topics, hosts, strict=True))
     ]
-    assert is_even(pulls_of(parts)) == (len(set(topics)) == 1)
+    assert is_uniform(pulls_of(parts)) == (len(set(topics)) == 1)
     assert check_same(pulls_of(parts)) == ROWS
 
 
@@ -96,7 +96,7 @@ def test_a_range_and_tags_choose_among_the_messages() -> None:
     assert check_same(pulls, OffsetRange(3, 13), TagFilter.parse("TagB")) == 5
     assert check_same(pulls, tags=TagFilter.parse("TagA")) == ROWS // 2
     clipped = [replace(pulls[0], start=2, next_offset=9)]
-    assert is_even(clipped) is False
+    assert is_uniform(clipped) is False
     assert check_same(clipped) == 7
 
 
@@ -105,7 +105,7 @@ def test_a_range_and_tags_choose_among_the_messages() -> None:
 )
 def test_parts_may_be_empty(body: bytes, properties: bytes) -> None:
     pulls = [pull(0, batch_record(0, *[BatchItem(0, body, properties)] * 8), count=8)]
-    assert is_even(pulls)
+    assert is_uniform(pulls)
     assert check_same(pulls) == 8
 
 
@@ -116,7 +116,7 @@ def test_other_batch_records_are_read_message_by_message() -> None:
     few = [batch_record(ROWS + number, item(ROWS + number)) for number in range(40)]
     for more, count in ([longer], 5), ([torn], 4), ([single], 1), (few, 40):
         pulls = [*pulls_of(records()), pull(ROWS, *more, count=count, queue=QUEUES[1])]
-        assert not is_even(pulls)
+        assert not is_uniform(pulls)
         assert check_same(pulls) == ROWS + count
 
 

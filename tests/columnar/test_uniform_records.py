@@ -19,7 +19,7 @@ from pyrmq_core.columnar.decoding.properties import read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.columnar.decoding.records import read_rows
 from pyrmq_core.columnar.decoding.rows import Rows
-from pyrmq_core.columnar.decoding.uniform_properties import EvenPairs
+from pyrmq_core.columnar.decoding.uniform_properties import UniformPairs
 from pyrmq_core.model import EVERYTHING
 from pyrmq_core.protocol.messages.batch import BatchItem
 from pyrmq_core.protocol.messages.bodies import BodyRules
@@ -37,7 +37,7 @@ def few_strings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uniform_properties, "FEWEST_OF_ONE_SIZE", 2)
 
 
-def even_record(offset: int, **fields: Any) -> bytes:
+def uniform_record(offset: int, **fields: Any) -> bytes:
     values: dict[str, Any] = {
         "body": f"body {offset:05}".encode(),
         "properties": PROPERTIES.format(offset, "AB"[offset % 2]),
@@ -48,9 +48,9 @@ def even_record(offset: int, **fields: Any) -> bytes:
     return record(offset, **values | fields)
 
 
-def even_pulls(**fields: Any) -> list[RawPull]:
+def uniform_pulls(**fields: Any) -> list[RawPull]:
     """Returns pulls of several lengths, one of them without records."""
-    records = [even_record(offset, **fields) for offset in range(ROWS)]
+    records = [uniform_record(offset, **fields) for offset in range(ROWS)]
     return [
         pull(0, *records[:7]),
         pull(7, count=0),
@@ -60,8 +60,8 @@ def even_pulls(**fields: Any) -> list[RawPull]:
 
 
 def stride(pulls: list[RawPull], within: OffsetRange = EVERYTHING) -> int:
-    even = read_rows(pulls, within).even
-    return even.size if even else 0
+    uniform = read_rows(pulls, within).uniform
+    return uniform.size if uniform else 0
 
 
 @pytest.mark.parametrize(
@@ -70,25 +70,25 @@ def stride(pulls: list[RawPull], within: OffsetRange = EVERYTHING) -> int:
     ids=["plain", "empty bodies", "longest short topic", "long topic", "topic of letters", "no properties"],
 )
 def test_even_records_have_the_rows_of_the_plain_path(fields: dict[str, Any]) -> None:
-    pulls = even_pulls(**fields)
-    assert stride(pulls) == len(even_record(0, **fields))
+    pulls = uniform_pulls(**fields)
+    assert stride(pulls) == len(uniform_record(0, **fields))
     assert check_same(pulls) == ROWS
     assert check_same(pulls, rules=BodyRules(verify_crc=False)) == ROWS
 
 
 @pytest.mark.parametrize("fields", [{"born_host": "[::1]:5"}, {"store_host": "[::1]:5"}])
 def test_records_of_ipv6_have_other_places(fields: dict[str, Any]) -> None:
-    """Also where the places of others hold what would make even records of them."""
-    size = len(even_record(0, **fields))
+    """Also where the places of others hold what would make uniform records of them."""
+    size = len(uniform_record(0, **fields))
     for prepared in (0, (size - MIN_RECORD_BYTES) << 40):
-        pulls = even_pulls(**fields, prepared_transaction_offset=prepared)
+        pulls = uniform_pulls(**fields, prepared_transaction_offset=prepared)
         assert stride(pulls) == 0
         assert check_same(pulls) == ROWS
 
 
 @pytest.mark.parametrize("row", [0, 1, ROWS - 1])
 def test_topics_of_one_length_are_each_read(row: int) -> None:
-    records = [even_record(offset, topic="other" if offset == row else "topic") for offset in range(ROWS)]
+    records = [uniform_record(offset, topic="other" if offset == row else "topic") for offset in range(ROWS)]
     pulls = [pull(0, *records)]
     assert stride(pulls) == 0
     assert check_same(pulls) == ROWS
@@ -97,7 +97,7 @@ def test_topics_of_one_length_are_each_read(row: int) -> None:
 def test_messages_of_several_brokers_each_have_the_name_of_theirs() -> None:
     pulls = [
         replace(one, queue=replace(one.queue, broker_name=f"broker-{number}"))
-        for number, one in enumerate(even_pulls())
+        for number, one in enumerate(uniform_pulls())
     ]
     assert stride(pulls) > 0
     assert check_same(pulls) == ROWS
@@ -105,11 +105,11 @@ def test_messages_of_several_brokers_each_have_the_name_of_theirs() -> None:
 
 @pytest.mark.parametrize("within", [OffsetRange(-(2**70), 2**70), OffsetRange(3, 2**64)])
 def test_a_range_may_be_wider_than_offsets_are(within: OffsetRange) -> None:
-    assert check_same(even_pulls(), within) == ROWS - max(0, within.start)
+    assert check_same(uniform_pulls(), within) == ROWS - max(0, within.start)
 
 
 def test_a_record_that_begins_in_one_pull_and_ends_in_the_next_is_refused() -> None:
-    first, second = pull(0, *map(even_record, range(30))), pull(30, *map(even_record, range(30, ROWS)))
+    first, second = pull(0, *map(uniform_record, range(30))), pull(30, *map(uniform_record, range(30, ROWS)))
     cut = bytes(first.records)[:-5]
     pulls = [replace(first, records=cut), replace(second, records=bytes(first.records)[-5:] + bytes(second.records))]
     with pytest.raises(Unreadable):
@@ -130,7 +130,7 @@ def test_plain_records_among_batch_records_keep_their_places(plain: set[int]) ->
         items = [
             BatchItem(7 * place, b"body %d of %d" % (place, number), b"KEYS\x01k%d\x02" % place) for place in range(9)
         ]
-        made, count = (even_record(first), 1) if number in plain else (batch_record(first, *items), len(items))
+        made, count = (uniform_record(first), 1) if number in plain else (batch_record(first, *items), len(items))
         parts.append(pull(first, made, count=count))
         first += count
     assert check_same(parts) == first
@@ -138,7 +138,7 @@ def test_plain_records_among_batch_records_keep_their_places(plain: set[int]) ->
 
 
 def test_a_part_of_even_records_is_read_one_by_one() -> None:
-    pulls = even_pulls()
+    pulls = uniform_pulls()
     assert stride(pulls, OffsetRange(5, 25)) == 0
     assert check_same(pulls, OffsetRange(5, 25)) == 20
     assert check_same(pulls, tags=TagFilter.parse("TagA")) == ROWS // 2
@@ -146,7 +146,7 @@ def test_a_part_of_even_records_is_read_one_by_one() -> None:
 
 
 def uneven_pulls() -> Iterator[tuple[str, list[RawPull]]]:
-    """Yields even pulls in which one record differs from all others, mostly without another size."""
+    """Yields uniform pulls in which one record differs from all others, mostly without another size."""
     row = ROWS - 3
     differing: dict[str, dict[str, Any]] = {
         "a longer topic": {"topic": "orders+", "body": b"body 0003"},
@@ -157,7 +157,7 @@ def uneven_pulls() -> Iterator[tuple[str, list[RawPull]]]:
         "another size": {"body": b"a much longer body"},
     }
     for name, fields in differing.items():
-        records = [even_record(offset, **(fields if offset == row else {})) for offset in range(ROWS)]
+        records = [uniform_record(offset, **(fields if offset == row else {})) for offset in range(ROWS)]
         yield name, [pull(0, *records)]
 
 
@@ -171,12 +171,12 @@ def test_one_record_of_other_parts_is_noticed(name: str, pulls: list[RawPull]) -
 def test_one_changed_byte_of_a_head_or_length_has_one_verdict(seed: int) -> None:
     """Each byte that decides where parts lie is changed, in a record of each kind of place."""
     chance = random.Random(seed)
-    plain = even_record(0)
+    plain = uniform_record(0)
     size, body_end = len(plain), FIXED_V4.size + 10
     topic_end = body_end + 1 + len("orders")
     places = [*range(8), *range(SYS_FLAG_POSITION, SYS_FLAG_POSITION + 4), *range(FIXED_V4.size - 4, FIXED_V4.size)]
     for place in (*places, body_end, topic_end, topic_end + 1):
-        pulls = even_pulls()
+        pulls = uniform_pulls()
         changed = bytearray(pulls[2].records)
         changed[chance.choice((0, 1, 22)) * size + place] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF))
         pulls[2] = replace(pulls[2], records=bytes(changed))
@@ -194,7 +194,7 @@ def test_even_compressed_bodies_are_decompressed(monkeypatch: pytest.MonkeyPatch
     plain = [bytes([65 + offset]) * 3000 for offset in range(ROWS)]
     bodies = [compress(body, CompressionType.ZLIB) for body in plain]
     flag = CompressionType.ZLIB.sys_flag
-    pulls = [pull(0, *(even_record(offset, body=body, sys_flag=flag) for offset, body in enumerate(bodies)))]
+    pulls = [pull(0, *(uniform_record(offset, body=body, sys_flag=flag) for offset, body in enumerate(bodies)))]
     assert len({len(body) for body in bodies}) == 1
     assert stride(pulls) > 0
     assert check_same(pulls) == ROWS
@@ -205,7 +205,7 @@ def test_even_compressed_bodies_are_decompressed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_wrong_crc_among_even_records_is_refused() -> None:
-    pulls = even_pulls()
+    pulls = uniform_pulls()
     records = bytearray(pulls[2].records)
     struct.pack_into(">i", records, 8, 5)
     pulls[2] = replace(pulls[2], records=bytes(records))
@@ -217,16 +217,16 @@ def test_a_wrong_crc_among_even_records_is_refused() -> None:
 
 
 def test_even_properties_are_read_without_places() -> None:
-    rows = read_rows(even_pulls(), EVERYTHING)
+    rows = read_rows(uniform_pulls(), EVERYTHING)
     pairs = read_pairs(rows.spans(rows.properties))
-    assert isinstance(pairs, EvenPairs)
+    assert isinstance(pairs, UniformPairs)
     assert list(pairs.values) == [b"UNIQ_KEY", b"KEYS", b"TAGS", "größe".encode()]
     assert pairs.column("KEYS").to_pylist() == [f"k{offset:03}" for offset in range(ROWS)]
     assert pairs.column("absent").null_count == ROWS
 
 
 def test_chosen_rows_of_even_records_have_no_stride() -> None:
-    rows = read_rows(even_pulls(), EVERYTHING)
+    rows = read_rows(uniform_pulls(), EVERYTHING)
     some: Rows = rows.at(np.array([3, 1, 1]))
-    assert some.even is None
+    assert some.uniform is None
     assert [text.as_py() for text in some.spans(some.body)] == [b"body 00003", b"body 00001", b"body 00001"]
