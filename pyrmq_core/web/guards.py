@@ -62,7 +62,7 @@ class Guards:
     """Passes on requests that name one of `hosts`; changes only from this page itself, and only if they are allowed.
 
     A request is under way from the end of its body to the start of its answer, within `ANSWER_WITHIN_SECONDS`: what
-    its peer does slowly takes none of the `FairPlaces`.
+    its peer does slowly takes none of the `RequestSlots`.
     """
 
     def __init__(self, app: App, hosts: Iterable[str], *, allow_changes: bool) -> None:
@@ -70,7 +70,7 @@ class Guards:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._allow_changes = allow_changes
         self._bodies = Bodies()
-        self._places = FairPlaces()
+        self._slots = RequestSlots()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request, as ASGI has it."""
@@ -96,27 +96,27 @@ class Guards:
             self._bodies.release(body)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        place = self._places.take((scope.get("client") or ("",))[0])
-        if place is None:
+        slot = self._slots.take((scope.get("client") or ("",))[0])
+        if slot is None:
             await PlainTextResponse(BUSY, 503)(scope, receive, send)
             return
 
-        async def send_without_place(message: AsgiMessage) -> None:
-            """Leaves the place before the answer is sent: the peer may read slowly."""
-            if place.scope.cancel_called:
+        async def send_without_slot(message: AsgiMessage) -> None:
+            """Leaves the slot before the answer is sent: the peer may read slowly."""
+            if slot.scope.cancel_called:
                 await trio.lowlevel.checkpoint()  # ends here, while no part of an answer is sent
-            place.scope.deadline = math.inf
-            self._places.leave(place)
+            slot.scope.deadline = math.inf
+            self._slots.leave(slot)
             await send(message)
 
-        place.scope.deadline = trio.current_time() + ANSWER_WITHIN_SECONDS
+        slot.scope.deadline = trio.current_time() + ANSWER_WITHIN_SECONDS
         try:
-            with place.scope:
-                await self._app(scope, receive, send_without_place)
+            with slot.scope:
+                await self._app(scope, receive, send_without_slot)
         finally:
-            self._places.leave(place)
-        if place.scope.cancelled_caught:
-            late = trio.current_time() >= place.scope.deadline
+            self._slots.leave(slot)
+        if slot.scope.cancelled_caught:
+            late = trio.current_time() >= slot.scope.deadline
             await PlainTextResponse(LATE if late else BUSY, 503)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
@@ -170,36 +170,36 @@ def _with_headers(send: Send) -> Send:
 
 
 @dataclass(eq=False, slots=True)
-class Place:
-    """The place of one request; its scope is cancelled when the place goes to another address."""
+class RequestSlot:
+    """The slot of one request; its scope is cancelled when the slot goes to another address."""
 
     host: str
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
-class FairPlaces:
-    """At most `MAX_REQUESTS` places, the oldest first.
+class RequestSlots:
+    """At most `MAX_REQUESTS` slots, the oldest first.
 
     One address alone may hold all of them, as a proxy does. When they are full, an address with fewer takes the oldest
     of the address with the most.
     """
 
     def __init__(self) -> None:
-        self._taken: dict[Place, None] = {}
+        self._taken: dict[RequestSlot, None] = {}
 
-    def take(self, host: str) -> Place | None:
-        """Returns a place for a request of the address; None if there is none for it."""
+    def take(self, host: str) -> RequestSlot | None:
+        """Returns a slot for a request of the address; None if there is none for it."""
         if len(self._taken) >= MAX_REQUESTS:
-            counts = Counter(place.host for place in self._taken)
+            counts = Counter(slot.host for slot in self._taken)
             greediest, most = counts.most_common(1)[0]
             if most <= counts[host] + 1:
                 return None
-            oldest = next(place for place in self._taken if place.host == greediest)
+            oldest = next(slot for slot in self._taken if slot.host == greediest)
             self.leave(oldest)
             oldest.scope.cancel()
-        place = Place(host)
-        self._taken[place] = None
-        return place
+        slot = RequestSlot(host)
+        self._taken[slot] = None
+        return slot
 
-    def leave(self, place: Place) -> None:
-        self._taken.pop(place, None)
+    def leave(self, slot: RequestSlot) -> None:
+        self._taken.pop(slot, None)

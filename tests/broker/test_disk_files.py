@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
-from pyrmq_core.broker.store.disk.paths import UnsafePath, check_name, check_path, queue_number, queue_place
+from pyrmq_core.broker.store.disk.paths import UnsafePath, check_name, check_path, queue_folder, queue_number
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore
@@ -40,7 +40,7 @@ def test_a_path_out_of_the_store_is_refused_before_anything_is_touched(tmp_path:
 def test_plain_names_are_those_that_brokers_make() -> None:
     for name in ("%RETRY%G", "a|b_c-d", "SCHEDULE_TOPIC_XXXX", "topics.json.bak", "%LMQ%a"):
         assert check_name(name) == check_path(name) == name
-    assert queue_place("T", 7) == "T/7"
+    assert queue_folder("T", 7) == "T/7"
     assert [queue_number(name) for name in ("0", "12", "012", "x", "-1", "\u00b2", "9" * 30)] == [0, 12, *[None] * 5]
 
 

@@ -78,11 +78,11 @@ def test_a_lock_ends_without_renewal() -> None:
     locks, queue = QueueLocks(), MessageQueue("T", "b", 0)
     assert locks.take("G", "a", [queue], 0) == [queue]
     assert locks.take("G", "b", [queue], LIFE_MS) == []
-    assert locks.is_held("G", LIFE_MS)
-    assert not locks.is_held("H", 0)
+    assert locks.is_locked("G", LIFE_MS)
+    assert not locks.is_locked("H", 0)
     assert locks.take("G", "b", [queue], LIFE_MS + 1) == [queue]
     locks.expire(2 * LIFE_MS + 2)
-    assert not locks.is_held("G", 0)
+    assert not locks.is_locked("G", 0)
 
 
 def test_offsets_are_kept_with_java_s_own_keys() -> None:

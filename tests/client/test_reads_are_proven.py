@@ -183,7 +183,7 @@ async def test_bodies_that_swell_come_in_parts_of_pulls_and_batches(
         async with consumer.read_arrow(A0, 0, 100, columns=["body"]) as batches:
             sizes = [batch.num_rows async for batch in batches]
         assert sizes == [32, 32, 32, 4]
-        monkeypatch.setattr(payload, "MAX_PLAIN_BYTES", 10 * 1024 * 1024)
+        monkeypatch.setattr(payload, "MAX_DECOMPRESSED_BYTES", 10 * 1024 * 1024)
         pulled = await consumer.pull(A0, 5)
         assert (len(pulled.messages), pulled.next_offset) == (10, 15)
         with pytest.raises(BodyTooLarge, match="offset 5 of orders/broker-a/0"):

@@ -11,7 +11,7 @@ import pytest
 
 from pyrmq_core import OffsetRange, TagFilter, decode
 from pyrmq_core.columnar import decode_batches, decode_records, schema_of
-from pyrmq_core.columnar.decoding import plain_bodies
+from pyrmq_core.columnar.decoding import decompression
 from pyrmq_core.columnar.decoding.decode import BREAK_EVEN_MESSAGES
 from pyrmq_core.errors import BodyDamaged, BodyTooLarge, InvalidArgument, RecordError
 from pyrmq_core.protocol.messages import bodies, payload
@@ -34,7 +34,7 @@ def packed(offset: int, size: int, kind: CompressionType = CompressionType.ZLIB)
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> int:
     """Lowers the size of a part to 64 KiB."""
-    monkeypatch.setattr(plain_bodies, "PART_BYTES", 64 * KIB)
+    monkeypatch.setattr(decompression, "PART_BYTES", 64 * KIB)
     monkeypatch.setattr("pyrmq_core.columnar.decoding.decode_by_row.PART_BYTES", 64 * KIB)
     return 64 * KIB
 
@@ -119,8 +119,8 @@ def test_what_swells_together_beyond_all_bounds_is_named(
     small_parts: int, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     for room in (bodies, payload):
-        monkeypatch.setattr(room, "MAX_PLAIN_BYTES", 250 * KIB)
-    monkeypatch.setattr("pyrmq_core.columnar.decoding.decode.MAX_PLAIN_BYTES", 250 * KIB)
+        monkeypatch.setattr(room, "MAX_DECOMPRESSED_BYTES", 250 * KIB)
+    monkeypatch.setattr("pyrmq_core.columnar.decoding.decode.MAX_DECOMPRESSED_BYTES", 250 * KIB)
     pulls = [pull(0, *(packed(n, 30 * KIB) for n in range(count)))]
     with pytest.raises(BodyTooLarge, match="up to offset 8, then from there"):
         decode(pulls[0])

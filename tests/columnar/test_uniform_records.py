@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pyrmq_core import OffsetRange, RawPull, TagFilter
-from pyrmq_core.columnar.decoding import plain_bodies, uniform_properties
+from pyrmq_core.columnar.decoding import decompression, uniform_properties
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.properties import read_pairs
@@ -198,7 +198,7 @@ def test_even_compressed_bodies_are_decompressed(monkeypatch: pytest.MonkeyPatch
     assert len({len(body) for body in bodies}) == 1
     assert stride(pulls) > 0
     assert check_same(pulls) == ROWS
-    monkeypatch.setattr(plain_bodies, "PART_BYTES", 20_000)
+    monkeypatch.setattr(decompression, "PART_BYTES", 20_000)
     parts = [batch for batch, _ in decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, BodyRules())]
     assert len(parts) > 3
     assert [body for part in parts for body in part.column("body").to_pylist()] == plain

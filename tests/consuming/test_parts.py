@@ -53,7 +53,7 @@ def pull_of(bodies: list[bytes]) -> RawPull:
 
 
 def test_bodies_that_grow_too_much_together_come_in_several_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload, "MAX_PLAIN_BYTES", 2500)
+    monkeypatch.setattr(payload, "MAX_DECOMPRESSED_BYTES", 2500)
     messages, following = Receiver(TagFilter()).messages(pull_of([b"x" * 1000] * 5))
     assert ([message.queue_offset for message in messages], following) == ([0, 1], 2)
     messages, following = Receiver(TagFilter()).messages(pull_of([b"x" * 9000]))
@@ -61,7 +61,7 @@ def test_bodies_that_grow_too_much_together_come_in_several_pulls(monkeypatch: p
 
 
 async def test_they_are_all_consumed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload, "MAX_PLAIN_BYTES", 25_000)
+    monkeypatch.setattr(payload, "MAX_DECOMPRESSED_BYTES", 25_000)
     async with EmbeddedCluster() as cluster:
         topic, group, seen = await made_topic(cluster.nameserver, queues=1), fresh("group"), Seen()
         bodies = [f"{number:04}" * 1500 for number in range(200)]  # compressed, and enough to read ahead

@@ -53,7 +53,7 @@ from tests.support import golden
 from tests.support.guarded import ACL_4
 
 QUEUE = MessageQueue("T", "broker-a", 0)
-MAX_PLAIN_BYTES = 1 << 20
+MAX_DECOMPRESSED_BYTES = 1 << 20
 # Tokens that spoil a text or a structure more than a flipped bit does.
 TOKENS = (
     b"\xff" * 4,
@@ -287,7 +287,9 @@ TARGETS: Mapping[str, Target] = {
         _bodies(golden.answers(RequestCode.GET_BROKER_CLUSTER_INFO)) or (_json({"brokerAddrTable": {}}),),
     ),
     "records": Target(lambda data: list(iterate_records(data, check_crc=True)), _PULLS, unit=_PULLS[0]),
-    "messages": Target(lambda data: decode(_pull(data), allow_gaps=True, max_body_bytes=MAX_PLAIN_BYTES), _PULLS),
+    "messages": Target(
+        lambda data: decode(_pull(data), allow_gaps=True, max_body_bytes=MAX_DECOMPRESSED_BYTES), _PULLS
+    ),
     "columns": Target(_columns, _PULLS, unit=_PULLS[0]),
     "batch bodies": Target(lambda data: list(iterate_batch_body(data)), _PULLS),
     "properties": Target(
@@ -323,7 +325,7 @@ TARGETS: Mapping[str, Target] = {
     "offset ids": Target(_text(decode_offset_msg_id), (b"7F00000100002A9F0000000000000000",)),
     **{
         f"bodies of compression {kind}": Target(
-            lambda data, kind=kind: decompress(data, COMPRESSED | kind << 8, max_bytes=MAX_PLAIN_BYTES),  # type: ignore[misc]
+            lambda data, kind=kind: decompress(data, COMPRESSED | kind << 8, max_bytes=MAX_DECOMPRESSED_BYTES),  # type: ignore[misc]
             (bytes.fromhex("789c4b4c4a06000246012700"), bytes.fromhex("04224d186440a70300008061626300000000")),
         )
         for kind in range(4)

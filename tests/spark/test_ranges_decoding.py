@@ -11,7 +11,7 @@ import pytest
 
 from pyrmq_core import DataLost, MessageQueue, OffsetRange, RawPull
 from pyrmq_core.columnar import DecodedBatch, decode_batches, schema_of
-from pyrmq_core.columnar.decoding import plain_bodies
+from pyrmq_core.columnar.decoding import decompression
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_spark.read.partition_reader import _Rest
 from pyrmq_spark.read.range_planner import QueueRange
@@ -133,7 +133,7 @@ def test_a_loss_is_not_made_up_for_by_another_range() -> None:
 
 def test_the_place_within_a_list_of_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """After each batch, the rows that are left are those of the ranges that are left."""
-    monkeypatch.setattr(plain_bodies, "PART_BYTES", 30_000)
+    monkeypatch.setattr(decompression, "PART_BYTES", 30_000)
     ranges = [QueueRange(queue(number), 0, 40) for number in range(4)]
     expected = rows_of(*ranges, repeat=100)
     task = Task(ranges)

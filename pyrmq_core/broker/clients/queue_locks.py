@@ -40,7 +40,7 @@ class QueueLocks:
         locks = self._groups.get(group, {})
         self._drop(group, [queue for queue in queues if queue in locks and locks[queue].client_id == client_id])
 
-    def is_held(self, group: str, now_ms: int) -> bool:
+    def is_locked(self, group: str, now_ms: int) -> bool:
         """Returns True if any queue is locked for the group."""
         return any(now_ms - lock.renewed_ms <= LIFE_MS for lock in self._groups.get(group, {}).values())
 

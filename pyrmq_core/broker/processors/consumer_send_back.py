@@ -100,7 +100,7 @@ def divert(broker: Broker, message: SendMessage, version: int, properties: dict[
     if group is None:
         raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} {HELP}")
     tries = _most_tries(group, message.max_reconsume_times, version)
-    if (message.reconsume_times or 0) <= tries and not broker.locks.is_held(name, broker.running_ms()):
+    if (message.reconsume_times or 0) <= tries and not broker.locks.is_locked(name, broker.running_ms()):
         return None
     properties.pop(DELAY, None)
     origin_topic = properties[DLQ_ORIGIN_TOPIC] = properties.get(RETRY_TOPIC, message.topic)

@@ -16,7 +16,7 @@ from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 from pyrmq_core.protocol.messages.properties import DELAY
 
 
-class Place(NamedTuple):
+class StoredQueue(NamedTuple):
     """The topic and queue that a message is stored in; `delay_ms` is that of a level."""
 
     topic: str
@@ -24,8 +24,8 @@ class Place(NamedTuple):
     delay_ms: int | None = None
 
 
-def delayed(broker: Broker, topic: str, queue_id: int, properties: dict[str, str]) -> Place:
-    """Returns the place of a message, and adds the real one to `properties` if it is delayed.
+def delayed(broker: Broker, topic: str, queue_id: int, properties: dict[str, str]) -> StoredQueue:
+    """Returns the queue that a message is stored in, and adds the real one to `properties` if it is delayed.
 
     Raises `RequestRefused` for a level that is no number, and for a delivery time that is not possible.
     """
@@ -33,9 +33,9 @@ def delayed(broker: Broker, topic: str, queue_id: int, properties: dict[str, str
     if level > 0:
         drop_times(properties)
         level_queue, delay_ms = broker.delays.place(topic, queue_id, level, properties)
-        return Place(SCHEDULE_TOPIC, level_queue, delay_ms)
+        return StoredQueue(SCHEDULE_TOPIC, level_queue, delay_ms)
     if not is_timer(properties):
-        return Place(topic, queue_id)
+        return StoredQueue(topic, queue_id)
     if not broker.timers.enabled:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
@@ -49,7 +49,7 @@ def delayed(broker: Broker, topic: str, queue_id: int, properties: dict[str, str
             f"{settings.max_delay_ms}ms; or if set del msg, the delay time should be bigger than the current time"
         )
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, remark) from error
-    return Place(TIMER_TOPIC, 0) if waits else Place(topic, queue_id)
+    return StoredQueue(TIMER_TOPIC, 0) if waits else StoredQueue(topic, queue_id)
 
 
 def delay_level(properties: dict[str, str]) -> int:

@@ -15,7 +15,7 @@ import trio
 
 from pyrmq_core.broker.broker import HELP, Answer, Broker
 from pyrmq_core.broker.processors.consumer_send_back import divert
-from pyrmq_core.broker.processors.delays import Place, delay_level, delayed
+from pyrmq_core.broker.processors.delays import StoredQueue, delay_level, delayed
 from pyrmq_core.broker.processors.name_rules import topic_fault
 from pyrmq_core.broker.processors.put_message import (
     RequestRefused,
@@ -233,7 +233,7 @@ def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: 
     properties[TRACE_ON] = trace_text(broker)
     properties[CLUSTER] = broker.config.broker_cluster_name
     if is_half:
-        properties, place = half_properties(message.topic, queue_id, properties), Place(*HALF_QUEUE)
+        properties, place = half_properties(message.topic, queue_id, properties), StoredQueue(*HALF_QUEUE)
         sys_flag &= ~TRANSACTION_MASK
     else:
         place = delayed(broker, message.topic, queue_id, properties)
@@ -289,7 +289,7 @@ def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag
     except BodyError as error:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
     if whole:
-        pieces = [_whole_batch(broker, message, sys_flag, properties, inner_num)]
+        pieces = [_batch_as_one_record(broker, message, sys_flag, properties, inner_num)]
         sys_flag |= BATCH_RECORD
     append = Append(
         topic=message.topic,
@@ -305,7 +305,7 @@ def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag
     return PreparedMessage(append, queue_id, properties.get(UNIQ_KEY), properties.get(WAIT) != "false", whole)
 
 
-def _whole_batch(
+def _batch_as_one_record(
     broker: Broker, message: SendMessage, sys_flag: int, properties: dict[str, str], inner_num: int
 ) -> Piece:
     """Returns the batch as one record for a batch topic, with the properties of its request."""

@@ -152,6 +152,6 @@ def _unpacked(entry: bytes) -> BatchEntry:
     return BatchEntry._make(BATCH_ENTRY.unpack(entry)[:6])
 
 
-def plain_entries(entries: bytes) -> bytes:
+def as_consume_queue_entries(entries: bytes) -> bytes:
     """Returns the same entries in the form of plain queues, which is the beginning of each."""
     return b"".join([entries[at : at + ENTRY.size] for at in range(0, len(entries), BATCH_ENTRY_BYTES)])

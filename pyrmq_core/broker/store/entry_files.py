@@ -60,7 +60,7 @@ class EntryFiles:
         self.start = self.first
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes
 
-    def is_whole(self, *, from_first: bool) -> bool:
+    def is_complete(self, *, from_first: bool) -> bool:
         """Returns True if no file is missing between those found or, with `from_first`, before them."""
         first = next(iter(self._opened), 0)
         expected = range(first, first + len(self._opened) * self._file_bytes, self._file_bytes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyrmq_core.broker.store.commit_log import CommitLog
-from pyrmq_core.broker.store.queue_table import QueueTable, plain_form
+from pyrmq_core.broker.store.queue_table import QueueTable, consume_queue_form
 from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.broker.store.replay import EntryOf, Replay
 from pyrmq_core.broker.store.scan.damage import next_record
@@ -46,7 +46,7 @@ class LogCopy:
         if not self.end:
             self.end = self._log.start
         replay, written = Replay(self._log, self._queues.make, self._entry_of), []
-        replay.on_written = lambda key, queue, entries: written.append((key, plain_form(queue, entries)))
+        replay.on_written = lambda key, queue, entries: written.append((key, consume_queue_form(queue, entries)))
         replay.run(self.end, whole=True, most=RECORDS_AT_ONCE)
         self.end, self.last_store_ms = replay.end.offset, replay.last_store_ms
         self.holes += replay.holes

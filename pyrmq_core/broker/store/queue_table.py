@@ -18,11 +18,11 @@ from pyrmq_core.broker.store.appending import (
     appended_bytes,
     build,
 )
-from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, BatchSlots, plain_entries
+from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, BatchSlots, as_consume_queue_entries
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.disk.files import Files
-from pyrmq_core.broker.store.disk.paths import queue_number, queue_place
+from pyrmq_core.broker.store.disk.paths import queue_folder, queue_number
 from pyrmq_core.broker.store.formats import Entry
 from pyrmq_core.broker.store.layout import BATCH_QUEUES_FOLDER, QUEUES_FOLDER, StoreSettings
 from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
@@ -69,15 +69,15 @@ def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Waiting], lis
         except StoreError:
             del due[due.index(first) :]
             break
-        written.append((first.key, plain_form(queue, entries)))
+        written.append((first.key, consume_queue_form(queue, entries)))
     for _ in due:
         waiting.popleft()
     return due, written
 
 
-def plain_form(queue: AnyConsumeQueue, entries: bytes) -> bytes:
+def consume_queue_form(queue: AnyConsumeQueue, entries: bytes) -> bytes:
     """Returns a queue's entries in the form of plain queues."""
-    return plain_entries(entries) if isinstance(queue, BatchConsumeQueue) else entries
+    return as_consume_queue_entries(entries) if isinstance(queue, BatchConsumeQueue) else entries
 
 
 def _by_queue(messages: Iterable[Waiting]) -> Iterable[list[Waiting]]:
@@ -135,7 +135,7 @@ class QueueTable:
     def folder(self, key: QueueKey) -> str:
         """Returns the folder of a queue's files."""
         kind = BATCH_QUEUES_FOLDER if isinstance(self.by_key.get(key), BatchConsumeQueue) else QUEUES_FOLDER
-        return f"{kind}/{queue_place(*key)}"
+        return f"{kind}/{queue_folder(*key)}"
 
     def stored_bytes(self, key: QueueKey) -> int:
         """Returns the bytes of a queue's entries."""
@@ -156,7 +156,7 @@ class QueueTable:
                     self._make((topic, queue_id), is_batch=are_batch).open()
 
     def _make(self, key: QueueKey, *, is_batch: bool) -> AnyConsumeQueue:
-        files, settings, place = self._files, self._settings, queue_place(*key)
+        files, settings, place = self._files, self._settings, queue_folder(*key)
         made: AnyConsumeQueue
         if is_batch:
             made = BatchConsumeQueue(files, f"{BATCH_QUEUES_FOLDER}/{place}", settings.batch_queue_file_bytes)

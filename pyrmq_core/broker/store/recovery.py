@@ -23,7 +23,7 @@ from pyrmq_core.broker.store.formats import Checkpoint, Entry
 from pyrmq_core.broker.store.queue_table import QueueTable, Slots, first_slot, follow_log, slots_of
 from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
 from pyrmq_core.broker.store.replay import ENTRIES_AT_ONCE, EntryOf, MissingEntries, Replay
-from pyrmq_core.broker.store.scan.damage import Kept, keep_aside, record_offsets
+from pyrmq_core.broker.store.scan.damage import DamageCopy, keep_aside, record_offsets
 from pyrmq_core.broker.store.scan.log_scan import LogEnd, record_at, scan
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
 from pyrmq_core.protocol.messages.record import RawRecord
@@ -47,7 +47,7 @@ class Recovery:
     records: int
     reason: str
     dropped_entries: int
-    kept: Kept | None = None
+    kept: DamageCopy | None = None
     holes: Sequence[tuple[int, int]] = ()
     bad_bodies: Sequence[int] = ()
     gaps: int = 0
@@ -111,7 +111,7 @@ def recover(
     unwritten = max(start, safe)
     reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end))
     dropped = behind = 0
-    lacks = not all(slots_of(queue).is_whole(from_first=log.start == 0) for queue in queues.values())
+    lacks = not all(slots_of(queue).is_complete(from_first=log.start == 0) for queue in queues.values())
     if not lacks:
         behind = sum([_entries_behind(slots_of(queue), start) for queue in queues.values()])
         dropped = sum([_cut_queue(queue, key, log, start) for key, queue in queues.items()])

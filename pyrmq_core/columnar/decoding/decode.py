@@ -28,7 +28,7 @@ from pyrmq_core.columnar.arrays import (
 )
 from pyrmq_core.columnar.decoding.columns import TIMESTAMP, DecodedBatch, source_column
 from pyrmq_core.columnar.decoding.decode_by_row import MAX_MS, decode_messages
-from pyrmq_core.columnar.decoding.plain_bodies import with_plain_bodies
+from pyrmq_core.columnar.decoding.decompression import with_decompressed_bodies
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.columnar.decoding.records import check_gathered_crcs, has_long_uniform_bodies, read_rows
@@ -36,8 +36,8 @@ from pyrmq_core.columnar.decoding.rows import Rows
 from pyrmq_core.columnar.decoding.uniform_properties import UniformPairs
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import EVERYTHING, OffsetRange
-from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, too_much
-from pyrmq_core.protocol.messages.completeness import check_whole
+from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_DECOMPRESSED_BYTES, BodyRules, too_much
+from pyrmq_core.protocol.messages.completeness import check_complete
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, decode_java_utf8
@@ -71,7 +71,7 @@ def decode_records(
     more than 256 MiB beyond their own size: `decode_batches` yields those in parts.
     """
     pulls = list(pulls)
-    room = min(MAX_ARRAY_BYTES, MAX_PLAIN_BYTES + sum(len(pull.records) for pull in pulls))
+    room = min(MAX_ARRAY_BYTES, MAX_DECOMPRESSED_BYTES + sum(len(pull.records) for pull in pulls))
     parts: list[pa.RecordBatch] = []
     for batch, rest in decode_batches(
         pulls,
@@ -135,11 +135,11 @@ def decode_columns(
     """Does as `decode_batches`, without a loop over messages; raises `Unreadable` for input that it cannot read."""
     keep_freed_memory()
     rows = read_rows(pulls, within, verify_crc=rules.verify_crc)
-    _check_whole(rows, pulls, within, allow_gaps=allow_gaps)
+    _check_complete(rows, pulls, within, allow_gaps=allow_gaps)
     # Such bodies are compared when they lie one behind another in their column, if all rows are to be in it.
     gathered = rules.verify_crc and not tags.tags and has_long_uniform_bodies(rows)
     rules = replace(rules, verify_crc=rules.verify_crc and not gathered)
-    for part, following in with_plain_bodies(rows, rules) if "body" in columns.names else ((rows, len(rows)),):
+    for part, following in with_decompressed_bodies(rows, rules) if "body" in columns.names else ((rows, len(rows)),):
         batch = _batch(part, pulls, columns, tags, verify_crc=gathered)
         yield DecodedBatch(batch, _rest(rows, following, pulls))
 
@@ -163,8 +163,8 @@ def _rest(rows: Rows, following: int, pulls: Sequence[RawPull]) -> tuple[RawPull
     return replace(pulls[number], start=int(rows.queue_offset[following])), *pulls[number + 1 :]
 
 
-def _check_whole(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *, allow_gaps: bool) -> None:
-    """Raises the error of `check_whole` for the first unfiltered pull that lacks a message."""
+def _check_complete(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *, allow_gaps: bool) -> None:
+    """Raises the error of `check_complete` for the first unfiltered pull that lacks a message."""
     if not any(pull.is_unfiltered for pull in pulls):
         return
     # Each row lies in its pull's own range. If the rows' offsets are dense from the first pull's start to the last
@@ -182,7 +182,7 @@ def _check_whole(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *, a
     for number, pull in enumerate(pulls):
         if pull.is_unfiltered:
             offsets = rows.queue_offset[rows.pull == number].tolist()
-            check_whole(pull.queue, offsets, pull.own(within), allow_gaps=allow_gaps)
+            check_complete(pull.queue, offsets, pull.own(within), allow_gaps=allow_gaps)
 
 
 class _Columns:
@@ -226,8 +226,8 @@ class _Columns:
 
     @staticmethod
     def _check_room(text_bytes: int) -> None:
-        """Raises `Unreadable` if the repeated text would exceed MAX_PLAIN_BYTES; the path by row then reads it."""
-        if text_bytes > MAX_PLAIN_BYTES:
+        """Raises `Unreadable` if the repeated text would exceed the limit; the path by row then reads it."""
+        if text_bytes > MAX_DECOMPRESSED_BYTES:
             raise Unreadable
 
     def body(self) -> pa.Array:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from pyrmq_core.columnar.decoding.columns import TIMESTAMP, DecodedBatch, source_column
-from pyrmq_core.columnar.decoding.plain_bodies import PART_BYTES
+from pyrmq_core.columnar.decoding.decompression import PART_BYTES
 from pyrmq_core.errors import RecordError
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt, OffsetRange

@@ -22,7 +22,7 @@ MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 # The highest limit that can be set: Arrow counts the bytes of a column in 31 bits.
 MOST_BODY_BYTES: Final = 1024 * 1024 * 1024
 # The limit of all decompressed bodies of one answer: twice the 32 messages of 4 MiB that a default broker may answer.
-MAX_PLAIN_BYTES: Final = 256 * 1024 * 1024
+MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class BodyRules:
 AS_STORED: Final = BodyRules(verify_crc=False, keep_undecodable=True, keep_compressed=True)
 
 
-def plain_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: str) -> bytes:
+def decompressed_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: str) -> bytes:
     """Returns the record's body as it was sent; `BodyDamaged`, `BodyTooLarge` or `RecordError` if it cannot be read."""
     body = raw.body
     if rules.verify_crc and body and zlib.crc32(body) & CRC_MASK != raw.body_crc:
@@ -67,10 +67,10 @@ def plain_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: s
 def too_much(queue: MessageQueue, offset: int) -> BodyTooLarge:
     """Returns the error for bodies that are too large together; the body at `offset` is the first beyond the limit."""
     return BodyTooLarge(
-        f"the messages of one answer of {queue} before offset {offset} take {MAX_PLAIN_BYTES} bytes when they are "
-        f"decompressed, which is all that is kept at once: decode up to offset {offset}, then from there on "
+        f"the messages of one answer of {queue} before offset {offset} take {MAX_DECOMPRESSED_BYTES} bytes when they "
+        f"are decompressed, which is all that is kept at once: decode up to offset {offset}, then from there on "
         "(`within`), or read with read_arrow, which does so itself",
-        max_bytes=MAX_PLAIN_BYTES,
+        max_bytes=MAX_DECOMPRESSED_BYTES,
         queue=queue,
         offset=offset,
     )

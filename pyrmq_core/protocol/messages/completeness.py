@@ -14,7 +14,9 @@ from pyrmq_core.errors import DataLost, RecordError
 from pyrmq_core.model import MessageQueue, OffsetRange
 
 
-def check_whole(queue: MessageQueue, offsets: Sequence[int], within: OffsetRange, *, allow_gaps: bool = False) -> None:
+def check_complete(
+    queue: MessageQueue, offsets: Sequence[int], within: OffsetRange, *, allow_gaps: bool = False
+) -> None:
     """Raises `DataLost` unless `offsets`, answered to a pull without a filter, are all those of `within`.
 
     `RecordError` for too many offsets, or offsets out of order, which no sound queue can have. With `allow_gaps`

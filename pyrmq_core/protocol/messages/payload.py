@@ -23,9 +23,15 @@ from pyrmq_core.model import (
 )
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES, encode_batch_body, iterate_batch_body
-from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, plain_body, too_much
+from pyrmq_core.protocol.messages.bodies import (
+    MAX_BODY_BYTES,
+    MAX_DECOMPRESSED_BYTES,
+    BodyRules,
+    decompressed_body,
+    too_much,
+)
 from pyrmq_core.protocol.messages.checked_batch import CheckedBatch, checked_batch
-from pyrmq_core.protocol.messages.completeness import check_whole
+from pyrmq_core.protocol.messages.completeness import check_complete
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, MAX_MESSAGE_BYTES, RETRY_PREFIX, check_message
 from pyrmq_core.protocol.messages.namespaces import message_without_namespace
@@ -296,7 +302,7 @@ def messages_of(
     plain_bytes = 0
     for message in _read_items(pull, items, rules):
         plain_bytes += len(message.body)
-        if plain_bytes > MAX_PLAIN_BYTES and messages:
+        if plain_bytes > MAX_DECOMPRESSED_BYTES and messages:
             return messages, message.queue_offset
         messages.append(message)
     return messages, None
@@ -318,7 +324,7 @@ def _read_items(pull: RawPull, items: Iterable[_Stored], rules: BodyRules) -> It
                 message = item
             else:
                 raw, offset, body, properties, flag = item
-                plain = plain_body(raw, rules, queue, pull.address) if body is None else body
+                plain = decompressed_body(raw, rules, queue, pull.address) if body is None else body
                 if raw.topic != topic_bytes:
                     topic_bytes, topic = raw.topic, decode_java_utf8(raw.topic)
                 message = unread_message(queue, topic, raw, offset, plain, properties, flag)
@@ -351,11 +357,11 @@ def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow
             if raw.sys_flag & BATCH_RECORD == BATCH_RECORD:
                 if pull.queue.topic.startswith(NO_BATCHES):
                     raise _no_message(raw)
-                body = plain_body(
+                body = decompressed_body(
                     raw, replace(rules, keep_undecodable=False, keep_compressed=False), pull.queue, pull.address
                 )
                 plain_bytes += len(body)
-                if plain_bytes > MAX_PLAIN_BYTES:
+                if plain_bytes > MAX_DECOMPRESSED_BYTES:
                     raise too_much(pull.queue, raw.queue_offset)
                 items += _unwrapped(raw, body, start, stop)
             elif start <= raw.queue_offset < stop:
@@ -364,7 +370,7 @@ def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow
         own, offsets = pull.own(within), [one[1] if isinstance(one, tuple) else one.queue_offset for one in items]
         if offsets and not (own.start <= min(offsets) and max(offsets) < own.end):  # of a batch around the range
             offsets = [offset for offset in offsets if own.start <= offset < own.end]
-        check_whole(pull.queue, offsets, own, allow_gaps=allow_gaps)
+        check_complete(pull.queue, offsets, own, allow_gaps=allow_gaps)
     return items
 
 

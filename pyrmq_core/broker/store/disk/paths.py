@@ -32,7 +32,7 @@ def check_path(path: str) -> str:
     return path
 
 
-def queue_place(topic: str, queue_id: int) -> str:
+def queue_folder(topic: str, queue_id: int) -> str:
     """Returns the folder of a queue, below that of all queues of its kind."""
     if not 0 <= queue_id <= MAX_QUEUE_ID:
         raise UnsafePath(f"{queue_id} cannot be the id of a queue of {topic[:64]!r}")

@@ -21,11 +21,11 @@ from pyrmq_core.broker.store.index.key_hashes import (
     TAG_TYPE,
     WORD_END,
     WORDS,
-    Place,
+    KeySpan,
     index_key,
     key_hash,
+    key_spans,
     pairs,
-    places,
     record_hashes,
 )
 from pyrmq_core.protocol.java.string_hash import string_hash_code
@@ -97,13 +97,13 @@ def column_hashes(topic: str, rows: PropertyRows) -> list[int | Sequence[int]] |
         column = rows.column(at)
         if column != column[:1] * count:
             differing[at] = column
-    wanted = places(first)
+    wanted = key_spans(first)
     if not _has_one_form(first, wanted, differing):
         return None
     return [_hashes_at(topic, first, place, differing, count) for place in wanted]
 
 
-def _has_one_form(first: bytes, wanted: Sequence[Place], differing: dict[int, bytes]) -> bool:
+def _has_one_form(first: bytes, wanted: Sequence[KeySpan], differing: dict[int, bytes]) -> bool:
     """Returns True if the differing columns lie within values, and change neither where these end nor their words."""
     free, words = set[int](), set[int]()
     for name, start, end in pairs(first):
@@ -120,7 +120,9 @@ def _has_one_form(first: bytes, wanted: Sequence[Place], differing: dict[int, by
     return True
 
 
-def _hashes_at(topic: str, first: bytes, place: Place, differing: dict[int, bytes], count: int) -> int | Sequence[int]:
+def _hashes_at(
+    topic: str, first: bytes, place: KeySpan, differing: dict[int, bytes], count: int
+) -> int | Sequence[int]:
     """Returns the hash of the key at a place if it is the same in each message, else those of the messages."""
     start, end, is_tag = place
     key = index_key(topic, decode_java_utf8(first[start:end]), TAG_TYPE if is_tag else None)

@@ -29,8 +29,8 @@ INDEXED: Final = (UNIQ_KEY.encode(), KEYS.encode(), TAGS.encode())
 UNIQUE, WORDS, TAG = INDEXED
 
 
-class Place(NamedTuple):
-    """The place of an indexed value in a properties string."""
+class KeySpan(NamedTuple):
+    """The bounds of an indexed value in a properties string."""
 
     start: int
     end: int
@@ -70,20 +70,20 @@ def pairs(properties: bytes) -> Iterator[tuple[bytes, int, int]]:
         start = end + len(PAIR_END)
 
 
-def places(properties: bytes) -> list[Place]:
+def key_spans(properties: bytes) -> list[KeySpan]:
     """Returns where the indexed values are; of equal names the last one that has a value counts, as in Java."""
     values = _values(properties)
     found = []
     if UNIQUE in values:
-        found.append(Place(*values[UNIQUE], is_tag=False))
+        found.append(KeySpan(*values[UNIQUE], is_tag=False))
     if WORDS in values:
         start, end = values[WORDS]
         for word in properties[start:end].split(WORD_END):
             if word:
-                found.append(Place(start, start + len(word), is_tag=False))
+                found.append(KeySpan(start, start + len(word), is_tag=False))
             start += len(word) + len(WORD_END)
     if TAG in values:
-        found.append(Place(*values[TAG], is_tag=True))
+        found.append(KeySpan(*values[TAG], is_tag=True))
     return found
 
 

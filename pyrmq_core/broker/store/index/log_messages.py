@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from pyrmq_core.broker.store.index import step_bounds
 from pyrmq_core.broker.store.index.batch_hashes import Message, key_columns
 from pyrmq_core.broker.store.index.entries import KeyColumns
-from pyrmq_core.broker.store.index.key_hashes import places
+from pyrmq_core.broker.store.index.key_hashes import key_spans
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd
 from pyrmq_core.broker.store.scan.uniform_records import UniformRecords
@@ -102,7 +102,7 @@ def next_with_keys(store: MessageStore, place: int) -> Generator[None, None, int
     weight = 0
     for found in store.records(max(start, store.start)):
         if isinstance(found, RawRecord):
-            if found.commit_log_offset >= place and not _is_rolled_back(found) and places(found.properties):
+            if found.commit_log_offset >= place and not _is_rolled_back(found) and key_spans(found.properties):
                 return found.commit_log_offset
             weight += _weight(found)
             if weight > step_bounds.WEIGHT_AT_ONCE:

@@ -20,7 +20,7 @@ OFFSET_BYTES: Final = 8
 READ_BYTES: Final = 1 << 20
 
 
-class Kept(NamedTuple):
+class DamageCopy(NamedTuple):
     """A copy: its file, its bytes without the zeros around them, and the least number of its records."""
 
     path: str
@@ -28,7 +28,7 @@ class Kept(NamedTuple):
     records: int
 
 
-def keep_aside(files: Files, log: CommitLog, start: int) -> Kept | None:
+def keep_aside(files: Files, log: CommitLog, start: int) -> DamageCopy | None:
     """Copies the log from `start` on; returns None if there are only zeros, as behind a log's normal end."""
     size = records = 0
     path = ""
@@ -40,7 +40,7 @@ def keep_aside(files: Files, log: CommitLog, start: int) -> Kept | None:
         copy.sync()
         size += len(data.strip(b"\0"))
         records += len(record_offsets(data, offset))
-    return Kept(path, size, records) if path else None
+    return DamageCopy(path, size, records) if path else None
 
 
 def record_offsets(data: bytes, base: int) -> list[int]:

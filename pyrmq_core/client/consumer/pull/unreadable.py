@@ -11,7 +11,7 @@ from typing import Final
 
 from pyrmq_core.errors import RecordError
 from pyrmq_core.model import MessageExt, OffsetRange
-from pyrmq_core.protocol.messages.bodies import MAX_PLAIN_BYTES, BodyRules
+from pyrmq_core.protocol.messages.bodies import MAX_DECOMPRESSED_BYTES, BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull, messages_of
 from pyrmq_core.protocol.messages.record import unpack_record
 
@@ -56,7 +56,7 @@ def readable(pull: RawPull, rules: BodyRules) -> Readable:
             reached = max(reached, raw.queue_offset + 1)
             continue
         plain_bytes += sum(len(message.body) for message in found)
-        if plain_bytes > MAX_PLAIN_BYTES and messages:
+        if plain_bytes > MAX_DECOMPRESSED_BYTES and messages:
             return Readable(messages, faults, reached)
         messages += found
         reached = max(reached, raw.queue_offset + 1, *(message.queue_offset + 1 for message in found))

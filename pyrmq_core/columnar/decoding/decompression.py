@@ -22,7 +22,7 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED
 PART_BYTES: Final = 32 * 1024 * 1024
 
 
-def with_plain_bodies(rows: Rows, rules: BodyRules) -> Iterator[tuple[Rows, int]]:
+def with_decompressed_bodies(rows: Rows, rules: BodyRules) -> Iterator[tuple[Rows, int]]:
     """Yields all rows with their bodies decompressed, in parts, each with the number of the row after it.
 
     Raises `Unreadable` for a body that cannot be decompressed, unless the rules keep such a body as it is stored.
