@@ -285,5 +285,5 @@ _LAZY: Final = {
     "with_namespace": "pyrmq_core.protocol.messages.namespaces",
 }
 
-if not TYPE_CHECKING:  # else every name would pass for one of these
+if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

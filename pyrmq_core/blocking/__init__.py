@@ -47,5 +47,5 @@ _LAZY: Final = {
     "SendWindow": "pyrmq_core.blocking.send_window",
 }
 
-if not TYPE_CHECKING:  # else every name would pass for one of these
+if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

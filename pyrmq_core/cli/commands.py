@@ -96,7 +96,7 @@ def pyrmq() -> None:
 
 
 def _print_any_text() -> None:
-    """Makes a character that the output's encoding lacks its escape, where the error would end a command half way."""
+    """Sets the output to write characters that its encoding lacks as escapes instead of raising."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
             stream.reconfigure(errors="backslashreplace")

@@ -56,9 +56,9 @@ Lines = list[tuple[int, bytes]]
 
 
 class LineForm:
-    """The form of lines, and the `fields` that all of their messages have unless a line has its own.
+    """The rule by which lines become messages: the input format, and default fields that a line may override.
 
-    Raises `InvalidMessage` for fields that no message may have.
+    Raises `InvalidMessage` for a field that a message cannot have.
     """
 
     def __init__(self, topic: str, fields: Mapping[str, Any], *, as_json: bool = False) -> None:

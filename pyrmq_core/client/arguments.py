@@ -60,7 +60,7 @@ def queue_of(queue: object) -> MessageQueue:
 
 
 def chosen_by(select: object, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """Returns the queue that the caller's function chooses; raises what that raises."""
+    """Returns the queue chosen by the caller's function, whose errors are raised as they are."""
     if not callable(select):
         raise InvalidArgument(f"select={shown(select)}: it is a function of the queues and the message")
     if inspect.iscoroutinefunction(select):

@@ -67,7 +67,10 @@ class Server(Generic[R]):
         return running
 
     async def end(self, end: Callable[[R], None]) -> None:
-        """Returns when it has ended in this manner; raises `InvalidState` unless it runs."""
+        """Calls `end` (stop or kill) with the running server and waits until it has ended.
+
+        Raises `InvalidState` unless it runs.
+        """
         if self.running is None:
             raise InvalidState(f"{self.name} is not running")
         end(self.running)

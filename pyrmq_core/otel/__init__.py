@@ -16,5 +16,5 @@ __all__ = ["Instrumentation"]
 
 _LAZY: Final = {"Instrumentation": "pyrmq_core.otel.instrumentation"}
 
-if not TYPE_CHECKING:  # else every name would pass for one of these
+if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

@@ -1,4 +1,4 @@
-"""Has a Python process that Spark starts load PySpark faster; Python runs this file before anything else.
+"""Makes Spark's Python processes load PySpark faster; Python runs this file before anything else.
 
 Spark puts `pyspark.zip` and py4j's archive first on the path of these processes. They hold no bytecode, so each process
 compiles PySpark anew, for half a second of a processor. Where the archives belong to a PySpark that pip installed, the

@@ -56,7 +56,7 @@ class AssignedRows:
 
 
 class QueueAssignment:
-    """One partition's; `select_one_message_queue` starts at the partition's own counter, for each topic.
+    """The queues of one partition's rows. Round robin starts at the partition's own counter, for each topic.
 
     It walks the queues interleaved by broker, so that few partitions use all brokers.
     `queueSelection=partition` keeps the first queue, with one request under way; `request` takes the next each time.

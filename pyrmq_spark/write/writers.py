@@ -123,7 +123,7 @@ def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) ->
 
 
 def summary_line(written: Sequence[PartitionWritten]) -> str:
-    """Rows, bytes, rows per queue, and whatever was not plain."""
+    """Returns one line with rows, bytes, rows per queue, and any retries, refusals and possible repeats."""
     queues: Counter[str] = Counter()
     statuses: Counter[str] = Counter()
     for task in written:

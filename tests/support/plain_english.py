@@ -32,7 +32,22 @@ UNPLAIN = {
 }
 WORDS = re.compile(rf"\b({'|'.join(UNPLAIN)})\b", re.IGNORECASE)
 
+# Participles and pronouns that stand for a noun, as names of locals and parameters.
+NAMELESS = frozenset({"made", "found", "known", "some", "one", "taken"})
+
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def nameless_locals(sources: Sources) -> list[str]:
+    """Returns the locals and parameters whose name says nothing about the value."""
+    faults = []
+    for path, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in NAMELESS:
+                faults.append(f"{path}:{node.lineno}: {node.id}")
+            elif isinstance(node, ast.arg) and node.arg in NAMELESS:
+                faults.append(f"{path}:{node.lineno}: {node.arg}")
+    return faults
 
 
 def docstring_faults(sources: Sources) -> list[str]:

@@ -50,7 +50,7 @@ def top(connection: Connection, once: bool, most: int, interval: float, as_json:
 
 @dataclass
 class Rounds:
-    """The rounds of one `top`, which remembers the lags of the last to show how fast they change."""
+    """One run of `top`. It keeps the lags of the previous round to show their rate."""
 
     admin: Admin
     most_groups: int

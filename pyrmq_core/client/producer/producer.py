@@ -100,8 +100,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
 
         `timeout` is for the whole send with its retries, in seconds (`send_timeout` without it). `queue`, or
         `select(queues, message)`, fixes the queue: then there is one try. Raises `InvalidMessage` before anything is
-        sent, `NoRoute` and `NoNameServer` when there is nowhere to send to, else `SendFailed`, whose `outcome` is *not
-        stored*, *perhaps stored* or *stored*, and whose `attempts` describe each try.
+        sent, and `NoRoute` or `NoNameServer` without a broker to send to. Else it raises `SendFailed`: its `outcome` is
+        *not stored*, *perhaps stored* or *stored*, and its `attempts` describe each try.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.content(message, timeout)

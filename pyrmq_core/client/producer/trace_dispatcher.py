@@ -80,7 +80,7 @@ class TraceDispatcher:
             await self.flush(sender)
 
     async def flush(self, sender: Sender) -> None:
-        """Sends what is noted, after what is being sent; drops and logs records that cannot be sent."""
+        """Sends the noted records, after those under way; drops and logs a record that cannot be sent."""
         async with self._sending:
             if self._dropped and self._dropped_line.is_due():
                 log.warning("%d trace records were dropped: they came faster than they were sent", self._dropped)

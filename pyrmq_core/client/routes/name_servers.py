@@ -1,7 +1,7 @@
 """Queries to NameServers: to the chosen one while it answers, else to the next in turn, until the time is over.
 
-NameServers do not share what they know, and one that lost its brokers answers like one whose topic does not exist. So
-if the chosen one lacks the thing, the others are queried before that is believed; Java's client believes the first.
+NameServers share nothing: without its brokers a NameServer answers as if the topic did not exist. So if the chosen
+NameServer lacks a topic, broker or value, the others are queried first; Java's client believes the first answer.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class TopicPublishInfo:
 
     `counter_start` is any number (a random one in a client, so that many clients do not begin at the same queue).
     `borrowed` queues come from the topic that auto-creates (TBW102), because no NameServer knows this topic yet.
-    `without_master` are the brokers that would have queues of the topic if they had a master: these are among the
-    `keyed_queues`, over which sharding keys are spread, so that a key keeps its queue while a master is elected.
+    `without_master` are the brokers whose queues lack a master now. Their queues are among the `keyed_queues`, so that
+    a sharding key keeps its queue while a master is elected.
     """
 
     __slots__ = ("_counter", "borrowed", "keyed_queues", "order_topic", "queues", "topic", "without_master")

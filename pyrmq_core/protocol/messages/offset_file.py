@@ -1,7 +1,7 @@
 """The file of a broadcasting consumer's offsets: a table by queue, as Java writes it and reads it.
 
-fastjson writes a queue as an object in the place of a name. Reading also accepts a name that is the text of that
-object, or of `MessageQueue.toString`, which is Jackson's way. 5.4.0 does not read back an offset beyond 32 bits.
+fastjson writes a queue as an object in the place of a name. Reading also accepts that object's text as a name, and the
+text of `MessageQueue.toString`, as Jackson writes it. 5.4.0 does not read back an offset beyond 32 bits.
 Source: client/consumer/store/OffsetSerializeWrapper.java, 5.4.0 and 4.9.7.
 """
 

@@ -1,9 +1,8 @@
 """`UnreadMessage`: a `MessageExt` whose record is read when a field beyond place and body is first used.
 
-Most handlers look at a message's body and a property or two, and reading the rest of a record is a third or more of the
-time of decoding a pull. The late fields are properties of this class
-over the same slots; the first use of one fills all, and the object becomes a plain `MessageExt`. `read_message` is the
-plain form.
+Most handlers look at a message's body and a property or two. Reading the rest of a record is a third or more of the
+time of decoding a pull. The late fields are properties of this class over the same slots: the first use of one fills
+all, and the object becomes a plain `MessageExt`. `read_message` is the plain form.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ def add_plain_messages(
 ) -> int:
     """Adds the messages from `start` to `stop` of the plain records from `position` on, and returns where they end.
 
-    That is the end of the bytes, or a record that `unpack_record` is to read: compressed, of a batch topic, with hosts
-    of IPv6, a long topic, a body whose CRC is wrong, or one that is damaged.
+    They end with the bytes, or at a record for `unpack_record`: compressed, of a batch topic, with hosts of IPv6, a
+    long topic or a wrong CRC, or damaged.
     """
     broker_name, queue_id, available = queue.broker_name, queue.queue_id, len(records)
     topic_bytes, topic = b"", ""

@@ -86,7 +86,7 @@ class Trip:
             return None
 
     def recall(self) -> list[Messages]:
-        """Takes those batches away that were not begun, and returns them in their order."""
+        """Removes the batches that no call has begun, and returns them in order."""
         recalled: list[Messages] = []
         with suppress(IndexError):  # the thread may take the last one at this moment
             while True:

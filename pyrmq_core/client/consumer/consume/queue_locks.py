@@ -1,8 +1,8 @@
 """`QueueLocks`: the broker-side locks of an orderly consumer's queues (41, 42).
 
-A broker's lock lasts 60 s. It is renewed every 20 s, and counts here for 30 s. A lock that is not given back keeps its
-queue from the group for these 60 s, so a request under way is not cancelled, and a lock that is granted after its queue
-was given back is given back, too. Source: client/impl/consumer/RebalanceImpl.java (lock, lockAll, unlock),
+A broker's lock lasts 60 s. It is renewed every 20 s, and counts here for 30 s. A forgotten lock keeps its
+queue from the group for these 60 s. So a request under way is not cancelled, and a lock granted too late is given back.
+Source: client/impl/consumer/RebalanceImpl.java (lock, lockAll, unlock),
 ProcessQueue.java, 5.4.0.
 """
 
@@ -58,8 +58,8 @@ class QueueLocks:
     async def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
         """Requests the locks and returns those queues that are locked for this client now.
 
-        A queue whose broker does not answer keeps the lock that it has until that expires; one that the broker gives
-        to another client loses it at once. When the call is cancelled, it ends after `LOCK_TIMEOUT_SECONDS` at most.
+        Without its broker's answer a queue keeps its lock until that expires. A queue given to another client loses
+        its lock at once. When the call is cancelled, it ends after `LOCK_TIMEOUT_SECONDS` at most.
         """
         locked: set[MessageQueue] = set()
         self._wanted.update(queues)

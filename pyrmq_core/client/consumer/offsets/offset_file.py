@@ -97,7 +97,8 @@ class OffsetFile:
 def folder_name(name: str) -> str:
     """Returns the folder of a client id or group: the name itself, as in Java, or an escaped one.
 
-    Escaped are names that would lead out of the folder, that not every system accepts, or that look like escaped ones.
+    A name is escaped if it would lead out of the folder, if some system refuses it, or if it looks like an escaped
+    name.
     """
     is_plain = name.isprintable() and name not in ("", ".", "..") and not set(name) & {"/", "\\"}
     if is_plain and not name.startswith(ESCAPED):

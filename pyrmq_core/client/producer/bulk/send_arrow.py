@@ -39,8 +39,9 @@ async def send_rows(
     encoding: MessageEncoder,
     timeout: float,
 ) -> WriteSummary:
-    """Sends each row as a message, encoded by columns, in requests of 4,000 messages or 1 MiB (to a batch topic
-    1 MiB, with any number of messages), several under way.
+    """Sends each row as a message, encoded by columns, with several requests under way.
+
+    A request holds up to 4,000 messages or 1 MiB; to a batch topic 1 MiB, with any number of messages.
 
     Nothing is sent if a row is invalid. Raises `BatchFailed` if a request fails after others were stored.
     """

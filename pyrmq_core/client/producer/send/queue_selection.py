@@ -68,7 +68,7 @@ class QueueSelector:
         return self._routes.awaits_master(self.on_wire(topic))
 
     def master(self, broker_name: str) -> str:
-        """Raises `BrokerNotFound` for a broker without a master, and for one that no route names."""
+        """Returns the address of the broker's master; raises `BrokerNotFound` if it has none or no route names it."""
         broker = self._routes.broker(broker_name)
         if broker.master is None:
             raise BrokerNotFound(

@@ -204,7 +204,7 @@ def no_such_queue(queue: MessageQueue, known: Sequence[MessageQueue], failed: Se
 
 
 def _listed_once(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Yields each failure once, with the numbers of its tries: a wrong key fails three times alike."""
+    """Yields each distinct failure once, with the numbers of its tries."""
     numbers: dict[tuple[str, str, Outcome, str], list[int]] = {}
     for number, attempt in enumerate(attempts, 1):
         what = (attempt.broker_name, attempt.address, attempt.outcome, attempt.reason)

@@ -1,5 +1,6 @@
-"""Requests to a broker to remove what it needs no more: queues without messages (306), topics that no broker of its
-cluster writes (316), and segments of the log that are too old (329). They have no fields, and neither have the answers.
+"""Requests to a broker to remove queues without messages (306), unused topics (316) and old segments of the log (329).
+
+They have no fields, and neither have the answers.
 
 Source: broker/processor/AdminBrokerProcessor.java, 5.4.0.
 """
