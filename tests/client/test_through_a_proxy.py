@@ -1,4 +1,4 @@
-"""What differs where a proxy of 5.x stands in front: scripted here, 5.4.0's own in `tests/interop/test_proxy.py`."""
+"""The client behind a proxy of 5.x, where it differs: a scripted one, and 5.4.0's in `tests/interop/test_proxy.py`."""
 
 from __future__ import annotations
 

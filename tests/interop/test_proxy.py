@@ -161,7 +161,7 @@ class TestSpark:
 
 
 class TestErrors:
-    """What a proxy's refusals and its other port say to do."""
+    """The errors of a proxy's refusals and of its other port, which say what to do."""
 
     @pytest.mark.parametrize(
         ("kind", "message"),
