@@ -10,9 +10,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
+# MessageConst.STRING_HASH_SET: Java refuses these names for user properties.
+RESERVED_NAMES: Final = frozenset(
+    """
+    TRACE_ON MSG_REGION KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
+    BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME UNIQ_KEY MAX_RECONSUME_TIMES
+    CONSUME_START_TIME POP_CK POP_CK_OFFSET 1ST_POP_TIME TRAN_PREPARED_QUEUE_OFFSET DUP_INFO EXTEND_UNIQ_INFO
+    INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE
+    INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DELIVER_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS
+    TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC
+    DLQ_ORIGIN_MESSAGE_ID __CRC32#
+    """.split()  # noqa: SIM905 - a line a name would be 51
+)
+# A broker refuses a single message that carries these (code 13); Java's client lets them through.
+BATCH_RECORD_NAMES: Final = frozenset(("INNER_BASE", "INNER_NUM"))
+# The names that no user's property may have.
+KEPT_NAMES: Final = RESERVED_NAMES | BATCH_RECORD_NAMES
+# The names of properties that RocketMQ's clients and brokers set.
+SYSTEM_NAMES: Final = KEPT_NAMES | {"TRANSACTION_CHECK_TIMES"}
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -100,8 +119,8 @@ class MessageExt:
     """A message as a broker stored it (common/message/MessageExt.java).
 
     `msg_id` is the producer's UNIQ_KEY, or `offset_msg_id` if there is none. `body` is decompressed; `sys_flag` is as
-    stored. A message within a record of a batch topic has its own queue offset, and the record's commit-log offset and
-    times.
+    stored. `properties` are all of the message, RocketMQ's own too, as Java's `getProperties()` returns them. A message
+    within a record of a batch topic has its own queue offset, and the record's commit-log offset and times.
     """
 
     topic: str
@@ -123,6 +142,14 @@ class MessageExt:
     prepared_transaction_offset: int
     msg_id: str
     offset_msg_id: str
+
+    @property
+    def user_properties(self) -> dict[str, str]:
+        """The properties without those that RocketMQ sets: a new `Message` can be sent with them.
+
+        A sharding key is among them, as `__SHARDINGKEY`.
+        """
+        return {name: text for name, text in self.properties.items() if name not in SYSTEM_NAMES}
 
     @property
     def tags(self) -> str | None:

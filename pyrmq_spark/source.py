@@ -145,6 +145,8 @@ class RocketMQDataSource(DataSource):
 
             CompressionType[options.compression.upper()].check_library()
         columns = sink_schema(schema, options.topic)
+        if columns.left_out:
+            log.info("not written, since a broker sets them: %s", ", ".join(columns.left_out))
         if options.topic is not None and options.create_topic != "auto":
             from pyrmq_spark.write.create_topic import create_topic
 

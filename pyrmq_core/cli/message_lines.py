@@ -28,10 +28,11 @@ import orjson
 import trio
 
 from pyrmq_core import InvalidMessage, Message
+from pyrmq_core.model import SYSTEM_NAMES
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
 from pyrmq_core.protocol.messages.checked_batch import checked_ends
 from pyrmq_core.protocol.messages.names import check_message
-from pyrmq_core.protocol.messages.properties import KEPT_NAMES, SHARDING_KEY
+from pyrmq_core.protocol.messages.properties import SHARDING_KEY
 
 try:
     import fcntl
@@ -186,7 +187,7 @@ def _fields_of(members: object) -> dict[str, Any]:
     if "body" not in fields:
         raise InvalidMessage("it has neither body nor bodyBase64; a message needs one")
     if "msgId" in members and "properties" in fields:  # a message that was read, with what RocketMQ added
-        properties = {name: text for name, text in fields["properties"].items() if name not in KEPT_NAMES}
+        properties = {name: text for name, text in fields["properties"].items() if name not in SYSTEM_NAMES}
         if (key := properties.pop(SHARDING_KEY, None)) is not None:
             fields.setdefault("sharding_key", key)
         fields["properties"] = properties

@@ -36,10 +36,14 @@ BODY_NAMES: Final = ("body", "value")
 
 @dataclass(frozen=True, slots=True)
 class SinkSchema:
-    """The columns of a frame by the parts of a message: each sink name with the column's number."""
+    """The columns of a frame by the parts of a message: each sink name with the column's number.
+
+    `left_out` are columns of a frame that was read which no sender writes, such as `queueOffset`.
+    """
 
     columns: Mapping[str, int]
     topic: str | None
+    left_out: tuple[str, ...] = ()
 
     @property
     def message_type(self) -> str | None:
@@ -59,12 +63,16 @@ class SinkSchema:
 def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
     """Raises `InvalidColumn` before a row is sent; `topic` is the option, which wins over the column."""
     columns: dict[str, int] = {}
+    left_out: list[str] = []
     if not any(name.lower() in BODY_NAMES for name in schema.names):
         _refuse_sink_column(
             "there is no body; to_json(struct(*)) as body makes one of a whole row"
         )  # raised first: another column may be meant for it
     for number, field in enumerate(schema.fields):
         name = _sink_name(field.name)
+        if name is None:
+            left_out.append(field.name)
+            continue
         if name in columns:
             other = schema.fields[columns[name]].name
             _refuse_sink_column(f"{other} and {field.name} are both {name}; keep one of them")
@@ -79,10 +87,11 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
         _refuse_sink_column("brokerName and queueId name a queue together; give both or neither")
     if topic is not None:
         columns.pop("topic", None)
-    return SinkSchema(columns, topic)
+    return SinkSchema(columns, topic, tuple(left_out))
 
 
-def _sink_name(spelling: str) -> str:
+def _sink_name(spelling: str) -> str | None:
+    """Returns the sink's name of a column; None for one of a frame that was read which RocketMQ itself writes."""
     lower = spelling.lower()
     if lower in BODY_NAMES:
         return "body"
@@ -94,10 +103,7 @@ def _sink_name(spelling: str) -> str:
     from pyrmq_core.columnar import SOURCE_COLUMNS
 
     if lower in {name.lower() for name in SOURCE_COLUMNS}:
-        return _refuse_sink_column(
-            f"{spelling} is written by RocketMQ, not by a sender; a frame that was read is written back with "
-            'select("topic", "body", "tags", "keys")'
-        )
+        return None
     return _refuse_sink_column(f"there is no column {spelling}")
 
 

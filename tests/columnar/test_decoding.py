@@ -208,8 +208,10 @@ def test_every_source_column_has_its_value(count: int) -> None:
     born, stored = row.pop("bornTimestamp"), row.pop("storeTimestamp")
     assert born.isoformat() == "2023-11-14T22:13:20.123000+00:00"
     assert stored.isoformat() == "2023-11-14T22:13:20.456000+00:00"
-    properties = dict(row.pop("properties"))
-    assert properties == {"UNIQ_KEY": "ID5", "TAGS": "tag1", "KEYS": "k v", "__SHARDINGKEY": "s"}
+    properties, system, every = (dict(row.pop(name)) for name in ("properties", "systemProperties", "allProperties"))
+    assert properties == {"__SHARDINGKEY": "s"}
+    assert system == {"UNIQ_KEY": "ID5", "TAGS": "tag1", "KEYS": "k v"}
+    assert every == system | properties
     message = decode(given)[0]
     assert row == {
         "topic": "orders",
@@ -231,7 +233,27 @@ def test_every_source_column_has_its_value(count: int) -> None:
         "commitLogOffset": 1005,
         "preparedTransactionOffset": 0,
         "shardingKey": "s",
+        "deliverAt": None,
+        "delayLevel": None,
     }
+
+
+DELAYS = [
+    ("TIMER_DELIVER_MS\x011700000000789\x02TIMER_OUT_MS\x015\x02DELAY\x013\x02", 1_700_000_000_789, 3),
+    ("TIMER_OUT_MS\x015\x02", 5, None),
+    ("TIMER_DELIVER_MS\x01soon\x02TIMER_OUT_MS\x015\x02DELAY\x01-1\x02", None, None),
+    (f"TIMER_DELIVER_MS\x01{10**16}\x02DELAY\x01{2**31}\x02", None, None),
+    (f"TIMER_DELIVER_MS\x01{'9' * 400}\x02DELAY\x01{2**31 - 1}\x02", None, 2**31 - 1),
+    ("a\x01b\x02", None, None),
+]
+
+
+def test_times_and_levels_of_delayed_messages() -> None:
+    records = [record(number, properties=text) for number, (text, _, _) in enumerate(DELAYS * 20)]
+    batch = same_both_ways([pull(0, *records)], schema_of(["deliverAt", "delayLevel"]))
+    times = batch.column("deliverAt").cast(pa.int64()).to_pylist()
+    assert times == [at_ms if at_ms is None else at_ms * 1000 for _, at_ms, _ in DELAYS] * 20
+    assert batch.column("delayLevel").to_pylist() == [level for _, _, level in DELAYS] * 20
 
 
 @pytest.mark.parametrize("count", [1, BREAK_EVEN_MESSAGES])

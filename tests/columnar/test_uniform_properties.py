@@ -50,11 +50,17 @@ def searched(texts: list[bytes], patch: pytest.MonkeyPatch) -> Pairs:
 def check_same(texts: list[bytes], patch: pytest.MonkeyPatch) -> None:
     found, expected = read_pairs(pa.array(texts, pa.binary())), searched(texts, patch)
     assert found.map().equals(expected.map())
+    all_pairs = expected.map().to_pylist()
     names = list(found.values if isinstance(found, UniformPairs) else found.known)
     assert names == list(expected.known)
     for name in (*map(bytes.decode, names), "absent"):
         assert found.column(name).equals(expected.column(name)), name
     found.map().validate(full=True)
+    for accepted in (names[::2], names[1:2], []):
+        chosen = found.map(accepted.__contains__)
+        chosen.validate(full=True)
+        assert chosen.equals(expected.map(accepted.__contains__))
+        assert chosen.to_pylist() == [[pair for pair in row if pair[0].encode() in accepted] for row in all_pairs]
 
 
 def text(chance: random.Random, letters: int) -> str:

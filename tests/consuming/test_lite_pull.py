@@ -21,7 +21,7 @@ from pyrmq_core import (
     ServiceState,
     with_namespace,
 )
-from pyrmq_core.client.consumer.rebalance import fixed_queues
+from pyrmq_core.client.consumer.rebalance import rebalancer
 from pyrmq_core.model import ConsumeFromWhere, MessageModel
 from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode, ResponseCode, refusal
 from tests.support.lite_pull_jobs import (
@@ -252,7 +252,7 @@ async def test_an_answer_to_a_pull_before_a_seek_is_dropped(cluster: EmbeddedClu
 async def test_a_queue_without_a_known_offset_is_started_later(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fixed_queues, "ROUND_SECONDS", 3600.0)  # the next round of queues that are all there
+    monkeypatch.setattr(rebalancer, "ROUND_SECONDS", 3600.0)  # the next round of queues that are all there
     nameserver = cluster.nameserver
     topic = await made_topic(nameserver, queues=1)
     queue = (await queues_of(nameserver, topic))[0]

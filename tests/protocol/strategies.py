@@ -7,12 +7,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pyrmq_core.model import Message
+from pyrmq_core.model import KEPT_NAMES, Message
 from pyrmq_core.protocol.framing.command import Command, Serialization
 from pyrmq_core.protocol.framing.headers import LANGUAGES
 from pyrmq_core.protocol.messages.batch import BatchItem
 from pyrmq_core.protocol.messages.compression import CompressionType
-from pyrmq_core.protocol.messages.properties import BATCH_RECORD_NAMES, RESERVED_NAMES, SHARDING_KEY
+from pyrmq_core.protocol.messages.properties import SHARDING_KEY
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -21,7 +21,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 SOME_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 # Property names and values hold no separators.
 PLAIN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=30)
-NAMES = PLAIN.filter(lambda name: name not in RESERVED_NAMES | BATCH_RECORD_NAMES | {SHARDING_KEY})
+NAMES = PLAIN.filter(lambda name: name not in KEPT_NAMES | {SHARDING_KEY})
 PROPERTIES = st.dictionaries(PLAIN, PLAIN, max_size=6)
 TOPICS = st.text("abcXYZ019_-%|", min_size=1, max_size=127)
 BODIES = st.binary(min_size=1, max_size=300)

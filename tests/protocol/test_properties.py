@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import InvalidMessage
-from pyrmq_core.model import Message
+from pyrmq_core.model import RESERVED_NAMES, Message
 from pyrmq_core.protocol.messages.properties import (
     MAX_PROPERTIES_BYTES,
-    RESERVED_NAMES,
     decode_java_utf8,
     decode_properties,
     encode_properties,

@@ -27,8 +27,6 @@ TO_BE_JOINED = {
     "pyrmq_core/client/consumer/group/topic_watch.py",
     "pyrmq_core/client/consumer/offsets/offsets_by_hand.py",
     "pyrmq_core/client/consumer/pull/read_arrow.py",
-    "pyrmq_core/client/consumer/rebalance/fixed_queues.py",
-    "pyrmq_core/client/producer/send/fault_detector.py",
     "pyrmq_core/client/remoting/broker_versions.py",
     "pyrmq_core/client/remoting/namespace_v2.py",
     "pyrmq_core/client/routes/name_server_url.py",

@@ -7,7 +7,9 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
 
+from pyrmq_core.blocking import Admin
 from tests.support.spark import read, wait_readable, write
 
 
@@ -45,7 +47,7 @@ class BatchJobs:
             assert row.tags == (None if number % 5 == 0 else f"tag{number % 3}")
             assert row.keys == (None if number % 7 == 0 else f"key{number} every")
             assert row.properties["é"] == "ü"
-            assert row.msgId == row.properties["UNIQ_KEY"]
+            assert row.properties.keys() == {"number", "é"}
             assert row.bornTimestamp <= row.storeTimestamp
         assert len({row.msgId for row in rows}) == self.ROWS
         assert len({(row.brokerName, row.queueId, row.queueOffset) for row in rows}) == self.ROWS
@@ -64,6 +66,25 @@ class BatchJobs:
             queues[partition] = {(broker, queue) for _, _, broker, queue in numbered}
             assert [number for _, number, _, _ in numbered] == list(range(partition * 4000, (partition + 1) * 4000))
         assert all(len(used) == 1 for used in queues.values())
+
+    def test_a_topic_is_copied_by_a_read_and_a_write(self, spark: SparkSession, nameserver: str, topic: str) -> None:
+        copy = f"{topic}_copy"
+        with Admin(nameserver=nameserver, timeout=20) as admin:
+            for name in (topic, copy):
+                admin.create_topic(name, queues=3)
+        keyed = some_rows(spark, 2000, 4).withColumn("shardingKey", expr("if(body < 'row 3', tags, null)"))
+        write(keyed, nameserver, topic=topic)
+        wait_readable(nameserver, topic, 2000)
+        write(read(spark, nameserver, topic=topic), nameserver, topic=copy)
+        wait_readable(nameserver, copy, 2000)
+        columns = "brokerName string, queueId int, queueOffset long, tags string, keys string, body binary, "
+        columns += "shardingKey string, properties map<string,string>"
+        first, second = (sorted(read(spark, nameserver, columns, topic=name).collect()) for name in (topic, copy))
+        assert first == second
+        assert {row.shardingKey for row in first} >= {None, "tag1", "tag2"}
+        own = read(spark, nameserver, "systemProperties map<string,string>, msgId string", topic=copy).first()
+        assert own is not None
+        assert own.systemProperties["UNIQ_KEY"] == own.msgId
 
     def test_requests_take_queue_after_queue(self, spark: SparkSession, nameserver: str, topic: str) -> None:
         write(some_rows(spark, 10, 1), nameserver, topic=topic)  # from here on the topic has all its queues

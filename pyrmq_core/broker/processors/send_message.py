@@ -28,7 +28,7 @@ from pyrmq_core.broker.processors.put_message import (
 from pyrmq_core.broker.store.appending import INNER_BYTES, Append, AppendResult
 from pyrmq_core.broker.store.batch_pieces import Piece, batch_pieces, count_messages, piece
 from pyrmq_core.broker.tables.topics import WRITE
-from pyrmq_core.broker.timers.timer_rules import DELIVERY_BYTES, TIMER_NAMES, TIMER_OUT_MS, TIMER_TOPIC, is_timer
+from pyrmq_core.broker.timers.timer_rules import DELIVERY_BYTES, TIMER_NAMES, TIMER_TOPIC, is_timer
 from pyrmq_core.broker.transactions.half_messages import ADDED_BY_CHECKS, HALF_QUEUE, half_properties, is_prepared
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import Permission, TopicConfig
@@ -46,6 +46,7 @@ from pyrmq_core.protocol.messages.properties import (
     MAX_STORED_PROPERTIES_BYTES,
     MSG_REGION,
     POP_CK,
+    TIMER_OUT_MS,
     TRACE_ON,
     UNIQ_KEY,
     WAIT,

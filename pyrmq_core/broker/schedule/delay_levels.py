@@ -25,12 +25,12 @@ from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.replay import EntryOf
 from pyrmq_core.broker.tables.config_files import encode_config, load_config
 from pyrmq_core.errors import BodyError, RecordError, StoreError
+from pyrmq_core.model import BATCH_RECORD_NAMES
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 from pyrmq_core.protocol.messages.properties import (
-    BATCH_RECORD_NAMES,
     DELAY,
     KEYS,
     MAX_STORED_PROPERTIES_BYTES,

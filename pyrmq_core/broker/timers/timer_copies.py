@@ -17,7 +17,6 @@ from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.timers.timer_rules import (
     TIMER_DEQUEUE_MS,
     TIMER_ENQUEUE_MS,
-    TIMER_OUT_MS,
     TIMER_QUEUE,
     TIMER_ROLL_TIMES,
 )
@@ -26,6 +25,7 @@ from pyrmq_core.protocol.messages.properties import (
     MAX_STORED_PROPERTIES_BYTES,
     REAL_QID,
     REAL_TOPIC,
+    TIMER_OUT_MS,
     UNIQ_KEY,
     decode_java_utf8,
     decode_properties,

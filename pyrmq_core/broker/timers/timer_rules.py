@@ -17,13 +17,13 @@ from pyrmq_core.protocol.messages.properties import (
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
 )
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 TIMER_QUEUE: Final = (TIMER_TOPIC, 0)
 TOPIC_BYTES: Final = TIMER_TOPIC.encode()
 TIMER_NAMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
-TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
 TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"

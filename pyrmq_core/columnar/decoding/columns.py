@@ -9,11 +9,19 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.model import MessageExt
+from pyrmq_core.model import SYSTEM_NAMES, MessageExt
 from pyrmq_core.protocol.messages.payload import RawPull
+from pyrmq_core.protocol.messages.properties import DELAY, TIMER_DELIVER_MS, TIMER_OUT_MS
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 STRING_MAP: Final = pa.map_(pa.string(), pa.string())
+
+# The largest time whose microseconds fit into Arrow's 64 bits.
+MAX_MS: Final = (2**63 - 1) // 1000
+MAX_INT: Final = 2**31 - 1
+# The properties that name the time of a delayed message, the first one that stands: as its producer wrote it, or as a
+# broker rounded it.
+DELIVER_AT_NAMES: Final = (TIMER_DELIVER_MS, TIMER_OUT_MS)
 
 Value = Callable[[MessageExt], object]
 
@@ -36,7 +44,7 @@ SOURCE_COLUMNS: Final[Mapping[str, SourceColumn]] = {
     "tags": SourceColumn(pa.string(), lambda message: message.tags, nullable=True),
     "keys": SourceColumn(pa.string(), lambda message: message.keys, nullable=True),
     "body": SourceColumn(pa.binary(), lambda message: message.body),
-    "properties": SourceColumn(STRING_MAP, lambda message: list(message.properties.items())),
+    "properties": SourceColumn(STRING_MAP, lambda message: list(message.user_properties.items())),
     "bornTimestamp": SourceColumn(TIMESTAMP, lambda message: message.born_timestamp_ms),
     "storeTimestamp": SourceColumn(TIMESTAMP, lambda message: message.store_timestamp_ms),
     "reconsumeTimes": SourceColumn(pa.int32(), lambda message: message.reconsume_times),
@@ -50,6 +58,14 @@ SOURCE_COLUMNS: Final[Mapping[str, SourceColumn]] = {
     "commitLogOffset": SourceColumn(pa.int64(), lambda message: message.commit_log_offset),
     "preparedTransactionOffset": SourceColumn(pa.int64(), lambda message: message.prepared_transaction_offset),
     "shardingKey": SourceColumn(pa.string(), lambda message: message.sharding_key, nullable=True),
+    "systemProperties": SourceColumn(
+        STRING_MAP, lambda message: [pair for pair in message.properties.items() if pair[0] in SYSTEM_NAMES]
+    ),
+    "allProperties": SourceColumn(STRING_MAP, lambda message: list(message.properties.items())),
+    "deliverAt": SourceColumn(TIMESTAMP, lambda message: _deliver_at_ms(message.properties), nullable=True),
+    "delayLevel": SourceColumn(
+        pa.int32(), lambda message: whole_number(message.properties.get(DELAY), MAX_INT), nullable=True
+    ),
 }
 # The columns of a read that names none.
 DEFAULT_COLUMNS: Final = tuple(SOURCE_COLUMNS)[:12]
@@ -66,6 +82,18 @@ def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
         return columns
     names = DEFAULT_COLUMNS if columns is None else tuple(columns)
     return pa.schema([pa.field(name, source_column(name).type, source_column(name).nullable) for name in names])
+
+
+def whole_number(text: str | None, most: int) -> int | None:
+    """Returns the number of decimal digits in a property's text, from 0 to `most`; None for another text."""
+    if text is None or not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
+        return None
+    return number if (number := int(text)) <= most else None
+
+
+def _deliver_at_ms(properties: Mapping[str, str]) -> int | None:
+    texts = (properties[name] for name in DELIVER_AT_NAMES if name in properties)
+    return whole_number(next(texts, None), MAX_MS)
 
 
 def source_column(name: str) -> SourceColumn:

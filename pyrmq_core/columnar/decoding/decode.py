@@ -26,8 +26,16 @@ from pyrmq_core.columnar.arrays import (
     numbers,
     take_unchecked,
 )
-from pyrmq_core.columnar.decoding.columns import TIMESTAMP, DecodedBatch, source_column
-from pyrmq_core.columnar.decoding.decode_by_row import MAX_MS, decode_messages
+from pyrmq_core.columnar.decoding.columns import (
+    DELIVER_AT_NAMES,
+    MAX_INT,
+    MAX_MS,
+    TIMESTAMP,
+    DecodedBatch,
+    source_column,
+    whole_number,
+)
+from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.decompression import with_decompressed_bodies
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
@@ -35,17 +43,18 @@ from pyrmq_core.columnar.decoding.records import check_gathered_crcs, has_long_u
 from pyrmq_core.columnar.decoding.rows import Rows
 from pyrmq_core.columnar.decoding.uniform_properties import UniformPairs
 from pyrmq_core.filtering.tags import TagFilter
-from pyrmq_core.model import EVERYTHING, OffsetRange
+from pyrmq_core.model import EVERYTHING, SYSTEM_NAMES, OffsetRange
 from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_DECOMPRESSED_BYTES, BodyRules, too_much
 from pyrmq_core.protocol.messages.completeness import check_complete
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import RawPull
-from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, decode_java_utf8
+from pyrmq_core.protocol.messages.properties import DELAY, KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, decode_java_utf8
 from pyrmq_core.protocol.messages.record import unpack_host
 
 ALL_TAGS: Final = TagFilter()
 # Below about so many messages a loop is faster: columns have a fixed cost of a few hundred microseconds.
 BREAK_EVEN_MESSAGES: Final = 64
+SYSTEM: Final = frozenset(name.encode() for name in SYSTEM_NAMES)
 
 # Two upper-case hexadecimal digits for each byte, as one number.
 HEX: Final = np.frombuffer(b"".join(b"%02X" % value for value in range(256)), np.uint16)
@@ -257,6 +266,10 @@ class _Columns:
         ids = self.pairs.column(UNIQ_KEY)
         return pc.coalesce(ids, self.offset_msg_ids) if ids.null_count else ids
 
+    def deliver_at(self) -> pa.Array:
+        texts = pc.coalesce(*(self.pairs.column(name) for name in DELIVER_AT_NAMES))
+        return pc.multiply(_whole_numbers(texts, MAX_MS), 1000).cast(TIMESTAMP)
+
     def number(self, name: str, kind: pa.DataType) -> pa.Array:
         return numbers(self.rows.head(name), kind)
 
@@ -276,7 +289,7 @@ BUILDERS: Final[dict[str, Callable[[_Columns], pa.Array]]] = {
     "tags": lambda made: made.pairs.column(TAGS),
     "keys": lambda made: made.pairs.column(KEYS),
     "body": _Columns.body,
-    "properties": lambda made: made.pairs.map(),
+    "properties": lambda made: made.pairs.map(lambda name: name not in SYSTEM),
     "bornTimestamp": lambda made: made.time("born_timestamp_ms"),
     "storeTimestamp": lambda made: made.time("store_timestamp_ms"),
     "reconsumeTimes": lambda made: made.number("reconsume_times", pa.int32()),
@@ -290,7 +303,18 @@ BUILDERS: Final[dict[str, Callable[[_Columns], pa.Array]]] = {
     "commitLogOffset": lambda made: made.number("commit_log_offset", pa.int64()),
     "preparedTransactionOffset": lambda made: made.number("prepared_transaction_offset", pa.int64()),
     "shardingKey": lambda made: made.pairs.column(SHARDING_KEY),
+    "systemProperties": lambda made: made.pairs.map(lambda name: name in SYSTEM),
+    "allProperties": lambda made: made.pairs.map(),
+    "deliverAt": _Columns.deliver_at,
+    "delayLevel": lambda made: _whole_numbers(made.pairs.column(DELAY), MAX_INT).cast(pa.int32()),
 }
+
+
+def _whole_numbers(texts: pa.Array, most: int) -> pa.Array:
+    """Returns the numbers that stand in texts, as `whole_number` reads them. Few messages have such texts."""
+    different = texts.dictionary_encode()
+    read = [whole_number(text, most) for text in different.dictionary.to_pylist()]
+    return pa.array(read, pa.int64()).take(different.indices)
 
 
 def _of_type(array: pa.Array, field: pa.Field) -> pa.Array:

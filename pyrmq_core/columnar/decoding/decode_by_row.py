@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
-from pyrmq_core.columnar.decoding.columns import TIMESTAMP, DecodedBatch, source_column
+from pyrmq_core.columnar.decoding.columns import MAX_MS, TIMESTAMP, DecodedBatch, source_column
 from pyrmq_core.columnar.decoding.decompression import PART_BYTES
 from pyrmq_core.errors import RecordError
 from pyrmq_core.filtering.tags import TagFilter
@@ -20,9 +20,6 @@ from pyrmq_core.model import MessageExt, OffsetRange
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull, iterate_messages
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
-
-# The largest time whose microseconds fit into Arrow's 64 bits.
-MAX_MS: Final = (2**63 - 1) // 1000
 
 
 def decode_messages(
@@ -68,10 +65,10 @@ def _array(field: pa.Field, messages: Sequence[MessageExt]) -> pa.Array:
 def _times(field: pa.Field, value: Callable[[MessageExt], Any], messages: Sequence[MessageExt]) -> pa.Array:
     times = [value(message) for message in messages]
     for message, time_ms in zip(messages, times, strict=True):
-        if not -MAX_MS <= time_ms <= MAX_MS:
+        if time_ms is not None and not -MAX_MS <= time_ms <= MAX_MS:
             raise RecordError(
                 f"{message.topic}/{message.broker_name}/{message.queue_id}: the message at offset "
                 f"{message.queue_offset} has {field.name} {time_ms} ms, which no timestamp holds; do not ask for that "
                 "column"
             )
-    return pa.array([time_ms * 1000 for time_ms in times], pa.int64()).cast(field.type)
+    return pa.array([None if time_ms is None else time_ms * 1000 for time_ms in times], pa.int64()).cast(field.type)

@@ -6,6 +6,7 @@ UTF-8, are not made of plain pairs, or have a name twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -78,12 +79,27 @@ class Pairs:
         places[np.repeat(np.arange(messages), self.counts)[pairs]] = 4 * pairs + 2
         return self._taken(pa.array(places, mask=places < 0))
 
-    def map(self) -> pa.Array:
-        """Returns all properties of each message as a map."""
-        values = self._taken(strided_indices(4, 2, len(self.bounds)))
-        offsets = np.zeros(len(self.counts) + 1, np.int32)
-        np.cumsum(self.counts, out=offsets[1:])
-        return pa.MapArray.from_arrays(pa.array(offsets), as_string(self.names), values)
+    def map(self, takes: Callable[[bytes], bool] = bool) -> pa.Array:
+        """Returns the properties of each message whose names `takes` accepts, as a map; without it all."""
+        accepted = [code for name, code in self.known.items() if takes(name)]
+        names, counts, places = self.names, self.counts, strided_indices(4, 2, len(self.bounds))
+        if len(accepted) < len(self.known):
+            pairs, counts = self._pairs_of(accepted)
+            names, places = take_unchecked(names, pa.array(pairs)), pa.array(4 * pairs + 2)
+        offsets = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(counts, out=offsets[1:])
+        return pa.MapArray.from_arrays(pa.array(offsets), as_string(names), self._taken(places))
+
+    def _pairs_of(self, codes: list[int]) -> tuple[Int32s, Ints]:
+        """Returns the numbers of the pairs with these names, and how many of them each message has."""
+        messages = len(self.counts)
+        if self.codes is None:
+            firsts = np.arange(0, messages * len(self.known), len(self.known), dtype=np.int32)
+            pairs = np.repeat(firsts, len(codes)) + np.tile(np.array(codes, np.int32), messages)
+            return pairs, np.full(messages, len(codes))
+        pairs = np.flatnonzero(np.isin(self.codes, codes)).astype(np.int32)
+        owners = np.repeat(np.arange(messages), self.counts)[pairs]
+        return pairs, np.bincount(owners, minlength=messages)
 
     def _taken(self, places: pa.Array) -> pa.Array:
         return as_string(take_unchecked(self._elements, places))

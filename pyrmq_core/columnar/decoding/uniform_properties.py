@@ -13,6 +13,7 @@ Most topics have such strings: the same names in the same order, and values of o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -64,15 +65,27 @@ class UniformPairs:
             return pa.nulls(self.count, pa.string())
         return as_string(uniform_spans(self.octets, *found, self.size, self.count))
 
-    def map(self) -> pa.Array:
-        """Returns all properties of each message as a map."""
+    def map(self, takes: Callable[[bytes], bool] = bool) -> pa.Array:
+        """Returns the properties of each message whose names `takes` accepts, as a map; without it all."""
+        if not all(map(takes, self.values)):
+            return self._only([name for name in self.values if takes(name)]).map()
         names = pa.py_buffer(b"".join(self.values) * self.count)
-        offsets = np.arange(0, len(self.values) * self.count + 1, len(self.values), dtype=np.int32)
+        offsets = np.arange(self.count + 1, dtype=np.int32) * np.int32(len(self.values))
         return pa.MapArray.from_arrays(
             pa.array(offsets),
             self._texts(names, [len(name) for name in self.values]),
             self._texts(pa.py_buffer(self.octets), [width for _, width in self.values.values()]),
         )
+
+    def _only(self, names: list[bytes]) -> UniformPairs:
+        """Returns the pairs with these names, their values copied together."""
+        places, widths = [[self.values[name][n] for name in names] for n in (0, 1)]
+        *behind, total = accumulate(widths, initial=0)
+        octets = np.empty(0, np.uint8)
+        if names:
+            octets = self.octets.view(_fields(places, widths, self.size)).astype(_fields(behind, widths, total))
+        values = dict(zip(names, zip(behind, widths, strict=True), strict=True))
+        return UniformPairs(octets.view(np.uint8), total, self.count, values)
 
     def _texts(self, data: pa.Buffer, widths: list[int]) -> pa.Array:
         """Returns the texts in `data`, where each message has one of each width."""

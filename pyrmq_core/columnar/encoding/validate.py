@@ -18,19 +18,17 @@ from pyrmq_core.columnar.encoding.properties import properties_bytes
 from pyrmq_core.columnar.encoding.sink_rows import BytesColumn, SinkRows, outgoing_rows, windows
 from pyrmq_core.columnar.encoding.user_properties import UserProperties
 from pyrmq_core.errors import InvalidMessage
-from pyrmq_core.model import Message
+from pyrmq_core.model import KEPT_NAMES, Message
 from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message
 from pyrmq_core.protocol.messages.properties import (
-    BATCH_RECORD_NAMES,
     MAX_PROPERTIES_BYTES,
     MAX_STORED_PROPERTIES_BYTES,
-    RESERVED_NAMES,
     SHARDING_KEY,
 )
 
 SEPARATORS: Final = (1, 2)
 SPACE: Final = ord(" ")
-RESERVED: Final = pa.array(sorted(name.encode() for name in RESERVED_NAMES | BATCH_RECORD_NAMES), pa.binary())
+RESERVED: Final = pa.array(sorted(name.encode() for name in KEPT_NAMES), pa.binary())
 # As long as a UNIQ_KEY with an IPv4 address.
 SOME_ID: Final = (b"0" * 32,)
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pyrmq_core.errors import InvalidMessage
-from pyrmq_core.model import NO_PROPERTIES, Message
+from pyrmq_core.model import KEPT_NAMES, NO_PROPERTIES, Message
 from pyrmq_core.protocol.shown_values import shown
 
 KEYS: Final = "KEYS"
@@ -25,6 +25,7 @@ DELAY: Final = "DELAY"
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 UNIQ_KEY: Final = "UNIQ_KEY"
 SHARDING_KEY: Final = "__SHARDINGKEY"
 CLUSTER: Final = "CLUSTER"
@@ -55,67 +56,6 @@ TTL: Final = "TTL"
 MSG_TYPE: Final = "MSG_TYPE"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 ARRIVE_TIME: Final = "ARRIVE_TIME"
-
-# MessageConst.STRING_HASH_SET: Java refuses these names for user properties.
-RESERVED_NAMES: Final = frozenset(
-    (
-        "TRACE_ON",
-        "MSG_REGION",
-        "KEYS",
-        "TAGS",
-        "WAIT",
-        "DELAY",
-        "RETRY_TOPIC",
-        "REAL_TOPIC",
-        "REAL_QID",
-        "TRAN_MSG",
-        "PGROUP",
-        "MIN_OFFSET",
-        "MAX_OFFSET",
-        "BUYER_ID",
-        "ORIGIN_MESSAGE_ID",
-        "TRANSFER_FLAG",
-        "CORRECTION_FLAG",
-        "MQ2_FLAG",
-        "RECONSUME_TIME",
-        "UNIQ_KEY",
-        "MAX_RECONSUME_TIMES",
-        "CONSUME_START_TIME",
-        "POP_CK",
-        "POP_CK_OFFSET",
-        "1ST_POP_TIME",
-        "TRAN_PREPARED_QUEUE_OFFSET",
-        "DUP_INFO",
-        "EXTEND_UNIQ_INFO",
-        "INSTANCE_ID",
-        "CORRELATION_ID",
-        "REPLY_TO_CLIENT",
-        "TTL",
-        "ARRIVE_TIME",
-        "PUSH_REPLY_TIME",
-        "CLUSTER",
-        "MSG_TYPE",
-        "INNER_MULTI_QUEUE_OFFSET",
-        "TIMER_DELAY_MS",
-        "TIMER_DELAY_SEC",
-        "TIMER_DELIVER_MS",
-        "TIMER_ENQUEUE_MS",
-        "TIMER_DEQUEUE_MS",
-        "TIMER_ROLL_TIMES",
-        "TIMER_OUT_MS",
-        "TIMER_DEL_UNIQKEY",
-        "TIMER_DELAY_LEVEL",
-        "__BORNHOST",
-        "BORN_TIMESTAMP",
-        "DLQ_ORIGIN_TOPIC",
-        "DLQ_ORIGIN_MESSAGE_ID",
-        "__CRC32#",
-    )
-)
-# A broker refuses a single message that carries these (code 13); Java's client lets them through.
-BATCH_RECORD_NAMES: Final = frozenset((INNER_BASE, INNER_NUM))
-# The names that no user's property may have.
-KEPT_NAMES: Final = RESERVED_NAMES | BATCH_RECORD_NAMES
 
 # The length of a stored properties string is a signed short, and includes the properties that the broker adds: 62 bytes
 # on 5.4.0 (MSG_REGION, CLUSTER, TRACE_ON), more with a longer cluster name.
