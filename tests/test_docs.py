@@ -100,7 +100,7 @@ def printed(example: str, cluster: EmbeddedCluster) -> str:
 
 def run_program(code: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
 
 
 def packages_apart(example: str) -> list[Path]:

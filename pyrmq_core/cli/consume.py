@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-import trio
 
-from pyrmq_core import ConsumeFromWhere, PullConsumer, PushConsumer
+from pyrmq_core import ConsumeFromWhere
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import MessageLine, form_options
 from pyrmq_core.cli.name_completion import group_names, topic_names
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.tail import Start, start_of
-from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.names import TOOLS_GROUP
+
+if TYPE_CHECKING:
+    from pyrmq_core import PushConsumer
 
 # How soon a lasting refusal is noticed, after the second failure of a request.
 LOOK_SECONDS: Final = 0.5
@@ -76,6 +77,9 @@ async def consume_topic(
     limit: int | None,
 ) -> None:
     """Prints the messages that the group gives to this consumer, `limit` at most; raises `NoRoute` without a topic."""
+    from pyrmq_core import PullConsumer, PushConsumer
+    from pyrmq_core.network import open_owned_nursery
+
     shared: dict[str, Any] = {"namespace": connection.namespace, "timeout": connection.timeout}
     async with connection.client() as client:
         shared["client"] = client
@@ -98,6 +102,8 @@ async def consume_topic(
 
 async def _end_at_a_refusal(consumer: PushConsumer) -> None:
     """Raises the refusal of a server that waiting does not help, such as a wrong key or a group that does not exist."""
+    import trio
+
     while True:
         await trio.sleep(LOOK_SECONDS)
         for problem in consumer.problems:

@@ -15,18 +15,19 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-import trio
 
 from pyrmq_core import NetworkError, RocketMQError
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.tables import json_option
-from pyrmq_core.network.connect import open_wire
 from pyrmq_core.network.log_lines import visible_text
+
+if TYPE_CHECKING:
+    import trio
 
 OK: Final = "OK"
 WARN: Final = "WARN"  # a job may run, and may not
@@ -180,6 +181,8 @@ async def _add_servers(connection: Connection, checks: list[Check]) -> None:
     failed = WARN if any(check.status == OK for check in nameservers) else FAIL  # a client goes on to the next one
     checks += [replace(check, status=failed) if check.status == FAIL else check for check in nameservers]
     found: dict[str, Check] = {}
+    import trio
+
     limiter = trio.CapacityLimiter(CONNECTS_AT_ONCE)
     async with trio.open_nursery() as nursery:
         for address in brokers:
@@ -217,9 +220,11 @@ async def _check_broker(
 ) -> None:
     """Checks that a broker accepts connections. A job needs the masters, whose id is 0; without a slave it runs."""
     where = f"{name} ({broker_id}) {address}"
+    from pyrmq_core.network import connect
+
     async with limiter:
         try:
-            wire = await open_wire(address, tls=tls, timeout=timeout)
+            wire = await connect.open_wire(address, tls=tls, timeout=timeout)
             await wire.aclose()
         except NetworkError as error:
             advice = "every executor connects to this address: open the port, or set the broker's brokerIP1"

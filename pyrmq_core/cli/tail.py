@@ -10,29 +10,24 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import click
-import trio
 
-from pyrmq_core import (
-    MessageExt,
-    MessageQueue,
-    OffsetRange,
-    PullConsumer,
-    PullResult,
-    PullStatus,
-    RocketMQError,
-)
+from pyrmq_core import MessageExt, MessageQueue, OffsetRange, PullResult, PullStatus, RocketMQError
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import MessageLine, form_options
 from pyrmq_core.cli.name_completion import group_names, topic_names
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.times import instant
-from pyrmq_core.client.consumer.pull.range_reader import passes
 from pyrmq_core.errors import InvalidArgument, NetworkError, ResponseError, RoutingError
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.protocol.messages.names import TOOLS_GROUP
+
+if TYPE_CHECKING:  # loaded by the command that runs, not by its help
+    import trio
+
+    from pyrmq_core import PullConsumer
 
 WAIT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
@@ -108,6 +103,8 @@ def tail(
 
 
 async def _tail(connection: Connection, topic: str, wanted: Wanted, form: MessageLine) -> None:
+    from pyrmq_core import PullConsumer
+
     async with (
         connection.client() as client,
         PullConsumer(
@@ -119,6 +116,8 @@ async def _tail(connection: Connection, topic: str, wanted: Wanted, form: Messag
 
 async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: MessageLine) -> None:
     """Prints the messages that were there at the start, and with `follow` also those that come later."""
+    import trio
+
     began = datetime.now(UTC)
     queues = chosen(await consumer.message_queues(topic), wanted.queues)
     await _check_sql(consumer, queues, wanted)
@@ -243,6 +242,10 @@ class _Reader:
         Its first message is where `--from` says; `latest` means the time at which the command `began`, since a broker
         that joins may have messages of before.
         """
+        import trio
+
+        from pyrmq_core.client.consumer.pull.range_reader import passes
+
         seen, wanted = set(known), self._wanted
         from_end = wanted.offset is not None and wanted.offset < 0
         if wanted.start == "latest" or from_end:
@@ -271,6 +274,10 @@ class _Reader:
 
     async def _pull_patiently(self, queue: MessageQueue, offset: int) -> PullResult:
         """Pulls, again and again while the broker is away; raises errors that do not pass by themselves."""
+        import trio
+
+        from pyrmq_core.client.consumer.pull.range_reader import passes
+
         while True:
             try:
                 pulled = await self._pull(queue, offset, self._wait(queue))

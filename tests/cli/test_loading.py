@@ -36,6 +36,8 @@ finally:
     print(*sys.modules, file=sys.stderr)
 """
 SHELLS = ("bash", "zsh", "fish")
+# Their help begins with that of the server's own program.
+SERVERS = ("broker", "nameserver")
 
 
 def ran(*arguments: str, **environment: str) -> tuple[str, set[str]]:
@@ -88,6 +90,14 @@ def test_completion_of_options_loads_no_client(words: str) -> None:
     assert heavy_in(modules) == set()
     help_text, modules = ran(*words.split(), "--help")
     assert "--namespace" in help_text
+    assert heavy_in(modules) == set()
+
+
+@pytest.mark.parametrize("words", [*(name for name in COMMANDS if name not in SERVERS), "dlq list", "dlq resend"])
+def test_help_of_a_command_loads_no_client(words: str) -> None:
+    """Help of tail, send, consume, query, dlq, doctor, health, top, web and dev took a second of a processor."""
+    help_text, modules = ran(*words.split(), "--help")
+    assert f"Usage: pyrmq {words} " in help_text
     assert heavy_in(modules) == set()
 
 

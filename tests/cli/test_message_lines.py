@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pyrmq_core import InvalidMessage, Message
+from pyrmq_core.cli.line_sending import OBJECTS_BETWEEN_COLLECTIONS, _goes_alone, _rare_collections
 from pyrmq_core.cli.message_lines import LineForm, read_lines
-from pyrmq_core.cli.send import OBJECTS_BETWEEN_COLLECTIONS, _goes_alone, _rare_collections
 from pyrmq_core.protocol.messages.checked_batch import checked_batch
 from pyrmq_core.protocol.messages.payload import encode_one
 

@@ -21,7 +21,6 @@ TO_BE_JOINED = {
     "pyrmq_core/aio/send_futures.py",
     "pyrmq_core/loop_thread/loop_lock.py",
     "pyrmq_core/cli/progress.py",
-    "pyrmq_core/cli/send_report.py",
     "pyrmq_core/client/callbacks/replies.py",
     "pyrmq_core/client/callbacks/transaction_checks.py",
     "pyrmq_core/client/consumer/group/topic_watch.py",

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from pyrmq_core import Admin, InvalidArgument, MessageExt, RocketMQError
+from pyrmq_core import InvalidArgument, MessageExt, RocketMQError
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import json_line
@@ -21,14 +21,14 @@ from pyrmq_core.cli.name_completion import group_names, topic_names
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.cli.tables import json_option, rendered, show, text_of
 from pyrmq_core.cli.times import iso_time, optional_instant, shown_time
-from pyrmq_core.client.admin.message_queries import MessageList
-from pyrmq_core.client.admin.message_tracks import MessageTrack
-from pyrmq_core.client.admin.messages import MessageTrace
-from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
-from pyrmq_core.protocol.messages.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
-from pyrmq_core.protocol.messages.record import unpack_host
-from pyrmq_core.protocol.messages.trace_events import TraceEvent
-from pyrmq_core.protocol.requests.client.consume_message_directly import CMResult, ConsumeDirectlyResult
+
+if TYPE_CHECKING:  # the client is loaded by a command that runs, not by its help
+    from pyrmq_core import Admin
+    from pyrmq_core.client.admin.message_queries import MessageList
+    from pyrmq_core.client.admin.message_tracks import MessageTrack
+    from pyrmq_core.client.admin.messages import MessageTrace
+    from pyrmq_core.protocol.messages.trace_events import TraceEvent
+    from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeDirectlyResult
 
 MESSAGE_COLUMNS: Final = ("stored", "broker", "queue", "offset", "msgId", "tags", "keys", "body")
 LETTER_COLUMNS: Final = ("stored", "broker", "offset", "msgId", "from", "tries", "keys", "body")
@@ -40,8 +40,6 @@ MAX_RESENT: Final = 100_000
 MOST_OF_A_BROKER: Final = 64
 PORT_BYTES: Final = 4
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-DONE: Final = (CMResult.SUCCESS, CMResult.COMMIT)
 
 from_option = click.option("--from", "begin", metavar="TIME", help="Only those stored from then on, ISO-8601.")
 
@@ -119,6 +117,8 @@ async def _by_any_id(admin: Admin, topic: str, msg_id: str) -> MessageList:
 
     Both kinds look alike, and a message id taken for the other kind would have this process connect anywhere.
     """
+    from pyrmq_core.client.admin.message_queries import MessageList
+
     found, refused = MessageList((), {}), None
     try:
         found = await admin.messages.by_unique_key(topic, msg_id)
@@ -132,6 +132,9 @@ async def _by_any_id(admin: Admin, topic: str, msg_id: str) -> MessageList:
 
 
 async def _names_a_broker(admin: Admin, msg_id: str) -> bool:
+    from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
+    from pyrmq_core.protocol.messages.record import unpack_host
+
     try:
         place = decode_offset_msg_id(msg_id)
     except InvalidArgument:
@@ -175,9 +178,11 @@ async def _show(admin: Admin, found: MessageList, life: Life) -> None:
 
 def _say_consumed(life: Life, message: MessageExt, result: ConsumeDirectlyResult) -> None:
     """Prints a member's result; one that is no success ends the command with 1."""
+    from pyrmq_core.protocol.requests.client.consume_message_directly import CMResult
+
     word = "nothing" if result.consume_result is None else result.consume_result.value
     said = f"group {life.consume_by} consumed {message.msg_id} in {result.spent_time_ms} ms: {word}"
-    if result.consume_result not in DONE:
+    if result.consume_result not in (CMResult.SUCCESS, CMResult.COMMIT):
         raise click.ClickException(f"{said}{'' if result.remark is None else f', {result.remark.strip()}'}")
     if not life.as_json:
         click.echo(rendered(said), nl=False)
@@ -375,6 +380,8 @@ def resend(
 
 
 def _letter_row(letter: MessageExt) -> dict[str, object]:
+    from pyrmq_core.protocol.messages.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
+
     return {
         "stored": shown_time(letter.store_timestamp),
         "broker": letter.broker_name,

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from pyrmq_core import Admin, RocketMQError
+from pyrmq_core import RocketMQError
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.doctor import FAIL, OK, WARN, Check
 from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.cli.name_completion import group_names
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.tables import json_option
-from pyrmq_core.client.admin.broker_values import BrokerStatus
-from pyrmq_core.client.admin.topics import ORDER_NAMESPACE, parse_order
-from pyrmq_core.client.query_many import query_many
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
 from pyrmq_core.network.log_lines import visible_text
-from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
+
+if TYPE_CHECKING:
+    from pyrmq_core import Admin
+    from pyrmq_core.client.admin.broker_values import BrokerStatus
+    from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 
 MOST_NAMES: Final = 5
 
@@ -86,6 +87,8 @@ def check_brokers(rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[Check
 
 def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[Check]:
     """Yields a failure for each order topic with queues at a broker that is not registered or has no master."""
+    from pyrmq_core.client.admin.topics import parse_order
+
     masters = {name for name, broker in info.broker_addr_table.items() if broker.master is not None}
     for topic, text in sorted(values.items()):
         try:
@@ -130,6 +133,9 @@ def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[Check]:
 
 async def _check_queues(admin: Admin, info: ClusterInfo) -> list[Check]:
     """Checks that each broker with queues has a master; routes are looked up only if one has none."""
+    from pyrmq_core.client.admin.topics import ORDER_NAMESPACE
+    from pyrmq_core.client.query_many import query_many
+
     headless = {name for name, broker in info.broker_addr_table.items() if broker.master is None}
     try:
         checks = list(check_order(await admin.kv_values(ORDER_NAMESPACE), info))

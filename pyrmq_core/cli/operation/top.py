@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
-import trio
 
-from pyrmq_core import Admin, RocketMQError
+from pyrmq_core import RocketMQError
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.cli.operation.broker import broker_members, brokers_text
 from pyrmq_core.cli.servers import SectionedCommand
 from pyrmq_core.cli.tables import Watch, rendered, show_watched, text_of
-from pyrmq_core.client.admin.broker_values import BrokerStatus
-from pyrmq_core.client.admin.group_values import GroupList, GroupSummary
 from pyrmq_core.protocol.messages.names import is_retry_topic, is_system_group
+
+if TYPE_CHECKING:
+    from pyrmq_core import Admin
+    from pyrmq_core.client.admin.broker_values import BrokerStatus
+    from pyrmq_core.client.admin.group_values import GroupList, GroupSummary
 
 # Each round is a few requests a broker, and one a group and broker.
 INTERVAL_SECONDS: Final = 5.0
@@ -36,6 +38,7 @@ GROUP_COLUMNS: Final = ("group", "members", "lag", "lag/s", "topics")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a round.")
 def top(connection: Connection, once: bool, most: int, interval: float, as_json: bool) -> None:
     """Show brokers with their rates and the groups furthest behind, live."""
+    import trio
 
     async def work(admin: Admin) -> None:
         rounds = Rounds(admin, most, trio.current_time)
@@ -60,6 +63,8 @@ class Rounds:
 
     async def text(self, *, as_json: bool) -> str:
         """Makes one round, and returns its tables or its JSON object."""
+        from pyrmq_core.client.admin.group_values import GroupList
+
         brokers = await self.admin.brokers.list()
         try:
             listed = await self.admin.groups.list()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
-import trio
 
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.servers import run
-from pyrmq_core.client.client import Client
 from pyrmq_core.errors import MissingLibrary
-from pyrmq_core.network.process_end import stop_signals
+
+if TYPE_CHECKING:
+    import trio
+
+    from pyrmq_core.client.client import Client
 
 PORT = 8080
 
@@ -22,6 +26,9 @@ PORT = 8080
 @connection_options
 def web(connection: Connection, port: int, host: str, allow_hosts: tuple[str, ...], allow_changes: bool) -> None:
     """Serve a page that shows the cluster, until Ctrl-C."""
+    import trio
+
+    from pyrmq_core.network.process_end import stop_signals
 
     async def serve() -> None:
         with trio.open_signal_receiver(*stop_signals()) as signals:
