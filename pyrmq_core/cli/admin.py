@@ -11,8 +11,8 @@ from pyrmq_core import NoRoute, RocketMQError
 from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.name_completion import cluster_names, topic_names, users_topics
-from pyrmq_core.cli.operation.settings import settings_of
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand, run
+from pyrmq_core.cli.settings import settings_of
 from pyrmq_core.cli.tables import json_option, report, show
 from pyrmq_core.network.log_lines import visible_text
 

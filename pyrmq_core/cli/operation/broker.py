@@ -12,7 +12,7 @@ from pyrmq_core.cli.confirmation import confirm, yes_option
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.name_completion import broker_names, cluster_names
 from pyrmq_core.cli.operation.server_groups import ServerGroup
-from pyrmq_core.cli.operation.settings import chosen_settings, settings_of
+from pyrmq_core.cli.settings import chosen_settings, settings_of
 from pyrmq_core.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
 
 if TYPE_CHECKING:

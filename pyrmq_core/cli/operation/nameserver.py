@@ -9,7 +9,7 @@ import click
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.operation.server_groups import ServerGroup
-from pyrmq_core.cli.operation.settings import chosen_settings, settings_of
+from pyrmq_core.cli.settings import chosen_settings, settings_of
 from pyrmq_core.cli.tables import json_option, report, show
 from pyrmq_core.network.log_lines import visible_text
 
