@@ -1,9 +1,12 @@
-"""The table of Spark tests by release: how a failure counts, and what its text is."""
+"""The table of Spark tests by release: how a failure counts, and what its text is; and one module for what differs."""
+
+import re
 
 import pytest
 
 from tests.support import releases
 from tests.support.outcomes import Outcome
+from tests.support.spark import ROOT
 
 OLD, NEW = releases.OLDER[0], releases.NEWEST
 LIMITS, FRAMES, OTHER = (
@@ -53,3 +56,9 @@ def test_the_table_counts_by_file_and_names_what_did_not_pass() -> None:
         f"| `test_a.py::test_limits` | {OLD} | refused by name |\n"
         f"{releases.END}\nafter\n"
     )
+
+
+def test_one_module_alone_looks_at_the_release() -> None:
+    looks = re.compile(r"__version__|find_spec\(.pyspark|version_info|version\(|signature\(|hasattr\(datasource")
+    modules = {path.name for path in (ROOT / "pyrmq_spark").rglob("*.py") if looks.search(path.read_text())}
+    assert modules == {"pyspark_releases.py"}

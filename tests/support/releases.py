@@ -28,6 +28,7 @@ BUILD: Final = ROOT / "build" / "matrix"
 REFUSED: Final = re.compile(r"^E .*(\[RMQ_OLD_PYSPARK\]|spark_errors\.OldPySpark:)", re.MULTILINE)
 BEGIN: Final = "<!-- outcomes by release: written by `make matrix` -->\n"
 END: Final = "<!-- end -->"
+ALL_TESTS: Final = ("tests/spark", "--ignore", "tests/spark/test_releases.py")
 SECONDS: Final = 7200
 # Of PySpark itself: 4.1 leaves the driver's sockets of the file system to the garbage collector.
 WARNINGS: Final = ("ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -164,12 +165,15 @@ def written(page: str, matrix: Matrix) -> str:
     return f"{head}{BEGIN}{table(matrix)}{END}{tail}"
 
 
-def main(releases: Sequence[str]) -> None:
-    """Runs the Spark tests on these releases, or on all, and writes the page; results of earlier runs stay."""
+def main(arguments: Sequence[str]) -> None:
+    """Runs the Spark tests on the releases that are named, or on all, and writes the page; other results stay.
+
+    What begins with `tests/` is run in place of all of them.
+    """
     everything = (*OLDER, NEWEST)
-    for release in releases or everything:
-        tests = ("tests/spark", "--ignore", "tests/spark/test_releases.py")
-        run_tests(release, tests, BUILD / release, seconds=SECONDS)
+    tests = [word for word in arguments if word.startswith("tests/")]
+    for release in [word for word in arguments if word not in tests] or everything:
+        run_tests(release, tests or ALL_TESTS, BUILD / release, seconds=SECONDS)
     matrix = {release: read_outcomes(BUILD / release) for release in everything}
     PAGE.write_text(written(PAGE.read_text(), matrix))
     failures = {f"{release} {test}" for release in everything for test in unexplained(release, matrix[release])}
