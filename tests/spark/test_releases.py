@@ -76,7 +76,7 @@ def run_example(python: str | Path, page: str, mark: str, cluster: EmbeddedClust
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | extra
     command = [str(python), "-c", block.replace("127.0.0.1:9876", cluster.nameserver)]
     for _ in range(2):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
         if not NOT_CONNECTED.search(done.stderr):
             break
     assert done.returncode == 0, done.stderr[-3000:]
@@ -96,7 +96,7 @@ def fresh_environment(directory: Path, lent: Sequence[Path]) -> Path:
 
 @pytest.mark.spark
 @pytest.mark.soak
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("release", [*OLDER, NEWEST])
 def test_the_readme_runs_in_a_fresh_environment(release: str, cluster: EmbeddedCluster, tmp_path: Path) -> None:
     packages = next(Path(path) for path in sys.path if path.endswith("site-packages"))
@@ -107,7 +107,7 @@ def test_the_readme_runs_in_a_fresh_environment(release: str, cluster: EmbeddedC
 
 @pytest.mark.spark
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(2400)
 def test_the_recipe_for_pyspark_3_5(cluster: EmbeddedCluster) -> None:
     path = [installed_apart("pyspark-3.5.9", PYSPARK_3), installed_apart("pandas", PANDAS), ROOT]
     extra = {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYSPARK_PYTHON": sys.executable}
