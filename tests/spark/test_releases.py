@@ -84,11 +84,15 @@ def run_example(python: str | Path, page: str, mark: str, cluster: EmbeddedClust
 
 
 def fresh_environment(directory: Path, lent: Sequence[Path]) -> Path:
-    """Returns the Python of an environment with this package as pip installs it, and with other packages by path."""
+    """Returns the Python of an environment with this package as pip installs it, and with other packages by path.
+
+    The last path has hatchling, which builds the wheel.
+    """
     venv.create(directory, with_pip=False)
     python = directory / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
-    subprocess.run([*pip, "--no-build-isolation", str(ROOT)], check=True, cwd=directory, timeout=300)
+    tools = os.environ | {"PYTHONPATH": str(lent[-1])}
+    subprocess.run([*pip, "--no-build-isolation", str(ROOT)], check=True, cwd=directory, env=tools, timeout=300)
     (packages,) = directory.glob("lib/python*/site-packages")
     (packages / "lent.pth").write_text("".join(f"{path}\n" for path in lent))
     return python
