@@ -11,7 +11,7 @@ import trio
 
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.consumer.consume.delivery import Deliveries
-from pyrmq_core.client.consumer.consume.handler_calls import MOST_BATCHES_A_TRIP, Handler, HandlerCalls
+from pyrmq_core.client.consumer.consume.handler_calls import MOST_BATCHES_A_RUN, Handler, HandlerCalls
 from pyrmq_core.client.consumer.consume.intake import Gate
 from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
 from pyrmq_core.client.consumer.group.membership import PASSIVELY, Membership
@@ -166,7 +166,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
     async def _run(self, handler: Handler, *, orderly: bool, consume_timeout: float, is_iterated: bool = False) -> None:
         if self._has_run:
             raise self._runs_once()
-        most_batches = 1 if is_iterated else MOST_BATCHES_A_TRIP
+        most_batches = 1 if is_iterated else MOST_BATCHES_A_RUN
         # What leaves a delivery's block goes on to the user's code.
         calls = HandlerCalls(handler, self._settings.consume_threads, most_batches, warns=not is_iterated)
         topic = self._settings.trace_topic

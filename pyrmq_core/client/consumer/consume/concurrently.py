@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
-from pyrmq_core.client.consumer.consume.handler_calls import SLICE_SECONDS, HandlerCalls, Messages, Outcome, Trip
+from pyrmq_core.client.consumer.consume.handler_calls import SLICE_SECONDS, CallRun, HandlerCalls, Messages, Outcome
 from pyrmq_core.client.consumer.consume.observers import CallObserver
 from pyrmq_core.client.consumer.consume.send_back import SendBack
 from pyrmq_core.model import MessageExt
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 CONSUME_AGAIN_SECONDS: Final = 5.0
 TIMEOUT_DELAY_LEVEL: Final = 3
 LONGEST_SWEEP_SECONDS: Final = 30.0
-# A slow handler keeps the batches behind it in its trip from other workers for so long.
+# A slow handler keeps the batches behind it in its run from other workers for so long.
 RECALL_SECONDS: Final = 0.01
 
 
@@ -37,7 +37,7 @@ class Worker:
 
     scope: trio.CancelScope
     queue: AssignedQueue | None = None
-    trip: Trip | None = None
+    run: CallRun | None = None
     began: float = 0.0
 
 
@@ -64,7 +64,7 @@ class ConcurrentService:
         self._in_ready: set[AssignedQueue] = set()
         self._idle = trio.lowlevel.ParkingLot()
         self._finishing = trio.lowlevel.ParkingLot()
-        self._trips_begun = trio.lowlevel.ParkingLot()
+        self._runs_begun = trio.lowlevel.ParkingLot()
         self._nursery: trio.Nursery | None = None
         self._is_ending = False
         self._dropped = RareLine()
@@ -76,7 +76,7 @@ class ConcurrentService:
             for worker in self._workers:
                 nursery.start_soon(self._work, worker)
             nursery.start_soon(self._end_hung_calls)
-            nursery.start_soon(self._recall_from_slow_trips)
+            nursery.start_soon(self._recall_from_slow_runs)
 
     def added(self, assigned: AssignedQueue) -> None:
         """Takes note of a new queue, which has no messages yet."""
@@ -110,8 +110,8 @@ class ConcurrentService:
                 yielded, now = time.perf_counter(), trio.current_time()
                 continue
             worker.queue, worker.began = assigned, now
-            await self._make_trip(worker, assigned)
-            worker.queue = worker.trip = None
+            await self._make_calls(worker, assigned)
+            worker.queue = worker.run = None
             if self._is_ending:
                 self._finishing.unpark_all()
             if time.perf_counter() - yielded > SLICE_SECONDS:
@@ -132,48 +132,48 @@ class ConcurrentService:
                 return assigned
         return None
 
-    async def _make_trip(self, worker: Worker, assigned: AssignedQueue) -> None:
+    async def _make_calls(self, worker: Worker, assigned: AssignedQueue) -> None:
         process_queue, size = assigned.process_queue, self._batch_size
-        count = 1 if self._observer.has_hooks else self._batches_a_trip()
+        count = 1 if self._observer.has_hooks else self._batches_a_run()
         batches: list[Messages] = [one for _ in range(count) if (one := process_queue.take(size))]
         context = self._observer.begin(assigned.queue, batches[0]) if self._observer.has_hooks else None
-        worker.trip = trip = Trip(batches, context)
+        worker.run = run = CallRun(batches, context)
         assigned.entered(sum(map(len, batches)))
         if len(batches) > 1:
-            self._trips_begun.unpark()
+            self._runs_begun.unpark()
         try:
-            await self._calls.make_trip(trip)
+            await self._calls.make_calls(run)
         except trio.Cancelled:
-            for batch, outcome in zip(batches, trip.outcomes, strict=False):
+            for batch, outcome in zip(batches, run.outcomes, strict=False):
                 process_queue.finish(batch[: len(batch) - len(outcome.failed)])
             raise
-        self._return(assigned, trip.recall())
-        if trip.outcomes:  # none if all was recalled before its thread began
-            await self._settle(assigned, trip)
+        self._return(assigned, run.recall())
+        if run.outcomes:  # none if all was recalled before its thread began
+            await self._settle(assigned, run)
 
-    def _batches_a_trip(self) -> int:
-        """Returns the worker's share of what waits, as far as the handler is fast enough for several calls a trip."""
-        most = self._calls.batches_a_trip
+    def _batches_a_run(self) -> int:
+        """Returns the worker's share of what waits, as far as the handler is fast enough for several calls a run."""
+        most = self._calls.batches_a_run
         if most == 1:
             return 1
         free = sum(1 for worker in self._workers if worker.queue is None)
         waiting = sum(len(one.process_queue.waiting) for one in self._ready)
         return max(1, min(most, waiting // (self._batch_size * (free + 1))))
 
-    async def _recall_from_slow_trips(self) -> None:
+    async def _recall_from_slow_runs(self) -> None:
         """Gives batches back that wait behind a slow one in its thread, so that another thread can take them."""
         while True:
-            await self._trips_begun.park()
-            while any(worker.trip is not None and worker.trip.has_waiting for worker in self._workers):
+            await self._runs_begun.park()
+            while any(worker.run is not None and worker.run.has_waiting for worker in self._workers):
                 await trio.sleep(RECALL_SECONDS)
                 now = trio.current_time()
                 for worker in self._workers:
-                    queue, trip = worker.queue, worker.trip
-                    # With hooks a trip has one batch, of which they know already.
-                    if queue is None or trip is None or trip.context is not None:
+                    queue, run = worker.queue, worker.run
+                    # With hooks a run has one batch, of which they know already.
+                    if queue is None or run is None or run.context is not None:
                         continue
                     if now - worker.began >= RECALL_SECONDS:
-                        self._return(queue, trip.recall())
+                        self._return(queue, run.recall())
 
     def _return(self, assigned: AssignedQueue, batches: Sequence[Messages]) -> None:
         for batch in reversed(batches):
@@ -182,12 +182,12 @@ class ConcurrentService:
         if batches:
             self.arrived(assigned)
 
-    async def _settle(self, assigned: AssignedQueue, trip: Trip) -> None:
+    async def _settle(self, assigned: AssignedQueue, run: CallRun) -> None:
         """Acknowledges the messages of the calls that have ended, and gives those back that failed."""
-        process_queue, outcomes = assigned.process_queue, trip.outcomes
-        handled = trip.batches[: len(outcomes)]
+        process_queue, outcomes = assigned.process_queue, run.outcomes
+        handled = run.batches[: len(outcomes)]
         messages = list(chain.from_iterable(handled)) if len(handled) > 1 else handled[0]
-        self._observer.end(trip.context, assigned, len(messages), outcomes, trip.seconds)
+        self._observer.end(run.context, assigned, len(messages), outcomes, run.seconds)
         failed = [(batch, outcome) for batch, outcome in zip(handled, outcomes, strict=True) if outcome.failed]
         if not failed:
             process_queue.finish(messages)
@@ -238,22 +238,22 @@ class ConcurrentService:
                     worker.scope.cancel()
 
     async def _timed_out(self, worker: Worker) -> None:
-        """Sends back the messages of a call that was cancelled, and goes on with the others of its trip."""
-        assigned, trip = worker.queue, worker.trip
-        worker.queue = worker.trip = None
+        """Sends back the messages of a call that was cancelled, and goes on with the others of its run."""
+        assigned, run = worker.queue, worker.run
+        worker.queue = worker.run = None
         if self._is_ending:
             self._finishing.unpark_all()
-        if assigned is None or trip is None:
+        if assigned is None or run is None:
             return
-        self._return(assigned, trip.recall())
-        done = len(trip.outcomes)
-        hung = trip.batches[done : done + 1]
-        self._return(assigned, trip.batches[done + 1 :])
+        self._return(assigned, run.recall())
+        done = len(run.outcomes)
+        hung = run.batches[done : done + 1]
+        self._return(assigned, run.batches[done + 1 :])
         if done:
-            await self._settle(assigned, trip)
+            await self._settle(assigned, run)
         for batch in hung:
             seconds = trio.current_time() - worker.began
-            self._observer.end(trip.context, assigned, len(batch), [Outcome(batch, timed_out=True)], seconds)
+            self._observer.end(run.context, assigned, len(batch), [Outcome(batch, timed_out=True)], seconds)
             log.warning(
                 "the handler did not end within %g s; its %d messages from %s on are sent back",
                 self._consume_timeout,

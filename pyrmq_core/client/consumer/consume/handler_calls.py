@@ -1,7 +1,8 @@
 """`HandlerCalls`: calls a user's handler, and returns which messages it did not consume and why.
 
-An `async` handler runs on the loop, a plain one in worker threads. Both take several short batches a trip, because a
-trip to a thread, and the account of a call, cost as much as many fast handlers.
+An `async` handler runs on the loop, a plain one in worker threads. A *run* is several
+short batches that one worker passes to the handler in turn: the way to a thread, and the account of a call, cost as
+much as many fast handlers.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ log = logging.getLogger(__name__)
 Messages = Sequence[MessageExt]
 Handler = Callable[[Messages], Awaitable[object]] | Callable[[Messages], object]
 
-# A thread takes no further batch of its trip after so long: other threads may be idle.
-TRIP_SECONDS: Final = 0.005
+# A thread takes no further batch of its run after so long: other threads may be idle.
+RUN_SECONDS: Final = 0.005
 # Without a checkpoint of its own, a fast handler holds the loop for so long at most.
 SLICE_SECONDS: Final = 0.002
-MOST_BATCHES_A_TRIP: Final = 64
+MOST_BATCHES_A_RUN: Final = 64
 
 
 @dataclass(slots=True)
@@ -57,8 +58,8 @@ CONSUMED: Final = Outcome()
 
 
 @dataclass(eq=False, slots=True)
-class Trip:
-    """Batches that are handled in turn; `outcomes` are those of the first ones so far, `context` that of hooks.
+class CallRun:
+    """Batches passed to the handler in turn; `outcomes` are those of the calls that ended, `context` is that of hooks.
 
     `seconds` is the time of the calls that have ended.
     """
@@ -99,12 +100,12 @@ class Trip:
 class HandlerCalls:
     """The calls of one handler; at most `threads` of a plain one run at once.
 
-    `batches_a_trip` is how many batches a trip should have: as many as the last trip's handler would take in the time
-    of a trip, and at most `most_batches`. Without `warns`, the handler's exceptions reach the user by another way.
+    `batches_a_run` is how many batches a run should have: as many as the last run's handler would take in the time
+    of a run, and at most `most_batches`. Without `warns`, the handler's exceptions reach the user by another way.
     """
 
     def __init__(
-        self, handler: Handler, threads: int, most_batches: int = MOST_BATCHES_A_TRIP, *, warns: bool = True
+        self, handler: Handler, threads: int, most_batches: int = MOST_BATCHES_A_RUN, *, warns: bool = True
     ) -> None:
         if not callable(handler):
             raise InvalidArgument(f"handler={shown(handler)}: it is a function of a list of messages")
@@ -113,60 +114,60 @@ class HandlerCalls:
         self._name = getattr(handler, "__qualname__", type(handler).__name__)
         self._limiter = trio.CapacityLimiter(threads)
         self._most_batches = most_batches
-        self.batches_a_trip = 1
+        self.batches_a_run = 1
         self._level = logging.WARNING if warns else logging.INFO
         self._failed = RareLine()
 
     async def call(self, messages: Messages) -> Outcome:
         """Calls the handler with one batch."""
-        trip = Trip([messages])
-        await self.make_trip(trip)
-        return trip.outcomes[0]
+        run = CallRun([messages])
+        await self.make_calls(run)
+        return run.outcomes[0]
 
-    async def make_trip(self, trip: Trip) -> None:
+    async def make_calls(self, run: CallRun) -> None:
         """Calls the handler with one batch after another for a short time, and at least once.
 
         If it is cancelled, a thread ends its present call by itself, and takes no further batch.
         """
         if self.is_async:
             longest = SLICE_SECONDS
-            await self._call_on_loop(trip)
+            await self._call_on_loop(run)
         else:
-            longest = TRIP_SECONDS
+            longest = RUN_SECONDS
             try:
-                await trio.to_thread.run_sync(self._call_in_thread, trip, abandon_on_cancel=True, limiter=self._limiter)
+                await trio.to_thread.run_sync(self._call_in_thread, run, abandon_on_cancel=True, limiter=self._limiter)
             finally:
-                trip.is_abandoned = True
-        calls = longest * len(trip.outcomes) / max(trip.seconds, 1e-9)
-        self.batches_a_trip = max(1, min(self._most_batches, int(calls)))
+                run.is_abandoned = True
+        calls = longest * len(run.outcomes) / max(run.seconds, 1e-9)
+        self.batches_a_run = max(1, min(self._most_batches, int(calls)))
 
-    async def _call_on_loop(self, trip: Trip) -> None:
-        handler, outcomes, began = self._handler, trip.outcomes, time.perf_counter()
-        while (messages := trip.next_batch()) is not None:
+    async def _call_on_loop(self, run: CallRun) -> None:
+        handler, outcomes, began = self._handler, run.outcomes, time.perf_counter()
+        while (messages := run.next_batch()) is not None:
             try:
                 await handler(messages)
             except Exception as error:
                 outcomes.append(self._outcome(messages, error))
             else:
                 outcomes.append(CONSUMED)
-            trip.seconds = time.perf_counter() - began
-            if trip.seconds > SLICE_SECONDS:
+            run.seconds = time.perf_counter() - began
+            if run.seconds > SLICE_SECONDS:
                 return
 
-    def _call_in_thread(self, trip: Trip) -> None:
+    def _call_in_thread(self, run: CallRun) -> None:
         began = time.perf_counter()
-        while (messages := trip.next_batch()) is not None:
+        while (messages := run.next_batch()) is not None:
             try:
                 self._handler(messages)
             except Exception as error:
                 outcome = self._outcome(messages, error)
             else:
                 outcome = CONSUMED
-            if trip.is_abandoned:
+            if run.is_abandoned:
                 return
-            trip.outcomes.append(outcome)
-            trip.seconds = time.perf_counter() - began
-            if trip.seconds > TRIP_SECONDS:
+            run.outcomes.append(outcome)
+            run.seconds = time.perf_counter() - began
+            if run.seconds > RUN_SECONDS:
                 return
 
     def _outcome(self, messages: Messages, error: Exception) -> Outcome:

@@ -1,4 +1,4 @@
-"""Trips: several batches that a fast handler takes in turn, on the loop and in threads."""
+"""Runs of calls: several batches that a fast handler takes in turn, on the loop and in threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trio
 
 from pyrmq_core import ConsumeFromWhere, ConsumeLater, Message, MessageExt, Producer, PushConsumer
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
-from pyrmq_core.client.consumer.consume.handler_calls import Handler, HandlerCalls, Trip
+from pyrmq_core.client.consumer.consume.handler_calls import CallRun, Handler, HandlerCalls
 from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode
 from tests.support.consumer_jobs import SECONDS, fresh, made_topic, total_committed
 from tests.support.waiting import until
@@ -49,8 +49,8 @@ async def consuming(
             await consumer.stop()
 
 
-async def test_a_message_that_fails_amid_a_trip_comes_again_alone(cluster: EmbeddedCluster) -> None:
-    """The rest of its trip goes back once, though the broker takes some time to store the failed one."""
+async def test_a_message_that_fails_amid_a_run_comes_again_alone(cluster: EmbeddedCluster) -> None:
+    """The rest of its run goes back once, though the broker takes some time to store the failed one."""
     topic, group, seen = await made_topic(cluster.nameserver, queues=1), fresh("group"), Counter[int]()
 
     async def slowly(request: Command, peer: Peer) -> Any:
@@ -63,7 +63,7 @@ async def test_a_message_that_fails_amid_a_trip_comes_again_alone(cluster: Embed
         for message in messages:
             seen[int(message.body)] += 1
             if int(message.body) % 100 == 50 and message.reconsume_times == 0:
-                await trio.sleep(0.003)  # ends the trip
+                await trio.sleep(0.003)  # ends the run
                 raise ConsumeLater(1)
 
     async with consuming(cluster, topic, group, handler):
@@ -97,8 +97,8 @@ async def test_other_workers_take_the_batches_behind_a_slow_one(cluster: Embedde
     assert await total_committed(cluster.nameserver, group, topic) == COUNT
 
 
-async def test_a_trip_without_a_thread_gives_its_batches_back_and_ends(cluster: EmbeddedCluster) -> None:
-    """The only thread hangs in a call that timed out, so that the next trip does not begin."""
+async def test_a_run_without_a_thread_gives_its_batches_back_and_ends(cluster: EmbeddedCluster) -> None:
+    """The only thread hangs in a call that timed out, so that the next run does not begin."""
     topic, group, seen = await made_topic(cluster.nameserver, queues=1), fresh("group"), set[int]()
     go_on = threading.Event()
 
@@ -113,7 +113,7 @@ async def test_a_trip_without_a_thread_gives_its_batches_back_and_ends(cluster: 
             if consumer._running is None or not isinstance(consumer._running.service, ConcurrentService):
                 return False
             (worker,) = consumer._running.service._workers
-            return 300 in seen and worker.trip is not None and worker.trip.batches == []
+            return 300 in seen and worker.run is not None and worker.run.batches == []
 
         await until(is_recalled, SECONDS)
         go_on.set()
@@ -137,7 +137,7 @@ async def test_what_was_acknowledged_before_a_cancelled_call_is_not_repeated(clu
     assert await total_committed(cluster.nameserver, group, topic) == 300
 
 
-async def test_a_trip_is_as_long_as_the_handler_is_fast() -> None:
+async def test_a_run_is_as_long_as_the_handler_is_fast() -> None:
     async def fast(messages: Sequence[MessageExt]) -> None:
         pass
 
@@ -146,11 +146,11 @@ async def test_a_trip_is_as_long_as_the_handler_is_fast() -> None:
 
     for handler, most in ((fast, 64), (slow, 1)):
         calls, found = HandlerCalls(handler, 1), set[int]()
-        assert calls.batches_a_trip == 1
+        assert calls.batches_a_run == 1
         for _ in range(20):  # the machine may be busy for one of them
-            trip = Trip([[], []])
-            await calls.make_trip(trip)
-            found.add(calls.batches_a_trip)
+            run = CallRun([[], []])
+            await calls.make_calls(run)
+            found.add(calls.batches_a_run)
         assert max(found) == most
-    assert len(trip.outcomes) == 1  # the rest is left to other workers
-    assert trip.has_waiting
+    assert len(run.outcomes) == 1  # the rest is left to other workers
+    assert run.has_waiting
