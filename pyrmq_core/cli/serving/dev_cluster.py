@@ -36,11 +36,11 @@ async def serve_dev(
 
     With `as_json` all that is printed is one object, when everything serves.
     """
-    made = EmbeddedCluster(
+    own_cluster = EmbeddedCluster(
         brokers, slaves=slaves, sync=sync, settings=SETTINGS, topics=topics, host=host, port=port, directory=directory
     )
     with trio.open_signal_receiver(*stop_signals()) as signals:
-        async with made as cluster, _page(cluster, web_port) as page:
+        async with own_cluster as cluster, _page(cluster, web_port) as page:
             click.echo(_addresses(cluster, page) if as_json else _table(cluster, page, directory), nl=False)
             async for _ in signals:
                 break

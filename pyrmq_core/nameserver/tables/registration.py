@@ -223,7 +223,7 @@ def _take_topics(
     tables: RouteTables, broker_name: str, configs: Sequence[TopicConfig], *, news: bool, clears_write: bool
 ) -> Steps[list[Change]]:
     table = tables.topic_queue_table
-    made: dict[tuple[int, int, int, int], QueueData] = {}  # most topics of a broker are alike: one value for all
+    values: dict[tuple[int, int, int, int], QueueData] = {}  # most topics of a broker are alike: one value for all
     bits = ~int(Permission.WRITE) if clears_write else ~0
     new = changed = 0
     for number, config in enumerate(configs, 1):
@@ -236,9 +236,9 @@ def _take_topics(
         if old is not None and not news:
             continue
         numbers = (config.read_queue_nums, config.write_queue_nums, config.perm & bits, config.topic_sys_flag)
-        queue_data = made.get(numbers)
+        queue_data = values.get(numbers)
         if queue_data is None:
-            queue_data = made[numbers] = QueueData(broker_name, *numbers)
+            queue_data = values[numbers] = QueueData(broker_name, *numbers)
         if old is None:
             new += 1
         elif old != queue_data:

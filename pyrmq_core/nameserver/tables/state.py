@@ -247,7 +247,7 @@ class RouteTables:
     def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> Steps[dict[str, Switched]]:
         """Changes the permission of all topics of these brokers; returns the counts by broker name."""
         switched = dict.fromkeys(broker_names, Switched(0, 0))
-        made: dict[QueueData, QueueData] = {}  # most topics of a broker look alike: one value for all
+        values: dict[QueueData, QueueData] = {}  # most topics of a broker look alike: one value for all
         for topic in self.each_topic():
             if topic is None:
                 yield
@@ -257,9 +257,9 @@ class RouteTables:
                 continue
             for name in queues.keys() & broker_names:
                 old = queues[name]
-                new = made.get(old)
+                new = values.get(old)
                 if new is None:
-                    new = made[old] = replace(old, perm=new_perm(old.perm))
+                    new = values[old] = replace(old, perm=new_perm(old.perm))
                 topics, changed = switched[name]
                 switched[name] = Switched(topics + 1, changed + (new.perm != old.perm))
                 queues[name] = new

@@ -28,8 +28,8 @@ def maker_of(frozen: Callable[P, T]) -> Callable[P, T]:
     """
     assert dataclasses.is_dataclass(frozen)
     whole: Any = frozen
-    made: Callable[P, T] = partial_maker_of(whole, whole, [field.name for field in dataclasses.fields(frozen)])
-    return made
+    maker: Callable[P, T] = partial_maker_of(whole, whole, [field.name for field in dataclasses.fields(frozen)])
+    return maker
 
 
 def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Callable[..., T]:
@@ -48,8 +48,8 @@ def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Ca
     ]
     room: dict[str, Any] = {"draft": draft, "of_class": of_class}
     exec("\n".join(lines), room)  # as dataclasses write an `__init__`
-    made: Callable[..., T] = room[f"make_{of_class.__name__}"]
-    return made
+    maker: Callable[..., T] = room[f"make_{of_class.__name__}"]
+    return maker
 
 
 def late_field(slot: Any, read_whole: Callable[[Any], None]) -> Any:
