@@ -98,6 +98,7 @@ PRODUCER = {
     "send_in_transaction",
     "send_oneway",
     "send_soon",
+    "sending_topic",
     "state",
 }
 CONSUMER = {

@@ -201,6 +201,7 @@ class Producer(OwnerFace[TrioProducer]):
     send_arrow = asyncio_form(TrioProducer.send_arrow)
     send_batch = asyncio_form(TrioProducer.send_batch)
     send_oneway = asyncio_form(TrioProducer.send_oneway)
+    sending_topic = asyncio_form(TrioProducer.sending_topic)
 
     async def _begun_send(self, send: Callable[[], Any]) -> asyncio.Future[R]:
         """Returns the future of a send that the trio face begins."""

@@ -194,6 +194,7 @@ class Producer(OwnerFace[AsyncProducer]):
     send_arrow = blocking_form(AsyncProducer.send_arrow)
     send_batch = blocking_form(AsyncProducer.send_batch)
     send_oneway = blocking_form(AsyncProducer.send_oneway)
+    sending_topic = blocking_form(AsyncProducer.sending_topic)
 
     def _drafted(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> tuple[Portal, Draft]:
         """Checks and encodes the message in the calling thread."""

@@ -16,33 +16,38 @@ if TYPE_CHECKING:
     from pyrmq_core.columnar.decoding.decode import decode_batches, decode_records
     from pyrmq_core.columnar.encoding.batch_limit import BatchLimit
     from pyrmq_core.columnar.encoding.content_ids import content_ids
-    from pyrmq_core.columnar.encoding.encode import compresses, encode_batches
+    from pyrmq_core.columnar.encoding.encode import compresses, encode_batches, encode_rows
     from pyrmq_core.columnar.encoding.group_by import by_queue, by_tag, by_topic, string_hash_codes
-    from pyrmq_core.columnar.encoding.sink_rows import batches_of, check_columns
+    from pyrmq_core.columnar.encoding.sink_rows import CheckedRows, SinkRows, batches_of, check_columns, outgoing_parts
     from pyrmq_core.columnar.encoding.unique_ids import Ids
-    from pyrmq_core.columnar.encoding.validate import Fault, first_fault
+    from pyrmq_core.columnar.encoding.validate import Fault, check, first_fault
     from pyrmq_core.protocol.messages.compression import CompressionType
 
 __all__ = [
     "DEFAULT_COLUMNS",
     "SOURCE_COLUMNS",
     "BatchLimit",
+    "CheckedRows",
     "CompressionType",
     "DecodedBatch",
     "Fault",
     "Ids",
+    "SinkRows",
     "batches_of",
     "by_queue",
     "by_tag",
     "by_topic",
+    "check",
     "check_columns",
     "compresses",
     "content_ids",
     "decode_batches",
     "decode_records",
     "encode_batches",
+    "encode_rows",
     "encoded",
     "first_fault",
+    "outgoing_parts",
     "schema_of",
     "string_hash_codes",
 ]
@@ -52,22 +57,27 @@ _LAZY: Final = {
     "DEFAULT_COLUMNS": "pyrmq_core.columnar.decoding.columns",
     "SOURCE_COLUMNS": "pyrmq_core.columnar.decoding.columns",
     "BatchLimit": "pyrmq_core.columnar.encoding.batch_limit",
+    "CheckedRows": "pyrmq_core.columnar.encoding.sink_rows",
     "CompressionType": "pyrmq_core.protocol.messages.compression",
     "DecodedBatch": "pyrmq_core.columnar.decoding.columns",
     "Fault": "pyrmq_core.columnar.encoding.validate",
     "Ids": "pyrmq_core.columnar.encoding.unique_ids",
+    "SinkRows": "pyrmq_core.columnar.encoding.sink_rows",
     "batches_of": "pyrmq_core.columnar.encoding.sink_rows",
     "by_queue": "pyrmq_core.columnar.encoding.group_by",
     "by_tag": "pyrmq_core.columnar.encoding.group_by",
     "by_topic": "pyrmq_core.columnar.encoding.group_by",
+    "check": "pyrmq_core.columnar.encoding.validate",
     "check_columns": "pyrmq_core.columnar.encoding.sink_rows",
     "compresses": "pyrmq_core.columnar.encoding.encode",
     "content_ids": "pyrmq_core.columnar.encoding.content_ids",
     "decode_batches": "pyrmq_core.columnar.decoding.decode",
     "decode_records": "pyrmq_core.columnar.decoding.decode",
     "encode_batches": "pyrmq_core.columnar.encoding.encode",
+    "encode_rows": "pyrmq_core.columnar.encoding.encode",
     "encoded": "pyrmq_core.columnar.arrays",
     "first_fault": "pyrmq_core.columnar.encoding.validate",
+    "outgoing_parts": "pyrmq_core.columnar.encoding.sink_rows",
     "schema_of": "pyrmq_core.columnar.decoding.columns",
     "string_hash_codes": "pyrmq_core.columnar.encoding.group_by",
 }

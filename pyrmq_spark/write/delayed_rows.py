@@ -9,31 +9,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyrmq_core import Message, Payload, encode_one
-from pyrmq_core.columnar import BatchLimit
+from pyrmq_core.columnar import BatchLimit, CheckedRows
 
 DELAYS: Final = ("delayLevel", "deliverAt")
 IN_UTC: Final = pa.timestamp("us", "UTC")
 
 
-def may_be_delayed(rows: pa.RecordBatch) -> bool:
+def may_be_delayed(rows: CheckedRows) -> bool:
     """Returns whether a column for delays is there."""
     return any(name in rows.schema.names for name in DELAYS)
 
 
-def by_delay(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Returns the delayed rows, and the others without the columns for delays."""
+def by_delay(rows: CheckedRows) -> tuple[CheckedRows, CheckedRows]:
+    """Returns the delayed rows, and the others."""
     columns = [rows.column(name) for name in DELAYS if name in rows.schema.names]
     if not columns:
         return rows.slice(0, 0), rows
     is_plain = pc.is_null(columns[0])
     for column in columns[1:]:
         is_plain = pc.and_(is_plain, pc.is_null(column))
-    plain = rows.drop_columns([name for name in DELAYS if name in rows.schema.names])
-    return rows.filter(pc.invert(is_plain)), plain.filter(is_plain)
+    return rows.filter(pc.invert(is_plain)), rows.filter(is_plain)
 
 
-def encode_singles(rows: pa.RecordBatch, topic: str, unique_ids: Sequence[str], limit: BatchLimit) -> Iterator[Payload]:
+def encode_singles(delayed: CheckedRows, topic: str, unique_ids: Sequence[str], limit: BatchLimit) -> Iterator[Payload]:
     """Yields a request for each row, in their order."""
+    rows = delayed.to_batch()
     if "deliverAt" in rows.schema.names:  # its zone is the session's, which may be one that Python does not know
         place = rows.schema.names.index("deliverAt")
         rows = rows.set_column(place, "deliverAt", rows.column(place).cast(IN_UTC))

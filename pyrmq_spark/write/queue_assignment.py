@@ -28,7 +28,7 @@ from pyrmq_core import (
     check_topic,
 )
 from pyrmq_core.blocking import Producer
-from pyrmq_core.columnar import encoded, string_hash_codes
+from pyrmq_core.columnar import CheckedRows, encoded, string_hash_codes
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.write.create_topic import create_topic
@@ -45,11 +45,11 @@ Fixed: TypeAlias = KeyedQueue | ThisQueue
 class AssignedRows:
     """Rows by their queues: those up to `ends[i]` go to `queues[i]`, None to any."""
 
-    rows: pa.RecordBatch
+    rows: CheckedRows
     ends: tuple[int, ...]
     queues: tuple[Fixed | None, ...]
 
-    def parts(self) -> Iterator[tuple[Fixed | None, pa.RecordBatch]]:
+    def parts(self) -> Iterator[tuple[Fixed | None, CheckedRows]]:
         """Yields the rows of each queue."""
         for queue, start, end in zip(self.queues, (0, *self.ends), self.ends, strict=False):
             yield queue, self.rows.slice(start, end - start)
@@ -79,22 +79,21 @@ class QueueAssignment:
         self._keep = options.queue_selection == "partition"
         self._topics: dict[str, _TopicPlaces] = {}
 
-    def placed(self, topic: str, rows: pa.RecordBatch) -> AssignedRows:
+    def placed(self, topic: str, rows: CheckedRows) -> AssignedRows:
         """Returns the rows grouped by fixed queue, those without one together, each group in its order.
 
         Raises `NoRoute` if no NameServer knows the topic and brokers do not create it, `InvalidMessage` for a queue
         that the topic does not have.
         """
         lanes = self._lanes(topic, rows)
-        rest = rows.drop_columns([name for name in ("brokerName", "queueId") if name in rows.schema.names])
         if lanes is None:
-            return AssignedRows(rest, (rows.num_rows,), (None,))
+            return AssignedRows(rows, (rows.num_rows,), (None,))
         order = np.argsort(lanes, kind="stable")
         sorted_lanes = lanes[order]
         ends = np.append(np.flatnonzero(np.diff(sorted_lanes)) + 1, len(order))
         fixed = self._places(topic).fixed
         queues = [None if lane == BY_TURNS else fixed[lane] for lane in sorted_lanes[ends - 1].tolist()]
-        together = rest if len(ends) == 1 else rest.take(pa.array(order))
+        together = rows if len(ends) == 1 else rows.take(pa.array(order))
         return AssignedRows(together, tuple(ends.tolist()), tuple(queues))
 
     def by_turns(self, topic: str) -> AnyQueue:
@@ -112,7 +111,7 @@ class QueueAssignment:
         """Returns the next queue in turn for a message without ordering, such as a delayed one."""
         return AnyQueue(self._places(topic).next_queue())
 
-    def _lanes(self, topic: str, rows: pa.RecordBatch) -> Lanes | None:
+    def _lanes(self, topic: str, rows: CheckedRows) -> Lanes | None:
         """Returns the rows' lanes; asks NameServers before it refuses a queue, which may be newer than the route."""
         places = self._places(topic)
         try:
@@ -128,9 +127,8 @@ class QueueAssignment:
             check_topic(topic)
             if self._options.create_topic != "auto" and topic != self._options.topic:
                 create_topic(self._connection, self._options, topic, self._columns_type)
-            info = self._producer.publish_info(topic, timeout=self._timeout)
-            whole = self._producer.is_batch_topic(topic, timeout=self._timeout)
-            self._topics[topic] = _TopicPlaces(info, self._counter, is_batch_topic=whole)
+            info, is_batch_topic = self._producer.sending_topic(topic, timeout=self._timeout)
+            self._topics[topic] = _TopicPlaces(info, self._counter, is_batch_topic=is_batch_topic)
         return self._topics[topic]
 
 
@@ -154,7 +152,7 @@ class _TopicPlaces:
         """Returns the next queue in turn; None if no broker has a master, which the send then waits for."""
         return self.walk.select_one_message_queue() if self.walk.queues else None
 
-    def lanes(self, rows: pa.RecordBatch) -> Lanes | None:
+    def lanes(self, rows: CheckedRows | pa.RecordBatch) -> Lanes | None:
         """Returns the lane of each row; a queue that a row names wins over its key. None if no row has either.
 
         Raises `InvalidMessage` for a queue that is not among the broker's `named` ones.

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar import Fault, first_fault
+from pyrmq_core.columnar import CheckedRows, Fault, check
 from pyrmq_spark.spark_errors import InvalidRow
 
 # A broker's `messageDelayLevel` has so many by default, and its `timerMaxDelaySec` is this.
@@ -17,12 +17,18 @@ MAX_DELAY_LEVEL: Final = 18
 MAX_TIMER_DELAY: Final = timedelta(days=3)
 
 
-def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> None:
-    """Raises `InvalidRow`, which names the lowest row that cannot be sent; rows count from 0 in their partition."""
-    faults = [fault for fault in (*_faults(rows, now), first_fault(rows)) if fault is not None]
-    if faults:
-        fault = min(faults, key=lambda fault: fault.row)
-        raise InvalidRow(f"row {first_row + fault.row}, column {fault.column}: {fault.reason}")
+def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> list[CheckedRows]:
+    """Returns the rows in parts that can be encoded.
+
+    Raises `InvalidRow`, which names the lowest row that cannot be sent; rows count from 0 in their partition.
+    """
+    faults, checked = [*_faults(rows, now)], check(rows)
+    if isinstance(checked, Fault):
+        faults.append(checked)
+    elif not faults:
+        return checked
+    fault = min(faults, key=lambda fault: fault.row)
+    raise InvalidRow(f"row {first_row + fault.row}, column {fault.column}: {fault.reason}")
 
 
 def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
@@ -55,13 +61,12 @@ def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
             yield Fault(row, column, reason)
 
 
-def by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+def by_topic(rows: CheckedRows, topic: str | None) -> Iterator[tuple[str, CheckedRows]]:
     """Yields the rows of each topic, in their order; topics by their first appearance."""
     if topic is not None:
         yield topic, rows
         return
     topics = rows.column("topic")
-    rest = rows.drop_columns(["topic"])
     distinct: Sequence[str] = pc.unique(topics).to_pylist()
     for name in distinct:
-        yield name, rest if len(distinct) == 1 else rest.filter(pc.equal(topics, name))
+        yield name, rows if len(distinct) == 1 else rows.filter(pc.equal(topics, name))

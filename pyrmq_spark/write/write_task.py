@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Final
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from pyrmq_core import InvalidMessage, RocketMQError, WriteSummary, unique_id_runs, unique_ids
 from pyrmq_core.blocking import SendWindow
-from pyrmq_core.columnar import BatchLimit, CompressionType, Ids, by_tag, content_ids, encode_batches
+from pyrmq_core.columnar import BatchLimit, CheckedRows, CompressionType, Ids, by_tag, content_ids, encode_rows
 from pyrmq_spark import worker
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
@@ -106,30 +107,33 @@ class PartitionWrite:
     def _put(self, batch: pa.RecordBatch, window: SendWindow, placing: QueueAssignment) -> None:
         first_row, self._taken = self._taken, self._taken + batch.num_rows
         rows = self._schema.rows(batch)
-        check_rows(rows, first_row, datetime.now(UTC))
+        checked = check_rows(rows, first_row, datetime.now(UTC))
         if self._options.message_ids == "content":
-            rows = rows.append_column(ID_COLUMN, content_ids(rows, self._seed, first_row))
-        for topic, part in by_topic(rows, self._schema.topic):
-            with self._naming_rows(first_row):
-                placed = placing.placed(topic, part)
-                if may_be_delayed(part) or placing.is_batch_topic(topic):
-                    for queue, group in placed.parts():
-                        self._put_group(topic, group, queue, window, placing)
-                else:
-                    self._put_placed(topic, placed, window, placing)
+            checked = with_id_column(checked, content_ids(rows, self._seed, first_row))
+        for part in checked:
+            for topic, some in by_topic(part, self._schema.topic):
+                with self._naming_rows(first_row):
+                    self._put_topic(topic, some, window, placing)
+
+    def _put_topic(self, topic: str, rows: CheckedRows, window: SendWindow, placing: QueueAssignment) -> None:
+        placed = placing.placed(topic, rows)
+        if may_be_delayed(rows) or placing.is_batch_topic(topic):
+            for queue, group in placed.parts():
+                self._put_group(topic, group, queue, window, placing)
+        else:
+            self._put_placed(topic, placed, window, placing)
 
     def _put_placed(self, topic: str, placed: AssignedRows, window: SendWindow, placing: QueueAssignment) -> None:
         """Encodes all rows together, and cuts them into requests where their queue changes."""
-        some, ids = with_ids(placed.rows)
         number = taken = 0
-        for payload in encode_batches(some, topic, ids, self._limit, checked=True, stops=placed.ends):
+        for payload in encode_rows(placed.rows.to_encode(), topic, ids_of(placed.rows), self._limit, stops=placed.ends):
             while taken >= placed.ends[number]:
                 number += 1
             taken += payload.count
             window.put(payload, placed.queues[number] or placing.by_turns(topic))
 
     def _put_group(
-        self, topic: str, rows: pa.RecordBatch, queue: Fixed | None, window: SendWindow, placing: QueueAssignment
+        self, topic: str, rows: CheckedRows, queue: Fixed | None, window: SendWindow, placing: QueueAssignment
     ) -> None:
         """Sends rows of one queue; delayed rows one by one, since a batch would be stored and delivered at once.
 
@@ -139,8 +143,7 @@ class PartitionWrite:
         whole = placing.is_batch_topic(topic)
         limit = self._limit.of_batch_topic() if whole else self._limit
         for part in by_tag(plain) if whole else (plain,):
-            some, ids = with_ids(part)
-            for payload in encode_batches(some, topic, ids, limit, checked=True, single_tag=whole):
+            for payload in encode_rows(part.to_encode(), topic, ids_of(part), limit, single_tag=whole):
                 window.put(payload, queue or placing.by_turns(topic))
         for payload in encode_singles(delayed, topic, texts_of_ids(delayed), self._limit):
             window.put(payload, queue or placing.in_no_order(topic))
@@ -174,21 +177,31 @@ class PartitionWrite:
         )
 
 
-def with_ids(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ids]:
-    """Returns the rows to encode and their ids in order: those that the rows carry, or new ones of this process."""
+def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRows]:
+    """Returns the rows with their ids, which go with them however they are divided."""
+    with_ids, first = [], 0
+    for part in checked:
+        own = ids.slice(first, part.num_rows)
+        with_ids.append(replace(part, batch=part.batch.append_column(ID_COLUMN, own)))
+        first += part.num_rows
+    return with_ids
+
+
+def ids_of(rows: CheckedRows) -> Ids:
+    """Returns the source of the rows' ids, in their order: those that the rows carry, or new ones of this process."""
     if ID_COLUMN not in rows.schema.names:
-        return rows, unique_id_runs
-    ids, taken = rows.column(ID_COLUMN), 0
+        return unique_id_runs
+    ids, first = rows.column(ID_COLUMN), 0
 
     def following(count: int) -> pa.Array:
-        nonlocal taken
-        taken += count
-        return ids.slice(taken - count, count)
+        nonlocal first
+        first += count
+        return ids.slice(first - count, count)
 
-    return rows.drop_columns([ID_COLUMN]), following
+    return following
 
 
-def texts_of_ids(rows: pa.RecordBatch) -> list[str]:
+def texts_of_ids(rows: CheckedRows) -> list[str]:
     """Returns the ids of the rows as texts."""
     carried = ID_COLUMN in rows.schema.names
     texts: list[str] = rows.column(ID_COLUMN).to_pylist() if carried else unique_ids(rows.num_rows)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import InvalidMessage, KeyedQueue, MessageQueue, ThisQueue, TopicPublishInfo
+from pyrmq_core.columnar import check
 from pyrmq_spark.write.delayed_rows import by_delay
 from pyrmq_spark.write.queue_assignment import BY_TURNS, Fixed, _TopicPlaces
 
@@ -84,6 +85,9 @@ def test_a_queue_has_one_target_for_rows_that_name_it_and_one_for_keys() -> None
 
 def test_delayed_rows_are_separated() -> None:
     rows = pa.record_batch({"body": [b"1", b"2", b"3"], "delayLevel": pa.array([None, 3, None], pa.int32())})
-    delayed, plain = by_delay(rows)
+    checked = check(rows)
+    assert isinstance(checked, list)
+    delayed, plain = by_delay(*checked)
     assert delayed.column("body").to_pylist() == [b"2"]
-    assert plain.to_pydict() == {"body": [b"1", b"3"]}
+    assert plain.to_batch().to_pydict() == {"body": [b"1", b"3"], "delayLevel": [None, None]}
+    assert plain.to_encode().body.array.to_pylist() == [b"1", b"3"]

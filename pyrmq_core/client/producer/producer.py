@@ -320,6 +320,12 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         """Returns whether brokers store the topic's batches whole (5.x): a request should then hold one tag."""
         return await self._open().sender.is_batch_topic(topic, timeout=self._seconds(timeout))
 
+    async def sending_topic(self, topic: str, *, timeout: float | None = None) -> tuple[TopicPublishInfo, bool]:
+        """Returns what `publish_info` and `is_batch_topic` return, by one call; each has the whole `timeout`."""
+        sender, seconds = self._open().sender, self._seconds(timeout)
+        info = await sender.publish_info(topic, timeout=seconds)
+        return info, await sender.is_batch_topic(topic, timeout=seconds)
+
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Returns the queues the topic may be written to now."""
         return (await self.publish_info(topic)).queues

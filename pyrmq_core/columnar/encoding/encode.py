@@ -51,44 +51,69 @@ def encode_batches(
     ids: Ids,
     limit: BatchLimit = DEFAULT_LIMIT,
     *,
-    checked: bool = False,
     single_tag: bool = False,
     stops: Sequence[int] = (),
     wait_store_msg_ok: bool = True,
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Yields the rows as requests of `topic`, in their order. `ids(count)` returns the next unique ids.
+    """Checks the rows, and yields them as `encode_rows` does.
 
-    Raises `InvalidMessage` for rows that `first_fault` names, unless the caller has `checked` them. The bodies of
-    payloads are views of larger buffers. `compress_all` maps a function over bodies, maybe in threads (`executor.map`).
-    `single_tag` says that the rows share their tag, or have none (`by_tag`), which batch topics need. `stops` are the
-    rising numbers of rows that begin a new request.
+    Raises `InvalidMessage` for the row that `first_fault` names, before any is encoded.
     """
     check_message(Message(topic, b"x"))
     parts = [(first, outgoing_rows(part)) for first, part in windows(rows)]
-    for first, some in () if checked else parts:
+    for first, some in parts:
         if (fault := fault_of(some, limit.max_message_bytes)) is not None:
             raise InvalidMessage(f"row {first + fault.row}, column {fault.column}: {fault.reason}")
-    alone = is_retry_topic(topic)
     for first, some in parts:
-        made = ids_of(ids, len(some))
-        within = stops_within(stops, first, first + len(some))
-        if len(some) < BREAK_EVEN_ROWS:
-            for start, end in pairwise((0, *within, len(some))):
-                few, theirs = _slice(some, made, start, end)
-                yield from encode_messages(few, topic, theirs, limit, alone=alone, waits=wait_store_msg_ok)
-        else:
-            yield from encode_columns(
-                some,
-                topic,
-                made,
-                limit,
-                alone=alone,
-                single_tag=single_tag,
-                stops=within,
-                waits=wait_store_msg_ok,
-                compress_all=compress_all,
-            )
+        yield from encode_rows(
+            some,
+            topic,
+            ids,
+            limit,
+            single_tag=single_tag,
+            stops=stops_within(stops, first, first + len(some)),
+            wait_store_msg_ok=wait_store_msg_ok,
+            compress_all=compress_all,
+        )
+
+
+def encode_rows(
+    rows: SinkRows,
+    topic: str,
+    ids: Ids,
+    limit: BatchLimit = DEFAULT_LIMIT,
+    *,
+    single_tag: bool = False,
+    stops: Sequence[int] = (),
+    wait_store_msg_ok: bool = True,
+    compress_all: CompressAll = map,
+) -> Iterator[Payload]:
+    """Yields rows without a fault as requests of `topic`, in their order. `ids(count)` returns the next unique ids.
+
+    The bodies of payloads are views of larger buffers. `compress_all` maps a function over bodies, maybe in threads
+    (`executor.map`). `single_tag` says that the rows share their tag, or have none (`by_tag`), which batch topics need.
+    `stops` are the rising numbers of rows that begin a new request.
+    """
+    check_message(Message(topic, b"x"))
+    alone = is_retry_topic(topic)
+    rows_ids = ids_of(ids, len(rows))
+    if len(rows) < BREAK_EVEN_ROWS:
+        for start, end in pairwise((0, *stops_within(stops, 0, len(rows)), len(rows))):
+            few, theirs = _slice(rows, rows_ids, start, end)
+            yield from encode_messages(few, topic, theirs, limit, alone=alone, waits=wait_store_msg_ok)
+    else:
+        yield from encode_columns(
+            rows,
+            topic,
+            rows_ids,
+            limit,
+            alone=alone,
+            single_tag=single_tag,
+            stops=stops_within(stops, 0, len(rows)),
+            waits=wait_store_msg_ok,
+            compress_all=compress_all,
+        )
 
 
 def compresses(rows: pa.RecordBatch, limit: BatchLimit) -> bool:

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 import pyarrow as pa
@@ -90,6 +90,65 @@ class SinkRows:
         properties = None if self.properties is None else self.properties.slice(start, count)
         return SinkRows(self.body.slice(start, end), texts, some(self.words), properties, some(self.flag))
 
+    def take(self, numbers: pa.Array) -> SinkRows:
+        """Returns the rows of these numbers, in their order."""
+
+        def some(array: pa.Array | None) -> pa.Array | None:
+            return None if array is None else array.take(numbers)
+
+        texts = {name: BytesColumn.of(text.array.take(numbers)) for name, text in self.texts.items()}
+        properties = None if self.properties is None else self.properties.take(numbers)
+        return SinkRows(
+            BytesColumn.of(self.body.array.take(numbers)), texts, some(self.words), properties, some(self.flag)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """Rows without a fault, or some of them: those of the `numbers`, in their order; None for all.
+
+    It is divided as a `RecordBatch` is; only `to_encode` copies the values, of all divisions at once.
+    """
+
+    batch: pa.RecordBatch
+    outgoing: SinkRows
+    numbers: pa.Array | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.batch.schema
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.outgoing) if self.numbers is None else len(self.numbers)
+
+    def column(self, name: str) -> pa.Array:
+        """Returns the column of these rows."""
+        column = self.batch.column(name)
+        return column if self.numbers is None else column.take(self.numbers)
+
+    def take(self, numbers: pa.Array) -> CheckedRows:
+        """Returns those of these rows that have the numbers, in their order."""
+        return replace(self, numbers=numbers if self.numbers is None else self.numbers.take(numbers))
+
+    def filter(self, mask: pa.Array) -> CheckedRows:
+        """Returns those of these rows for which the mask is true."""
+        return self.take(pc.indices_nonzero(mask))
+
+    def slice(self, start: int, count: int) -> CheckedRows:
+        """Returns `count` of these rows from `start` on."""
+        if count == self.num_rows:
+            return self
+        return self.take(pa.array(range(start, start + count), pa.uint64()))
+
+    def to_batch(self) -> pa.RecordBatch:
+        """Returns all columns of these rows."""
+        return self.batch if self.numbers is None else self.batch.take(self.numbers)
+
+    def to_encode(self) -> SinkRows:
+        """Returns these rows as `encode_rows` takes them."""
+        return self.outgoing if self.numbers is None else self.outgoing.take(self.numbers)
+
 
 def batches_of(rows: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
     """Yields the rows in their order; small neighbouring batches of a table are joined, which copies them."""
@@ -130,6 +189,12 @@ def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 def _is_large(rows: pa.RecordBatch) -> bool:
     """Returns whether the rows exceed `WINDOW_BYTES`. Counts precisely only if their whole buffers exceed it."""
     return bool(rows.get_total_buffer_size() > WINDOW_BYTES and rows.nbytes > WINDOW_BYTES)
+
+
+def outgoing_parts(rows: pa.RecordBatch) -> Iterator[SinkRows]:
+    """Yields the rows of each window as `encode_rows` takes them, without a check."""
+    for _, part in windows(rows):
+        yield outgoing_rows(part)
 
 
 def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:

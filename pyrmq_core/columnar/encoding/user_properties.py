@@ -30,6 +30,11 @@ class UserProperties:
     def slice(self, start: int, count: int) -> Self:
         return type(self)(self.array.slice(start, count), self.names)
 
+    def take(self, numbers: pa.Array) -> Self:
+        """Returns the properties of the rows of these numbers."""
+        array = self.array.take(numbers)
+        return type(self)(array, _names_of_all(array) if self.names is None or not len(array) else self.names)
+
     def pairs(self) -> tuple[Ints, Ints]:
         """Returns the number of each row's first pair, and of the pair behind its last one; a null row has no pairs."""
         offsets = self.array.offsets.to_numpy().astype(np.int64)

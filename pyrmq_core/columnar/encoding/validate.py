@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pyrmq_core.columnar.arrays import Bools, Int32s, Ints, byte_view, encoded, offsets_of
 from pyrmq_core.columnar.encoding.properties import properties_bytes
-from pyrmq_core.columnar.encoding.sink_rows import BytesColumn, SinkRows, outgoing_rows, windows
+from pyrmq_core.columnar.encoding.sink_rows import BytesColumn, CheckedRows, SinkRows, outgoing_rows, windows
 from pyrmq_core.columnar.encoding.user_properties import UserProperties
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import KEPT_NAMES, Message
@@ -59,15 +59,27 @@ class Fault(NamedTuple):
     reason: str
 
 
-def first_fault(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
-    """Returns the lowest row's fault, or None without one; raises `InvalidArgument` for a column of another type."""
+def check(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> list[CheckedRows] | Fault:
+    """Returns the rows for `encode_rows`, in parts of at most `WINDOW_BYTES`; or the lowest row's fault.
+
+    Raises `InvalidArgument` for a column of another type.
+    """
+    checked = []
     for first, part in windows(rows):
-        fault = fault_of(outgoing_rows(part), max_body_bytes)
+        outgoing = outgoing_rows(part)
+        fault = fault_of(outgoing, max_body_bytes)
         if "topic" in part.schema.names:
             fault = _lower(fault, _topic_fault(part.column("topic")))
         if fault is not None:
             return fault._replace(row=first + fault.row)
-    return None
+        checked.append(CheckedRows(part, outgoing))
+    return checked
+
+
+def first_fault(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
+    """Returns the lowest row's fault, or None without one; raises `InvalidArgument` for a column of another type."""
+    checked = check(rows, max_body_bytes)
+    return checked if isinstance(checked, Fault) else None
 
 
 def fault_of(rows: SinkRows, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:

@@ -109,20 +109,20 @@ async def _send_in_order(window: SendWindow, topic: str, rows: Any, to: Target, 
     arrow = columnar()
     if whole:  # a batch topic: one tag a request, nothing compressed
         for some in arrow.by_tag(rows):
-            batches = arrow.encode_batches(
-                some, topic, unique_id_runs, limit.of_batch_topic(), checked=True, single_tag=True
-            )
-            for payload in batches:
-                await window.put(payload, to)
+            for part in arrow.outgoing_parts(some):
+                for payload in arrow.encode_rows(part, topic, unique_id_runs, limit.of_batch_topic(), single_tag=True):
+                    await window.put(payload, to)
         return
     if not arrow.compresses(rows, limit):
-        for payload in arrow.encode_batches(rows, topic, unique_id_runs, limit, checked=True):
-            await window.put(payload, to)
+        for part in arrow.outgoing_parts(rows):
+            for payload in arrow.encode_rows(part, topic, unique_id_runs, limit):
+                await window.put(payload, to)
         return
     with ThreadPoolExecutor(COMPRESSING_THREADS, "pyrmq-compress") as threads:
-        payloads = arrow.encode_batches(rows, topic, unique_id_runs, limit, checked=True, compress_all=threads.map)
-        while (payload := await trio.to_thread.run_sync(_next, payloads)) is not None:
-            await window.put(payload, to)
+        for part in arrow.outgoing_parts(rows):
+            payloads = arrow.encode_rows(part, topic, unique_id_runs, limit, compress_all=threads.map)
+            while (payload := await trio.to_thread.run_sync(_next, payloads)) is not None:
+                await window.put(payload, to)
 
 
 def _next(payloads: Iterator[Payload]) -> Payload | None:
