@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from pyrmq_core.aio.admin_families import AsyncioFamily
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, Generic, Self, TypeVar, overload
+
 from pyrmq_core.aio.client import Client, OwnerFace
-from pyrmq_core.aio.face import asyncio_form
+from pyrmq_core.aio.face import AsyncioFace, asyncio_form
 from pyrmq_core.client.admin.access import Accounts, Policies, Users
 from pyrmq_core.client.admin.admin import Admin as TrioAdmin
 from pyrmq_core.client.admin.admin import AdminSettings
@@ -13,8 +17,55 @@ from pyrmq_core.client.admin.groups import Groups
 from pyrmq_core.client.admin.messages import Messages
 from pyrmq_core.client.admin.nameservers import NameServers
 from pyrmq_core.client.admin.producers import Producers
+from pyrmq_core.client.admin.servers import AdminFamily
 from pyrmq_core.client.admin.topics import Topics
 from pyrmq_core.client.parameters import parameters_of
+
+F = TypeVar("F", bound=AdminFamily)
+
+
+class AsyncioFamily(Generic[F]):
+    """A property of the asyncio `Admin` that is a family of the trio one.
+
+    Its value has the type of the trio family, whose public methods are coroutine functions: their parameters and
+    results are the same here, and a method that is added there is one here at once.
+    """
+
+    def __init__(self, kind: type[F], family_of: Callable[[TrioAdmin], F]) -> None:
+        self.__doc__ = kind.__doc__
+        self._kind = _asyncio_kind(kind, family_of)
+
+    @overload
+    def __get__(self, face: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, face: AsyncioFace[TrioAdmin], owner: type[Any]) -> F: ...
+    def __get__(self, face: AsyncioFace[TrioAdmin] | None, owner: type[Any]) -> Self | F:
+        return self if face is None else self._kind(face)
+
+
+def _asyncio_kind(kind: type[F], family_of: Callable[[TrioAdmin], F]) -> Callable[[AsyncioFace[TrioAdmin]], F]:
+    """Returns the subclass of a family whose methods run on the library's loop."""
+
+    def initialise(self: Any, face: AsyncioFace[TrioAdmin]) -> None:
+        self._face = face
+
+    methods: dict[str, Any] = {"__init__": initialise, "__doc__": kind.__doc__, "__module__": __name__}
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        if not name.startswith("_"):
+            if not inspect.iscoroutinefunction(method):
+                raise TypeError(f"{kind.__name__}.{name} is no coroutine function, and has no asyncio form")
+            methods[name] = _asyncio_method(method, family_of)
+    return type(kind.__name__, (kind,), methods)
+
+
+def _asyncio_method(
+    method: Callable[..., Awaitable[object]], family_of: Callable[[TrioAdmin], object]
+) -> Callable[..., Awaitable[object]]:
+    @wraps(method)
+    async def called(self: Any, /, *args: object, **kwargs: object) -> object:
+        return await self._face._run(lambda admin: method(family_of(admin), *args, **kwargs))
+
+    return called
 
 
 class Admin(OwnerFace[TrioAdmin]):

@@ -10,16 +10,17 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar, cast
+from weakref import WeakSet
 
 from pyrmq_core.aio.client import Client, OwnerFace
 from pyrmq_core.aio.face import asyncio_form
 from pyrmq_core.aio.loop_returns import LoopReturns, here, on_library_loop
-from pyrmq_core.aio.send_futures import SendFuture, SendFutures
 from pyrmq_core.aio.send_window import SendWindow
 from pyrmq_core.aio.user_calls import UserCall
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
 from pyrmq_core.client.producer.bulk.send_window import SendWindow as TrioSendWindow
+from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailure, UnseenFailures
 from pyrmq_core.client.producer.producer import Producer as TrioProducer
 from pyrmq_core.client.producer.producer import Select
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
@@ -29,6 +30,7 @@ from pyrmq_core.client.producer.transactions import (
     decided_by,
     local_failure,
 )
+from pyrmq_core.errors import RocketMQError
 from pyrmq_core.loop_thread.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
 from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import (
@@ -40,6 +42,50 @@ from pyrmq_core.model import (
     TransactionSendResult,
 )
 from pyrmq_core.network import ON_LOOP
+
+
+class SendFutures:
+    """The futures of one producer."""
+
+    def __init__(self, group: str) -> None:
+        self.failures = UnseenFailures(group)
+        self.failed: WeakSet[SendFuture] = WeakSet()
+
+    def new(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
+        """Returns the future of a send that begins."""
+        return SendFuture(self, loop)
+
+    def report(self) -> None:
+        """Logs at the producer's end how many failures the program has not looked at."""
+        for future in self.failed:
+            future.note_look()
+        self.failures.report()
+
+
+class SendFuture(asyncio.Future[Any]):
+    """A future that notes when it is dropped whether the program looked at its failure."""
+
+    __slots__ = ("_futures", "_unseen")
+
+    def __init__(self, futures: SendFutures, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._futures = futures
+        self._unseen: UnseenFailure | None = None
+
+    def failed(self, error: RocketMQError) -> None:
+        """Counts the error that becomes the future's exception."""
+        self._unseen = self._futures.failures.failed(error)
+        self._futures.failed.add(self)
+
+    def note_look(self) -> None:
+        """Takes the failure from the count if the program has looked at it, which asyncio notes for itself."""
+        if self._unseen is not None and not self._log_traceback:
+            self._unseen.look()
+
+    def __del__(self) -> None:
+        self.note_look()
+        super().__del__()
+
 
 R = TypeVar("R")
 

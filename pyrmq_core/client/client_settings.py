@@ -10,8 +10,7 @@ from typing import Generic, TypeVar
 
 from pyrmq_core.client.arguments import context_of, instance_of, seconds_of, tuple_of
 from pyrmq_core.client.remoting.identity import Credentials, checked_unit_name, credentials_of, namespace_of
-from pyrmq_core.client.remoting.namespace_v2 import NamespaceV2
-from pyrmq_core.client.remoting.rpc_hooks import RpcHook, RpcHooks
+from pyrmq_core.client.remoting.rpc_hooks import NamespaceV2, RpcHook, RpcHooks
 from pyrmq_core.errors import InvalidArgument
 
 AnyClient = TypeVar("AnyClient")

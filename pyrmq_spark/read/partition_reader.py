@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from pyrmq_core import (
     DataLost,
     MessageQueue,
@@ -25,7 +27,6 @@ from pyrmq_core import (
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
 from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.options import ConnectionOptions, SourceOptions
-from pyrmq_spark.read.joined_batches import in_fewer_batches
 from pyrmq_spark.read.range_planner import QueueRange
 from pyrmq_spark.read.ranges_decoding import RangesDecoding, Reached
 from pyrmq_spark.spark_errors import BrokerUnavailable, as_spark_error
@@ -204,3 +205,25 @@ def _is_gone(connection: ConnectionOptions, options: SourceOptions, queue: Messa
         return False
     is_routed = known is not None and queue in known.all
     return not is_routed and broker is not None and broker.master is not None
+
+
+# Batches are held back until they have so many rows or bytes together.
+ENOUGH_ROWS: Final = 1000
+ENOUGH_BYTES: Final = 1024 * 1024
+
+
+def in_fewer_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields the same rows in the same order; small batches that follow one another are joined."""
+    held: list[pa.RecordBatch] = []
+    rows = held_bytes = 0
+    for batch in batches:
+        held.append(batch)
+        rows, held_bytes = rows + batch.num_rows, held_bytes + batch.nbytes
+        if rows >= ENOUGH_ROWS or held_bytes >= ENOUGH_BYTES:
+            yield from _joined(held)
+            held, rows, held_bytes = [], 0, 0
+    yield from _joined(held)
+
+
+def _joined(held: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    return held if len(held) < 2 else pa.Table.from_batches(held).combine_chunks().to_batches()

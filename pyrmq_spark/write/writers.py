@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from pyrmq_core import SendStatus
-from pyrmq_spark.driver_log import show
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.pyspark_releases import has_stream_arrow_writer
@@ -152,3 +152,23 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
 def _printable(queue: str) -> str:
     """Returns the name in one printable line: a broker chooses its name."""
     return queue if queue.isprintable() else ascii(queue)
+
+
+# The format of Spark's own lines.
+FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+TIME_FORMAT: Final = "%y/%m/%d %H:%M:%S"
+
+
+def show(log: logging.Logger) -> None:
+    """Sends the records of `log` from INFO on to standard error, which Spark copies to that of the driver.
+
+    If a level or a handler is set for the logger or the package, nothing is changed. The stream is the process's own:
+    with worker logging on, `sys.stderr` is `python_worker_logs()`, which gets the record anyway.
+    """
+    package = logging.getLogger("pyrmq_spark")
+    if any(logger.handlers or logger.level for logger in (log, package)):
+        return
+    handler = logging.StreamHandler(sys.__stderr__)
+    handler.setFormatter(logging.Formatter(FORMAT, TIME_FORMAT))
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)

@@ -9,7 +9,7 @@ import pytest
 
 import pyrmq_core
 from pyrmq_core import MessageQueue, SendResult, aio
-from pyrmq_core.aio.admin_families import AsyncioFamily
+from pyrmq_core.aio.admin import AsyncioFamily
 from pyrmq_core.client.admin.servers import AdminFamily
 from tests.support.stage import Stage
 

@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from pyrmq_core import Client, InvalidState, MessageExt, MessageQueue
-from pyrmq_core.client.callbacks import consumer_requests
-from pyrmq_core.client.callbacks.consumer_requests import ConsumerRequests
+from pyrmq_core.client.consumer.group import consumer_requests
+from pyrmq_core.client.consumer.group.consumer_requests import ConsumerRequests
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command

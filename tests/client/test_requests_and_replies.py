@@ -21,7 +21,7 @@ from pyrmq_core import (
     RequestTimeout,
     SendFailed,
 )
-from pyrmq_core.client.callbacks.replies import Replies
+from pyrmq_core.client.producer.request_reply import Replies
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyrmq_core.client.consumer.offsets.offset_file import dump_offset_file, load_offset_file
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.protocol.messages.offset_file import dump_offset_file, load_offset_file
 from pyrmq_core.protocol.messages.queue_tables import dump_queue_table
 from tests.protocol.strategies import INT64, TEXT
 from tests.support.golden import text

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_spark.read.joined_batches import ENOUGH_BYTES, ENOUGH_ROWS, in_fewer_batches
+from pyrmq_spark.read.partition_reader import ENOUGH_BYTES, ENOUGH_ROWS, in_fewer_batches
 
 
 def batch(rows: int, size: int = 1) -> pa.RecordBatch:

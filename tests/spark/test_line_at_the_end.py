@@ -20,12 +20,11 @@ from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
-from pyrmq_spark.driver_log import show
 from pyrmq_spark.options import ConnectionOptions, read_sink
 from pyrmq_spark.write.columns import SinkSchema
 from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
 from pyrmq_spark.write.write_task import PartitionWrite
-from pyrmq_spark.write.writers import RocketMQStreamWriter, RocketMQWriter, summary_line
+from pyrmq_spark.write.writers import RocketMQStreamWriter, RocketMQWriter, show, summary_line
 from tests.support.spark import wait_readable, write
 from tests.support.standalone import job_environment
 

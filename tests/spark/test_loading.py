@@ -30,9 +30,9 @@ SERVING_AND_ASKING = {
     "pyrmq_core.client.admin.message_queries",
     "pyrmq_core.client.routes.name_server_url",
     "pyrmq_core.network.server",
-    "pyrmq_core.client.callbacks.consumer_requests",
-    "pyrmq_core.client.callbacks.replies",
-    "pyrmq_core.client.callbacks.transaction_checks",
+    "pyrmq_core.client.consumer.group.consumer_requests",
+    "pyrmq_core.client.producer.request_reply",
+    "pyrmq_core.client.producer.transactions",
 }
 DECODING = {"pyrmq_spark.read.partition_reader", "pyrmq_core.columnar.decoding.decode", "pyarrow.compute"}
 HEAVY = {"pyarrow", "numpy", "trio"}

@@ -12,29 +12,12 @@ CONVERSATIONS = "pyrmq_core/protocol/requests/"
 APART = {
     "pyrmq_core/network/http_get.py": "sockets live in `network`, and its importer is the client's",
     "pyrmq_core/access/yaml_text.py": "the one module that may import yaml",
+    "pyrmq_core/loop_thread/loop_lock.py": "a lock that is read and tested without the loop's calls",
+    "pyrmq_core/client/routes/name_server_url.py": "loaded by clients that have a URL alone",
 }
 
 # Small modules with one importer that are still to be joined to it. Nothing is added here.
-TO_BE_JOINED = {
-    # aio, blocking, cli, client and Spark
-    "pyrmq_core/aio/admin_families.py",
-    "pyrmq_core/aio/send_futures.py",
-    "pyrmq_core/loop_thread/loop_lock.py",
-    "pyrmq_core/cli/progress.py",
-    "pyrmq_core/client/callbacks/replies.py",
-    "pyrmq_core/client/callbacks/transaction_checks.py",
-    "pyrmq_core/client/consumer/group/topic_watch.py",
-    "pyrmq_core/client/consumer/offsets/offsets_by_hand.py",
-    "pyrmq_core/client/consumer/pull/read_arrow.py",
-    "pyrmq_core/client/remoting/broker_versions.py",
-    "pyrmq_core/client/remoting/namespace_v2.py",
-    "pyrmq_core/client/routes/name_server_url.py",
-    "pyrmq_core/protocol/messages/offset_file.py",
-    "pyrmq_spark/driver_log.py",
-    "pyrmq_spark/read/joined_batches.py",
-    # the broker
-    # other rooms
-}
+TO_BE_JOINED: set[str] = set()
 
 
 def modules_to_join(sources: Sources) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -16,20 +16,66 @@ from pyrmq_core.client.consumer.consume.hand_over import HandOver
 from pyrmq_core.client.consumer.consume.hooks import ConsumerHooks
 from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
 from pyrmq_core.client.consumer.group.subscriptions import Filter, check_subscribed_topic, filter_of
-from pyrmq_core.client.consumer.group.topic_watch import TopicListener, TopicWatch
 from pyrmq_core.client.consumer.member_settings import LitePullSettings
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.consumer.running_lite_pull import RunningLitePull
 from pyrmq_core.client.consumer.sql_checks import check_at_first_broker
+from pyrmq_core.client.hook_calls import quietly
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.trace_dispatcher import CONSUME, open_tracing
 from pyrmq_core.client.session_owner import SessionOwner
-from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.errors import InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.model import MessageExt, MessageQueue, Problem
 from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.messages.namespaces import with_namespace
+
+COMPARISON: Final = "looking for changed queues of the watched"
+TopicListener = Callable[[str, Sequence[MessageQueue]], object]
+
+
+class TopicWatch:
+    """The listeners of topics, and the queues that each listener knows."""
+
+    def __init__(self, lookups: QueueOffsets, interval: float, problems: Problems) -> None:
+        self._lookups = lookups
+        self._problems = problems
+        self._interval = interval
+        self._listeners: dict[str, TopicListener] = {}
+        self._known: dict[str, frozenset[MessageQueue] | None] = {}
+
+    async def add(self, topic: str, listener: TopicListener) -> None:
+        """Calls the listener from now on when the queues are other ones than at this moment."""
+        known = (await self._lookups.current_queues([topic]))[topic]
+        self._known[topic] = None if known is None else frozenset(known)
+        self._listeners[topic] = listener
+
+    def remove(self, topic: str) -> None:
+        """Calls the topic's listener no more."""
+        self._listeners.pop(topic, None)
+
+    async def run(self) -> None:
+        """Compares the queues every `interval` seconds."""
+        while True:
+            await trio.sleep(self._interval)
+            try:
+                await self.compare()
+            except RocketMQError as error:
+                self._problems.failed(COMPARISON, "topics", error)
+            else:
+                self._problems.passed(COMPARISON, "topics")
+
+    async def compare(self) -> None:
+        """Compares the queues once. A topic that no NameServer knows is no change: its brokers may be away."""
+        for topic, queues in (await self._lookups.current_queues(tuple(self._listeners))).items():
+            if queues is None or topic not in self._listeners:
+                continue
+            known, self._known[topic] = self._known[topic], frozenset(queues)
+            if known != self._known[topic]:
+                quietly(self._listeners[topic], topic, queues)
+
 
 # The other tasks of the loop wait so long, at most, for a task that polls and finds messages waiting.
 TURN_SECONDS: Final = 0.001

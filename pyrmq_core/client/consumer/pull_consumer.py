@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypedDict
+
+import trio
 
 from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, offset_of, queue_of, seconds_of, whole_number
+from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.consumer.group.subscriptions import filter_of
-from pyrmq_core.client.consumer.pull.puller import Puller, ReadWindow
-from pyrmq_core.client.consumer.pull.read_arrow import read_rows
+from pyrmq_core.client.consumer.pull.puller import Filter, Puller, ReadWindow
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.consumer.retry_topic import RetryTopic
 from pyrmq_core.client.consumer.settings import ConsumerSettings
@@ -20,6 +23,7 @@ from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.session_owner import SessionOwner
 from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.filtering.sql import SqlFilter
+from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull, messages_of
@@ -287,3 +291,44 @@ def check_range(queue: MessageQueue, start: int, end: int) -> None:
     queue_of(queue)
     offset_of("start", start)
     offset_of("end", end)
+
+
+class ArrowRules(TypedDict):
+    """The rules for reading bodies, and for missing offsets: arguments of `decode_batches`."""
+
+    keep_undecodable: bool
+    verify_crc: bool
+    max_body_bytes: int
+    allow_gaps: bool
+
+
+@asynccontextmanager
+async def read_rows(
+    puller: Puller,
+    queue: MessageQueue,
+    wanted: OffsetRange,
+    *,
+    columns: Sequence[str] | Any | None,
+    tags: Filter,
+    window: ReadWindow,
+    rules: ArrowRules,
+) -> AsyncIterator[AsyncIterator[Any]]:
+    """Yields the range in record batches of about 6 MiB of records or 32 MiB of decompressed bodies, by offset."""
+    schema = columnar().schema_of(columns)
+    lent = replace(window, lends_records=True)
+    async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=lent) as lists:
+        tag_filter = tags if isinstance(tags, TagFilter) else TagFilter()
+        decoded = _decoded(lists, schema, wanted, tag_filter, rules)
+        async with aclosing(decoded) as batches:
+            yield batches
+
+
+async def _decoded(
+    lists: AsyncIterator[list[RawPull]], schema: Any, wanted: OffsetRange, tags: TagFilter, rules: ArrowRules
+) -> AsyncGenerator[Any, None]:
+    decode_batches = columnar().decode_batches
+    async for pulls in lists:
+        for decoded in decode_batches(pulls, schema, wanted, tags=tags, **rules):
+            if decoded.batch.num_rows:
+                yield decoded.batch
+            await trio.lowlevel.checkpoint()

@@ -29,7 +29,6 @@ from pyrmq_core.client.consumer.lite_pull_member import LitePullMember
 from pyrmq_core.client.consumer.member_settings import LitePullSettings
 from pyrmq_core.client.consumer.offsets.local_offsets import LocalOffsetStore
 from pyrmq_core.client.consumer.offsets.offset_store import OffsetStore, RemoteOffsetStore
-from pyrmq_core.client.consumer.offsets.offsets_by_hand import OffsetsByHand
 from pyrmq_core.client.consumer.offsets.start_offsets import StartOffsets
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
@@ -41,6 +40,35 @@ from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageModel, MessageQueue
 from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.messages.namespaces import without_namespace
+
+
+class OffsetsByHand:
+    """Another store, which ignores how far queues are consumed."""
+
+    def __init__(self, store: OffsetStore) -> None:
+        self._store = store
+
+    async def load(self) -> None:
+        await self._store.load()
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
+        """Does nothing."""
+
+    def freeze(self, queue: MessageQueue, offset: int) -> None:
+        """Does nothing."""
+
+    def known(self, queue: MessageQueue) -> int | None:
+        return self._store.known(queue)
+
+    async def stored(self, queue: MessageQueue) -> int | None:
+        return await self._store.stored(queue)
+
+    async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
+        """Does nothing: a commit by hand stores at once."""
+
+    def forget(self, queue: MessageQueue) -> None:
+        self._store.forget(queue)
+
 
 log = logging.getLogger(__name__)
 

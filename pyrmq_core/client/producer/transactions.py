@@ -20,7 +20,6 @@ from typing import Final, Protocol, TypeVar
 
 import trio
 
-from pyrmq_core.client.callbacks.transaction_checks import TransactionChecks
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.producer.send.hooks import EndTransactionContext, ProducerHooks
 from pyrmq_core.client.producer.send.receipt import Receipt
@@ -28,8 +27,10 @@ from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import InvalidMessage, InvalidState, RocketMQError
 from pyrmq_core.model import LocalTransactionState, Message, MessageExt, SendResult, SendStatus
-from pyrmq_core.network import Peer
+from pyrmq_core.network import Handler, Peer
 from pyrmq_core.network.rare_lines import RareLines
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import Payload
@@ -40,6 +41,36 @@ from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTra
 from pyrmq_core.protocol.shown_values import shown
 
 log = logging.getLogger(__name__)
+
+TakeCheck = Callable[[CheckTransactionState, MessageExt, Peer], None]
+
+
+class TransactionChecks:
+    """The handler of transaction checks: a client's producers by group."""
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, TakeCheck] = {}
+
+    def register(self, group: str, check: TakeCheck) -> None:
+        self._by_group[group] = check
+
+    def unregister(self, group: str) -> None:
+        self._by_group.pop(group, None)
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.CHECK_TRANSACTION_STATE: self._pass_on}
+
+    def _pass_on(self, request: Command, peer: Peer) -> None:
+        """Passes the check to the producer of its group; its END_TRANSACTION is the answer, so no response is sent."""
+        header = CheckTransactionState.from_command(request)
+        message = header.message()
+        group = message.properties.get(PGROUP, "")
+        check = self._by_group.get(group)
+        if check is None:
+            log.info("%s asks for a transaction of group %r, which has no producer here", peer.address, group)
+        else:
+            check(header, message, peer)
+
 
 # TransactionMQProducer: checkThreadPoolMaxSize, checkRequestHoldMax.
 CHECKS_AT_ONCE: Final = 1

@@ -14,12 +14,14 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.remoting.remoting_client import RemotingClient
-from pyrmq_core.errors import CallTimeout, NetworkError, RocketMQError
+from pyrmq_core.errors import CallTimeout, InvalidMessage, NetworkError, ResponseError, RocketMQError
+from pyrmq_core.model import MessageQueue
 from pyrmq_core.network.problems import Problems
 from pyrmq_core.network.rare_lines import RareLine
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.framing.versions import V5_0_0
 from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, UnregisterClient
 from pyrmq_core.protocol.routes.route import BrokerData
 
@@ -160,3 +162,27 @@ class Heartbeats:
             if self._not_left.is_due():
                 text = f"{error}{self._not_left.left_out()}"
                 log.warning("group %s stays at a broker until the connection ends: %s", group, text)
+
+
+async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, address: str, *, timeout: float) -> None:
+    """Raises `InvalidMessage` if the queue's broker is older than 5.0; a heartbeat asks for a version not yet known.
+
+    Raises `NetworkError` when the broker does not answer: the message has not left then.
+    """
+    version = heartbeats.version_of(address)
+    if version is None:
+        try:
+            version = await heartbeats.tell(address, timeout=timeout)
+        except ResponseError:
+            version = heartbeats.version_of(address) or 0
+        except NetworkError as error:
+            raise NetworkError(
+                f"the message was not sent, because {queue.broker_name} did not report its version: {error}",
+                address=address,
+                request_left=False,
+            ) from error
+    if version < V5_0_0:
+        raise InvalidMessage(
+            f"topic {queue.topic}: deliver_at and delay need brokers of 5.0 or later; {queue.broker_name} "
+            f"({address}) is older (version {version}) and would deliver at once; use delay_level"
+        )

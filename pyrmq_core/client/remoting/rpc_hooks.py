@@ -6,6 +6,7 @@ Source: remoting/RPCHook.java.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from pyrmq_core.client.hook_calls import check_hooks, quietly
@@ -47,3 +48,16 @@ class RpcHooks:
     def after(self, address: str, request: Command, answer: Command) -> None:
         for hook in self._hooks:
             quietly(hook.do_after_response, address, request, answer)
+
+
+class NamespaceV2:
+    """An RPC hook that comes before all others."""
+
+    def __init__(self, namespace: str) -> None:
+        self._fields = {"nsd": "true", "ns": namespace}
+
+    def do_before_request(self, address: str, request: Command) -> Command:
+        return replace(request, ext={**request.ext, **self._fields})
+
+    def do_after_response(self, address: str, request: Command, answer: Command) -> None:
+        pass

@@ -96,6 +96,8 @@ def encode_rows(
     `stops` are the rising numbers of rows that begin a new request.
     """
     check_message(Message(topic, b"x"))
+    if not len(rows):
+        return
     alone = is_retry_topic(topic)
     rows_ids = ids_of(ids, len(rows))
     if len(rows) < BREAK_EVEN_ROWS:

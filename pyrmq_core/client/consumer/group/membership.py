@@ -13,8 +13,8 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.client.callbacks.consumer_requests import ConsumerMember, ConsumerRequests
 from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.consumer.group.consumer_requests import ConsumerMember, ConsumerRequests
 from pyrmq_core.client.consumer.group.subscriptions import Filter, Subscription
 from pyrmq_core.errors import InvalidState, ProtocolError, RocketMQError
 from pyrmq_core.model import ConsumeFromWhere, MessageModel

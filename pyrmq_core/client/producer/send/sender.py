@@ -34,7 +34,7 @@ from pyrmq_core.client.producer.send.retry_policy import (
 from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.client.producer.send.targets import AnyQueue, Target, ThisQueue, waits_for_broker
 from pyrmq_core.client.producer.settings import CommunicationMode, SendSettings
-from pyrmq_core.client.remoting.broker_versions import require_timer_messages
+from pyrmq_core.client.remoting.heartbeats import require_timer_messages
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import LocalError, Outcome, RocketMQError
 from pyrmq_core.model import MessageQueue, SendStatus
