@@ -116,10 +116,12 @@ class CheckedRows:
 
     @property
     def schema(self) -> pa.Schema:
+        """The names and types of all columns."""
         return self.batch.schema
 
     @property
     def num_rows(self) -> int:
+        """The number of these rows."""
         return len(self.outgoing) if self.numbers is None else len(self.numbers)
 
     def column(self, name: str) -> pa.Array:
