@@ -80,6 +80,7 @@ def blocks(page: Path) -> list[str]:
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.timeout(900)  # Spark may start twice, on a machine that does much else
 @pytest.mark.parametrize("example", examples())
 def test_an_example_runs(example: str, cluster: EmbeddedCluster) -> None:
     assert re.search(expected(example), printed(example, cluster))
@@ -100,7 +101,7 @@ def printed(example: str, cluster: EmbeddedCluster) -> str:
 
 def run_program(code: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, env=environment)
 
 
 def packages_apart(example: str) -> list[Path]:

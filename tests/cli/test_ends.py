@@ -123,6 +123,7 @@ def test_a_server_whose_output_is_closed(words: str, tmp_path: Path) -> None:
     assert len(errors) <= LOG_LINES
 
 
+@pytest.mark.timeout(900)  # each command is a process of its own
 def test_an_output_that_is_closed(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     address = cluster.nameserver
     values = {(words, closed): f"{words.replace(' ', '-')}-{closed}" for words in ASKING for closed in (True, False)}

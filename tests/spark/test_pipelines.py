@@ -12,14 +12,14 @@ from pyrmq_core.blocking import EmbeddedCluster, Producer
 from tests.support.connect import connect_client
 from tests.support.maven import ApacheUnavailable
 from tests.support.sink import messages
-from tests.support.spark import wait_readable
+from tests.support.spark import CONNECT_SETTING, wait_readable
 from tests.support.standalone import job_environment
 
 ROOT = Path(__file__).parent.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
 SECONDS = 840
 
-pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def test_the_example_fills_its_table_and_its_sink(tmp_path: Path) -> None:
@@ -43,7 +43,8 @@ def test_the_example_fills_its_table_and_its_sink(tmp_path: Path) -> None:
             "NAMESRV_ADDR": cluster.nameserver,
             "SPARK_HOME": str(SPARK_HOME),
         }
-        command = ["/bin/bash", str(SPARK_HOME / "bin" / "spark-pipelines"), "run", "--conf", "spark.ui.enabled=false"]
+        settings = ["--conf", "spark.ui.enabled=false", "--conf", "=".join(CONNECT_SETTING)]
+        command = ["/bin/bash", str(SPARK_HOME / "bin" / "spark-pipelines"), "run", *settings]
         done = subprocess.run(
             command, cwd=directory, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
         )
