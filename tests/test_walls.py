@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,10 @@ def python_sources(*directories: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def packages() -> dict[str, str]:
+def packages() -> Iterator[dict[str, str]]:
     entries = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("pyspark_rocketmq.py", "pyrmq_pytest.py")}
-    return python_sources(*PACKAGES) | entries
+    yield python_sources(*PACKAGES) | entries
+    walls.parsed.cache_clear()
 
 
 def test_imports_run_one_way(packages: dict[str, str]) -> None:

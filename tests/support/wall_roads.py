@@ -2,7 +2,7 @@
 
 import ast
 
-from tests.support.walls import Sources, called_name, inside, module_name
+from tests.support.walls import Sources, called_name, inside, module_name, parsed
 
 # One send path, one read path: these names (and the conversations' modules) stand in one module of these rooms.
 ROAD_ROOMS = (
@@ -37,7 +37,7 @@ def road_faults(sources: Sources) -> list[str]:
                 continue
             faults += [
                 f"{path}:{getattr(node, 'lineno', 0)}: {found.pop()} belongs to {home} alone"
-                for node in ast.walk(ast.parse(source))
+                for node in ast.walk(parsed(source))
                 if (found := _named(node) & names or _issued(node) & codes)
             ]
     return sorted(faults)
