@@ -1,4 +1,4 @@
-"""What a user does with a cluster, as 22 steps that run on any release; each returns, or raises what a user sees."""
+"""The steps of a user with a cluster, 22 that run on any release; each returns, or raises what a user sees."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Walk:
             self._until(lambda: self._total(consumer, self.delayed) == 2)
 
     def send_in_transactions(self) -> None:
-        """A broker may check a half message whose end it has not noted yet, and deliver it twice."""
+        """Sends in transactions; a broker may deliver a half message twice whose end it has not noted yet."""
 
         class Listener:
             def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
