@@ -47,7 +47,8 @@ def _names(names_of: Callable[[Admin], Awaitable[Iterable[str]]]) -> Callable[..
     """Returns the function that click calls for the completion of a parameter."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        names = _within_time(names_of, ctx.params)
+        with ctx.scope(cleanup=False):  # options are looked up in the current context
+            names = _within_time(names_of, ctx.params)
         return sorted(name for name in names if name.startswith(incomplete) and name.isprintable())
 
     return complete
@@ -61,6 +62,8 @@ cluster_names = _names(_clusters)
 
 def _within_time(names_of: Callable[[Admin], Awaitable[Iterable[str]]], arguments: Mapping[str, Any]) -> list[str]:
     import trio
+
+    from pyrmq_core import Admin, Client  # noqa: F401 - loaded before the servers' time begins
 
     found: list[str] = []
 
