@@ -67,8 +67,8 @@ class Producer(OwnerFace[AsyncProducer]):
 
         `timeout` is for the whole send with its retries, in seconds (`send_timeout` without it). `queue`, or
         `select(queues, message)`, fixes the queue: then there is one try. Raises `InvalidMessage` before anything is
-        sent, `NoRoute` and `NoNameServer` when there is nowhere to send to, else `SendFailed`, whose `outcome` is *not
-        stored*, *perhaps stored* or *stored*, and whose `attempts` describe each try.
+        sent, and `NoRoute` or `NoNameServer` without a broker to send to. Else it raises `SendFailed`: its `outcome` is
+        *not stored*, *perhaps stored* or *stored*, and its `attempts` describe each try.
         """
         if select is not None or self._batches:
             return self._run(lambda producer: producer.send(message, timeout=timeout, queue=queue, select=select))

@@ -106,7 +106,7 @@ class ArrowJobs:
                 message.queue_offset,
             )
             assert (row["body"], row["tags"], row["keys"]) == (message.body, message.tags, message.keys)
-            assert dict(row["properties"]) == message.properties
+            assert dict(row["properties"]) == message.user_properties
             assert row["storeTimestamp"] == message.store_timestamp
             assert (row["bornHost"], row["storeHost"]) == (message.born_host, message.store_host)
             assert (row["bodyCrc"], row["storeSize"]) == (message.body_crc, message.store_size)
