@@ -1,37 +1,51 @@
 # Each target sets up what it needs by itself (.ci/env): .venv from requirements.lock, a JDK and Maven.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test quick durations check site release-check demo soak matrix bench bench-quick lock
+.PHONY: help test test-all test-rest pure durations check site release-check demo soak matrix bench bench-quick lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
 
 # Each file of tests runs in one of several processes. Most tests wait for something, so that two cores are enough for
 # three; those against Apache RocketMQ come after the others and in two, since each process boots clusters of its own.
-PYTEST := python -m pytest --dist loadfile --no-loadscope-reorder
+PYTEST := python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 DURATIONS := build/durations
-test: check ## style, types, the site, and every test but the long ones; ARGS='...' for pytest
+test: check ## style, types and the default tier of the tests, in some 8 minutes; ARGS='...' for pytest instead
 ifdef ARGS
-	@.ci/env --browser $(PYTEST) -n 2 $(ARGS)
+	@.ci/env --browser $(PYTEST) $(ARGS)
 else
-	@.ci/env --browser $(PYTEST) -n 3 --durations-file $(DURATIONS)/ours.json --ignore=tests/interop
-	@.ci/env $(PYTEST) -n 2 --durations-file $(DURATIONS)/interop.json tests/interop
+	@.ci/env --browser $(PYTEST) --tier default --durations-file $(DURATIONS)/default.json
 endif
 
-quick: ## the default tier alone: what is light, an attacker of each promise, a smoke test of each foreign party
-	@.ci/env --browser $(PYTEST) -n 3 --tier default
+test-all: ## every test but the long ones: make test, then make test-rest
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-rest
 
-durations: ## write tests/durations.json, by which tiers are chosen, from the last make test
-	@.ci/env --python python -m tests.support.tiers $(DURATIONS)/ours.json $(DURATIONS)/interop.json
+test-rest: site pure ## what make test-all adds to make test: the site, the pure rooms, the other tier
+	@.ci/env --browser $(PYTEST) --tier rest --durations-file $(DURATIONS)/rest.json --ignore=tests/interop
+	@.ci/env $(PYTEST) -n 2 --tier rest --durations-file $(DURATIONS)/interop.json tests/interop
 
-check: ## style, types and the site of documentation alone
+# The rooms without sockets, and the tests that cover them without a process of their own: pyproject.toml has the floor.
+PURE := protocol nameserver.tables filtering broker.store client.routing client.consumer.rebalance.strategies
+PURE_TESTS := tests/protocol tests/filtering $(addprefix tests/,nameserver/test_tables_*.py nameserver/test_accepted.py \
+  nameserver/test_golden.py client/test_allocation.py client/test_routing.py client/test_fault_latency.py) \
+  $(addprefix tests/broker/test_,batch_topics.py clock*.py damaged_stores.py disk_files.py failed_syncs.py \
+  held_pulls.py index_hashes.py key_*.py killed_removals.py log_copy.py put_groups.py removal.py retention.py \
+  start_work.py store_*.py tables.py tables_on_disk.py uniform_records.py)
+pure: ## the tests of the pure rooms with many examples, and the floor of their coverage
+	@.ci/env --python $(PYTEST) --hypothesis-profile=thorough --cov-config=pyproject.toml \
+	  $(PURE:%=--cov=pyrmq_core.%) --cov-report=term:skip-covered $(PURE_TESTS)
+
+durations: ## write tests/durations.json, by which tiers are chosen, from the last make test-all
+	@.ci/env --python python -m tests.support.tiers $(DURATIONS)/default.json $(DURATIONS)/rest.json $(DURATIONS)/interop.json
+
+check: ## style and types alone
 	@.ci/env --python python -m ruff check .
 	@.ci/env --python python -m ruff format --check .
 	@.ci/env --python python -m mypy
-	@NO_MKDOCS_2_WARNING=1 .ci/env --python python -m mkdocs build --quiet --strict
 
 site: ## the site of documentation, into build/site
-	@NO_MKDOCS_2_WARNING=1 .ci/env --python python -m mkdocs build --strict
+	@NO_MKDOCS_2_WARNING=1 .ci/env --python python -m mkdocs build --quiet --strict
 
 demo: ## what works so far, on real data; NAMESRV_ADDR=host:port runs it on another cluster
 	@.ci/env python examples/demo.py

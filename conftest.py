@@ -20,9 +20,12 @@ for number in (signal.SIGINT, signal.SIGHUP):
 # No Java of a test, Spark's neither, lives long enough to repay the second compiler or threads that collect garbage.
 os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-# No example is failed for being slow: machines are shared, and the test as a whole has its time-out.
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
+# No example is failed for being slow: machines are shared, and the test as a whole has its time-out. Examples are the
+# same in each run, so that a red test is red for the next one, too; `make soak` draws others.
+TIMELESS = hypothesis.settings(deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("quick", TIMELESS, max_examples=25)
+hypothesis.settings.register_profile("thorough", TIMELESS, max_examples=100)
+hypothesis.settings.load_profile("quick")
 
 DEFAULT_SECONDS = pytest.StashKey[float]()
 MISSING_SMOKE = pytest.StashKey[list[str]]()

@@ -21,7 +21,7 @@ def nameserver(apache: ApacheCluster) -> str:
 class TestBatchJobs(BatchJobs):
     """The batch jobs, on each release."""
 
-    ROWS = 100_000
+    ROWS = 20_000
 
 
 def test_ranges_that_cut_the_records_of_a_batch_topic(spark: SparkSession, apache_5: ApacheCluster, topic: str) -> None:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
 SECONDS = 840
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]
 
 
 def test_the_example_fills_its_table_and_its_sink(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ BLOCK: Final = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 @pytest.mark.timeout(2 * SECONDS + 600)  # the first time it is installed
 @pytest.mark.parametrize("release", OLDER)
 def test_batches_streams_and_sinks(release: str, tmp_path: Path) -> None:

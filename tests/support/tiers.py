@@ -1,4 +1,4 @@
-"""The tiers of the suite: which tests `make quick` runs, and which come only with `make test`.
+"""The tiers of the suite: which tests `make test` runs, and which come only with `make test-all`.
 
 No test is marked for its tier by hand. The default tier holds
 
@@ -68,7 +68,7 @@ def merge_durations(old: Durations, seconds_by_test: Durations) -> dict[str, flo
 
 
 def main(runs: list[str]) -> None:
-    """Writes `tests/durations.json` from the files that the parts of `make durations` wrote."""
+    """Writes `tests/durations.json` from the files that the parts of `make test-all` wrote."""
     seconds_by_test: dict[str, float] = {}
     for run in runs:
         seconds_by_test |= json.loads(Path(run).read_text())
