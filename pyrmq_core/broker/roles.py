@@ -186,14 +186,14 @@ async def _ask(broker: Broker, address: str, code: RequestCode) -> Command:
 
 async def _take_offsets(broker: Broker, ask: Ask) -> int:
     """Takes committed offsets that are greater than those here; returns their number."""
-    found, count = await read_in_steps(offset_rows(await ask(RequestCode.GET_ALL_CONSUMER_OFFSET))), 0
-    async for (topic, group), row in InTurns(found.rows.items()):
+    table, count = await read_in_steps(offset_rows(await ask(RequestCode.GET_ALL_CONSUMER_OFFSET))), 0
+    async for (topic, group), row in InTurns(table.rows.items()):
         if topic not in broker.topics:
             continue
         later = {}
         for queue_id, offset in row.items():
-            known = broker.offsets.committed(group, topic, queue_id)
-            if (-1 if known is None else known) < offset <= broker.store.bounds((topic, queue_id))[1]:
+            committed = broker.offsets.committed(group, topic, queue_id)
+            if (-1 if committed is None else committed) < offset <= broker.store.bounds((topic, queue_id))[1]:
                 later[queue_id] = offset
         if later:
             broker.offsets.merge(topic, group, later)
@@ -210,12 +210,12 @@ async def _take_levels(broker: Broker, ask: Ask) -> int:
     if bounds is None or bounds[1] > broker.store.end:
         return 0
     levels = await read_in_steps(delay_offsets(await ask(RequestCode.GET_ALL_DELAY_OFFSET)))
-    known = {level: offset for level, offset, _ in broker.delays.progress()}
+    own_progress = {level: offset for level, offset, _ in broker.delays.progress()}
     later = {
         level: offset
         for level, offset in levels.items()
-        if known.get(level, 0) < offset <= broker.store.bounds((SCHEDULE_TOPIC, level - 1))[1]
+        if own_progress.get(level, 0) < offset <= broker.store.bounds((SCHEDULE_TOPIC, level - 1))[1]
     }
     if later:
-        broker.delays.replace({**known, **later})
+        broker.delays.replace({**own_progress, **later})
     return len(later)

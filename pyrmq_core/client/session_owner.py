@@ -61,6 +61,7 @@ class SessionOwner(AsyncOnly, Generic[S]):
             except InvalidState:
                 self._life.not_begun()
                 raise
+            stack.push_async_exit(self._end)
             self._stack = stack.pop_all()
         self._life.started()
         return self
@@ -68,8 +69,10 @@ class SessionOwner(AsyncOnly, Generic[S]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        await self._stack.__aexit__(kind, error, traceback)
+
+    async def _end(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             await self._closes(has_failed=kind is not None)
         finally:
             self._life.ended()
-            await self._stack.__aexit__(kind, error, traceback)

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+import trio
+from trio.testing import MockClock
 
-from pyrmq_core import Client, Message, MessageQueue, Producer, PullConsumer
+from pyrmq_core import CallTimeout, Client, Message, MessageQueue, Producer, PullConsumer
 from pyrmq_core.network import Peer, ask
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -107,6 +109,24 @@ async def test_a_release_is_learned_by_one_question(old: Stage, client: Client) 
     for _ in range(3):
         await client._session.call(address, Command(RequestCode.RECALL_MESSAGE))
     assert old.brokers["broker-a"].codes == [BEAT]
+
+
+async def test_the_question_takes_of_the_requests_time(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
+    server = stage.brokers["broker-a"]
+
+    async def late(request: Command, peer: Peer) -> Command | None:
+        await trio.sleep(2)
+        return await ask(stage.stores["broker-a"], request, peer)
+
+    async def never(request: Command, peer: Peer) -> Command | None:
+        await trio.sleep_forever()
+
+    server.always(BEAT, late)
+    server.always(RequestCode.RECALL_MESSAGE, never)
+    began = trio.current_time()
+    with pytest.raises(CallTimeout):
+        await client._session.call(server.address, Command(RequestCode.RECALL_MESSAGE), timeout=3)
+    assert trio.current_time() - began == pytest.approx(3, abs=0.5)
 
 
 async def test_the_refusal_names_both_releases(old: Stage, client: Client) -> None:

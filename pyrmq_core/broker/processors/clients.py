@@ -210,8 +210,8 @@ def lock_queues(locks: QueueLocks, now_ms: int, request: Command) -> Command:
     lock = _read_locks(request, LockQueues)
     if isinstance(lock, Command):
         return lock
-    taken = locks.take(lock.consumer_group, lock.client_id, lock.queues, now_ms)
-    return LockedQueues(tuple(taken)).to_command()
+    locked = locks.take(lock.consumer_group, lock.client_id, lock.queues, now_ms)
+    return LockedQueues(tuple(locked)).to_command()
 
 
 def unlock_queues(locks: QueueLocks, request: Command) -> Command:

@@ -55,8 +55,8 @@ def min_offset(store: MessageStore, request: Command) -> Command:
 def search_offset(store: MessageStore, request: Command) -> Command:
     header = SearchOffset.from_command(request)
     upper = (header.boundary_type or "").upper() == UPPER
-    found = store.search((header.topic, header.queue_id), header.timestamp_ms, upper=upper)
-    return OffsetFound(found).to_command()
+    offset = store.search((header.topic, header.queue_id), header.timestamp_ms, upper=upper)
+    return OffsetFound(offset).to_command()
 
 
 def earliest_store_time(store: MessageStore, request: Command) -> Command:

@@ -41,14 +41,14 @@ def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
 
     Raises `InvalidArgument` for one that is no fraction.
     """
-    found = dict(properties)
+    settings = dict(properties)
     for name in RATIOS:
-        if (text := found.pop(JVM_PREFIX + name, "").strip()) != "":
+        if (text := settings.pop(JVM_PREFIX + name, "").strip()) != "":
             try:
-                found[name] = str(round(100 * float(text)))
+                settings[name] = str(round(100 * float(text)))
             except (ValueError, OverflowError) as error:
                 raise InvalidArgument(f"{JVM_PREFIX}{name} is {text!r}; it is a fraction such as 0.90") from error
-    return found
+    return settings
 
 
 def read_config_file(path: str) -> dict[str, str]:

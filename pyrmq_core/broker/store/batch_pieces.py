@@ -157,9 +157,9 @@ def _uniform_pieces(body: bytes) -> UniformPieces | None:
         return None
     if SHORT.unpack_from(body, properties_at)[0] != size - properties_at - SHORT.size:
         return None
-    found = UniformPieces(body, size, properties_at)
+    pieces = UniformPieces(body, size, properties_at)
     lengths = ((0, INT.size), (BODY_AT, HEAD.size), (properties_at, properties_at + SHORT.size))
-    return found if all(found.is_equal(*place) for place in lengths) else None
+    return pieces if all(pieces.is_equal(*place) for place in lengths) else None
 
 
 def _places(body: bytes) -> Iterator[tuple[int, int, int, int]]:

@@ -235,14 +235,14 @@ def bloom_bits(text: str) -> list[int]:
 def murmur3_long(data: bytes) -> int:
     """Returns the first 64 bits, unsigned, of Guava's `Hashing.murmur3_128().hashBytes(...).asLong()`."""
     h1 = h2 = 0
-    whole = len(data) & ~15
-    for start in range(0, whole, 16):
+    block_bytes = len(data) & ~15
+    for start in range(0, block_bytes, 16):
         h1 ^= _mixed(int.from_bytes(data[start : start + 8], "little"), C1, 31, C2)
         h1 = (_rotated(h1, 27) + h2) * 5 + 0x52DCE729 & MASK
         h2 ^= _mixed(int.from_bytes(data[start + 8 : start + 16], "little"), C2, 33, C1)
         h2 = (_rotated(h2, 31) + h1) * 5 + 0x38495AB5 & MASK
-    h2 ^= _mixed(int.from_bytes(data[whole + 8 :], "little"), C2, 33, C1)
-    h1 ^= _mixed(int.from_bytes(data[whole : whole + 8], "little"), C1, 31, C2)
+    h2 ^= _mixed(int.from_bytes(data[block_bytes + 8 :], "little"), C2, 33, C1)
+    h1 ^= _mixed(int.from_bytes(data[block_bytes : block_bytes + 8], "little"), C1, 31, C2)
     h1 ^= len(data)
     h2 ^= len(data)
     h1 = h1 + h2 & MASK

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+import trio
+
 from pyrmq_core.client.remoting.identity import Credentials
 from pyrmq_core.client.remoting.rpc_hooks import RpcHooks
 from pyrmq_core.errors import NetworkError, RocketMQError
@@ -46,12 +48,14 @@ class RemotingClient:
         """Returns the answer, whatever its code; `timeout` in seconds. Raises `NetworkError`s and `ProtocolError`s.
 
         The answer is REQUEST_CODE_NOT_SUPPORTED, and nothing is sent, if the server's release does not know the
-        request; a first question learns the release.
+        request; a first question, which takes of the same time, learns the release.
         """
         if command.code in KNOWN_SINCE:
             if address not in self._versions:
                 question = ROUTE_QUESTION if command.code in NEW_AT_NAMESERVERS else EMPTY_HEARTBEAT
+                deadline = trio.current_time() + timeout
                 await self._call(address, question, timeout)
+                timeout = deadline - trio.current_time()
             if too_old_for(command.code, self._versions[address]):
                 return _unknown_there(command.code, self._versions[address])
         return await self._call(address, command, timeout)

@@ -33,7 +33,6 @@ from pyrmq_core.columnar.decoding.columns import (
     TIMESTAMP,
     DecodedBatch,
     source_column,
-    whole_number,
 )
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.decompression import with_decompressed_bodies
@@ -311,10 +310,10 @@ BUILDERS: Final[dict[str, Callable[[_Columns], pa.Array]]] = {
 
 
 def _whole_numbers(texts: pa.Array, most: int) -> pa.Array:
-    """Returns the numbers that stand in texts, as `whole_number` reads them. Few messages have such texts."""
-    different = texts.dictionary_encode()
-    read = [whole_number(text, most) for text in different.dictionary.to_pylist()]
-    return pa.array(read, pa.int64()).take(different.indices)
+    """Returns the numbers that stand in texts, as `whole_number` reads them; null for another text."""
+    digits = pc.match_substring_regex(texts, rf"\A[0-9]{{1,{len(str(most))}}}\z")
+    numbers_or_null = pc.if_else(digits, texts, pa.scalar(None, pa.string())).cast(pa.int64())
+    return pc.if_else(pc.less_equal(numbers_or_null, most), numbers_or_null, pa.scalar(None, pa.int64()))
 
 
 def _of_type(array: pa.Array, field: pa.Field) -> pa.Array:

@@ -91,10 +91,10 @@ def _following(broker: Broker) -> dict[str, object]:
 def stats_data(figures: BrokerFigures, request: Command) -> Command:
     """Returns one figure of the last minute, hour and day."""
     name, key = request.ext.get("statsName", ""), request.ext.get("statsKey", "")
-    found = figures.find(name, key)
-    if found is None:
+    figure = figures.find(name, key)
+    if figure is None:
         return refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{name[:255]}> <{key[:255]}> not exist")
-    return success(body=dumps(_periods(*found)))
+    return success(body=dumps(_periods(*figure)))
 
 
 def _periods(tally: Tally, counter: str) -> dict[str, dict[str, float]]:

@@ -122,6 +122,6 @@ def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig
 
 def _unknown(config: BrokerConfig, properties: Mapping[str, str]) -> list[str]:
     """Returns some of the names that do not exist, each with the nearest one: to look for that takes milliseconds."""
-    known = {*config.to_properties(), *setting_rules.KNOWN, *CHANGEABLE}
-    some = [name[:MAX_NAME_CHARS] for name in properties if name not in known][:NAMES_SHOWN]
-    return unknown_names(dict.fromkeys(some, ""))
+    known_names = {*config.to_properties(), *setting_rules.KNOWN, *CHANGEABLE}
+    shown_names = [name[:MAX_NAME_CHARS] for name in properties if name not in known_names][:NAMES_SHOWN]
+    return unknown_names(dict.fromkeys(shown_names, ""))

@@ -42,8 +42,8 @@ async def query_message(config: BrokerConfig, index: KeyIndexing, request: Comma
         return _answer(NOTHING)
     key = (header.topic, header.key, None if header.by_unique_key else header.index_type)
     times_ms = (header.begin_ms, header.end_ms)
-    found = await index.look_up(key, min(most, config.max_msgs_num_batch), times_ms, MAX_ANSWER_BYTES)
-    return refusal(ResponseCode.SYSTEM_BUSY, BUSY) if found is None else _answer(found)
+    records = await index.look_up(key, min(most, config.max_msgs_num_batch), times_ms, MAX_ANSWER_BYTES)
+    return refusal(ResponseCode.SYSTEM_BUSY, BUSY) if records is None else _answer(records)
 
 
 def _answer(found: Found) -> Command:
