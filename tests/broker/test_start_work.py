@@ -1,8 +1,17 @@
 """A start does not read or write what it need not: counted in reads and writes of files in memory."""
 
+from pathlib import Path
+from typing import cast
+
+from pyrmq_core.access.control import access_control
+from pyrmq_core.broker.server import Entrance
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.timers.timer_rules import TimerSettings
 from pyrmq_core.broker.timers.timer_store import TimerStore
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.stores import NOW_MS, Sent, contents, opened, put
 
@@ -37,3 +46,11 @@ def test_timers_that_never_had_a_message_do_not_read_the_log() -> None:
     files.read_bytes = 0
     TimerStore(store, files, TimerSettings()).open(NOW_MS)
     assert files.read_bytes < store.end // 10
+
+
+async def test_a_request_that_comes_before_the_broker_is_whole_is_refused_by_name() -> None:
+    config = BrokerConfig()
+    access = await access_control(config.access, cluster="c", folder=Path("none"), max_body_bytes=1)
+    answer = Entrance(config, access).answer(Command(RequestCode.GET_BROKER_RUNTIME_INFO), cast(Peer, None))
+    assert isinstance(answer, Command)
+    assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is starting")
