@@ -90,8 +90,7 @@ if TYPE_CHECKING:
         SendContext,
         SendHook,
     )
-    from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, ThisQueue
-    from pyrmq_core.client.producer.settings import CommunicationMode
+    from pyrmq_core.client.producer.send.send_options import AnyQueue, CommunicationMode, KeyedQueue, ThisQueue
     from pyrmq_core.client.producer.transactions import Transaction, TransactionListener
     from pyrmq_core.client.remoting.rpc_hooks import RpcHook
     from pyrmq_core.client.routing.name_server_choice import parse_nameservers
@@ -101,10 +100,10 @@ if TYPE_CHECKING:
     from pyrmq_core.filtering.tags import TagFilter
     from pyrmq_core.protocol.framing.codes import PASSING_CODES, RequestCode, ResponseCode
     from pyrmq_core.protocol.framing.command import Command
-    from pyrmq_core.protocol.messages.message_type import MessageType
     from pyrmq_core.protocol.messages.names import check_topic, is_dead_letter_topic, is_retry_topic, is_system_topic
     from pyrmq_core.protocol.messages.namespaces import with_namespace
     from pyrmq_core.protocol.messages.payload import Payload, RawPull, decode, encode_batch, encode_one, split_batch
+    from pyrmq_core.protocol.messages.properties import MessageType
     from pyrmq_core.protocol.messages.split_payload import readdressed
 
 __version__ = "0.1.0"
@@ -227,12 +226,12 @@ _LAZY: Final = {
     "AllocateMessageQueueByMachineRoom": "pyrmq_core.client.consumer.rebalance.strategies",
     "AllocateMessageQueueConsistentHash": "pyrmq_core.client.consumer.rebalance.strategies",
     "AllocateMessageQueueStrategy": "pyrmq_core.client.consumer.rebalance.strategies",
-    "AnyQueue": "pyrmq_core.client.producer.send.targets",
+    "AnyQueue": "pyrmq_core.client.producer.send.send_options",
     "Batching": "pyrmq_core.client.producer.bulk.accumulator",
     "CheckForbiddenHook": "pyrmq_core.client.producer.send.hooks",
     "Client": "pyrmq_core.client.client",
     "Command": "pyrmq_core.protocol.framing.command",
-    "CommunicationMode": "pyrmq_core.client.producer.settings",
+    "CommunicationMode": "pyrmq_core.client.producer.send.send_options",
     "ConsumeContext": "pyrmq_core.client.consumer.consume.hooks",
     "ConsumeLater": "pyrmq_core.client.consumer.consume.handler_exceptions",
     "ConsumeMessageHook": "pyrmq_core.client.consumer.consume.hooks",
@@ -241,10 +240,10 @@ _LAZY: Final = {
     "EndTransactionContext": "pyrmq_core.client.producer.send.hooks",
     "EndTransactionHook": "pyrmq_core.client.producer.send.hooks",
     "FaultLatencySettings": "pyrmq_core.client.producer.send.fault_latency",
-    "KeyedQueue": "pyrmq_core.client.producer.send.targets",
+    "KeyedQueue": "pyrmq_core.client.producer.send.send_options",
     "LitePullConsumer": "pyrmq_core.client.consumer.lite_pull_consumer",
     "MachineRoomResolver": "pyrmq_core.client.consumer.rebalance.strategies",
-    "MessageType": "pyrmq_core.protocol.messages.message_type",
+    "MessageType": "pyrmq_core.protocol.messages.properties",
     "Payload": "pyrmq_core.protocol.messages.payload",
     "PendingBatch": "pyrmq_core.client.producer.bulk.pending_sends",
     "PendingSend": "pyrmq_core.client.producer.bulk.pending_sends",
@@ -265,7 +264,7 @@ _LAZY: Final = {
     "ServiceState": "pyrmq_core.client.service_state",
     "SuspendCurrentQueue": "pyrmq_core.client.consumer.consume.handler_exceptions",
     "TagFilter": "pyrmq_core.filtering.tags",
-    "ThisQueue": "pyrmq_core.client.producer.send.targets",
+    "ThisQueue": "pyrmq_core.client.producer.send.send_options",
     "TopicPublishInfo": "pyrmq_core.client.routing.publish_info",
     "Transaction": "pyrmq_core.client.producer.transactions",
     "TransactionListener": "pyrmq_core.client.producer.transactions",

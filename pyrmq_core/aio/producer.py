@@ -21,8 +21,8 @@ from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
 from pyrmq_core.client.producer.bulk.send_window import SendWindow as TrioSendWindow
 from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailure, UnseenFailures
+from pyrmq_core.client.producer.producer import Draft, Select
 from pyrmq_core.client.producer.producer import Producer as TrioProducer
-from pyrmq_core.client.producer.producer import Select
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
 from pyrmq_core.client.producer.transactions import (
     ExecuteLocalTransaction,
@@ -31,7 +31,6 @@ from pyrmq_core.client.producer.transactions import (
     local_failure,
 )
 from pyrmq_core.errors import RocketMQError
-from pyrmq_core.loop_thread.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
 from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import (
     LocalTransactionState,
@@ -149,14 +148,14 @@ class Producer(OwnerFace[TrioProducer]):
         producer = await self._async()
         if select is not None or self._batches:
             return await on_library_loop(partial(producer.send, message, timeout=timeout, queue=queue, select=select))
-        draft, loop = drafted(producer, message, timeout, queue), portal()
+        draft, loop = producer._draft(message, timeout, queue), portal()
         future, pending = _pair(here())
         try:
-            if not loop.run_if_idle(start_waited_for, draft, pending, loop.access_here):
+            if not loop.run_if_idle(draft.start_waited_for, pending, loop.access_here):
                 loop.soon(_start, future, draft, pending, ended=pending.set_error)
             return await future
         except asyncio.CancelledError:
-            give_up(loop, draft, pending)
+            draft.give_up(pending, loop.soon)
             raise
 
     async def send_soon(
@@ -177,10 +176,10 @@ class Producer(OwnerFace[TrioProducer]):
             return await self._begun_send(
                 partial(producer.send_soon, message, timeout=timeout, queue=queue, select=select, wait=wait)
             )
-        draft = drafted(producer, message, timeout, queue)
+        draft = producer._draft(message, timeout, queue)
         future, pending = _pair(here(), self._futures)
         await self._enter(draft, pending, wait=wait)
-        portal().soon(begin_soon, draft, pending, ended=pending.set_error)
+        portal().soon(draft.begin_soon, pending, ended=pending.set_error)
         return future
 
     async def send_batch_soon(
@@ -274,7 +273,7 @@ class Producer(OwnerFace[TrioProducer]):
             if not self._sent % CALLS_BETWEEN_TURNS:
                 await asyncio.sleep(0)
         except BaseException:  # cancelled, or no room
-            give_up(portal(), draft, pending)
+            draft.give_up(pending, portal().soon)
             raise
 
 
@@ -299,7 +298,7 @@ class _ListenerOnLoop:
 def _start(future: asyncio.Future[SendResult], draft: Draft, pending: PendingSend) -> None:
     """Starts a send on the library's loop, unless its task was cancelled meanwhile."""
     if not future.cancelled():
-        start_waited_for(draft, pending, ON_LOOP)
+        draft.start_waited_for(pending, ON_LOOP)
 
 
 def _pair(returns: LoopReturns, futures: SendFutures | None = None) -> tuple[asyncio.Future[SendResult], PendingSend]:

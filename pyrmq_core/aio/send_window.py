@@ -11,7 +11,7 @@ from pyrmq_core.aio.face import opened
 from pyrmq_core.aio.loop_returns import close_held, on_library_loop
 from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, WriteSummary
 from pyrmq_core.client.producer.bulk.send_window import SendWindow as TrioSendWindow
-from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.producer.send.send_options import Target
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.protocol.messages.payload import Payload

@@ -16,12 +16,11 @@ from pyrmq_core.blocking.send_window import SendWindow
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
 from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailure, UnseenFailures
+from pyrmq_core.client.producer.producer import Draft, Select
 from pyrmq_core.client.producer.producer import Producer as AsyncProducer
-from pyrmq_core.client.producer.producer import Select
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
 from pyrmq_core.client.producer.transactions import decided_here, local_failure
 from pyrmq_core.errors import RocketMQError
-from pyrmq_core.loop_thread.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
 from pyrmq_core.loop_thread.portal import HeldContext, Portal, portal
 from pyrmq_core.model import (
     LocalTransactionState,
@@ -78,11 +77,11 @@ class Producer(OwnerFace[AsyncProducer]):
         pending.add_done_callback(lambda _: ended.release())
         loop, draft = self._drafted(message, timeout, queue)
         try:
-            if not loop.run_if_idle(start_waited_for, draft, pending, loop.access_here):
-                loop.soon(start_waited_for, draft, pending, ON_LOOP, ended=pending.set_error)
+            if not loop.run_if_idle(draft.start_waited_for, pending, loop.access_here):
+                loop.soon(draft.start_waited_for, pending, ON_LOOP, ended=pending.set_error)
             ended.acquire()
         except BaseException:  # interrupted: the call is not waited for
-            give_up(loop, draft, pending)
+            draft.give_up(pending, loop.soon)
             raise
         return pending.result
 
@@ -116,9 +115,9 @@ class Producer(OwnerFace[AsyncProducer]):
         try:
             if not in_flight.enter_nowait(pending, size):
                 loop.run(partial(in_flight.enter, wait=wait), pending, size)
-            loop.soon(begin_soon, draft, pending, ended=pending.set_error)
+            loop.soon(draft.begin_soon, pending, ended=pending.set_error)
         except BaseException:  # interrupted, or no room
-            give_up(loop, draft, pending)
+            draft.give_up(pending, loop.soon)
             raise
         return future
 
@@ -200,7 +199,7 @@ class Producer(OwnerFace[AsyncProducer]):
         """Checks and encodes the message in the calling thread."""
         producer, loop = self._async(), portal()
         loop.check_outside()
-        return loop, drafted(producer, message, timeout, queue)
+        return loop, producer._draft(message, timeout, queue)
 
 
 class SendFuture(Future[R]):

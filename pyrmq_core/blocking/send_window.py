@@ -7,7 +7,7 @@ from typing import Self
 
 from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, WriteSummary
 from pyrmq_core.client.producer.bulk.send_window import SendWindow as AsyncSendWindow
-from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.producer.send.send_options import Target
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.protocol.messages.payload import Payload

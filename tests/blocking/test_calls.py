@@ -34,7 +34,7 @@ from pyrmq_core import (
     unique_ids,
 )
 from pyrmq_core.blocking import Client, Producer, PullConsumer
-from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.producer.send.send_options import Target
 from pyrmq_core.protocol.framing.codes import RequestCode
 from tests.support.held_loop import held_loop
 from tests.support.memory_broker import FIRST_STORE_MS

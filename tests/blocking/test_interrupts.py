@@ -21,7 +21,8 @@ A0 = MessageQueue("orders", "broker-a", 0)
 TRACED = (
     "/blocking/",
     "/loop_thread/",
-    "/producer/bulk/in_flight.py",
+    "/producer/bulk/pending_sends.py",
+    "/producer/producer.py",
     "/producer/bulk/send_order.py",
     "/producer/bulk/send_window.py",
     "/send/background_sends.py",

@@ -6,8 +6,8 @@ import pytest
 
 from pyrmq_core import Client
 from pyrmq_core.client.consumer.pull.puller import Puller
+from pyrmq_core.client.producer.send.send_options import SendSettings
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.settings import SendSettings
 from tests.support.jumping_clock import jumping_clock
 from tests.support.stage import Stage, staged
 

@@ -5,8 +5,8 @@ import trio
 from pyrmq_core import AnyQueue, RocketMQError, SendFailed
 from pyrmq_core.client.producer.send.background_sends import BackgroundSends
 from pyrmq_core.client.producer.send.receipt import Receipt
+from pyrmq_core.client.producer.send.send_options import CommunicationMode
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.settings import CommunicationMode
 from pyrmq_core.network import LoopAccess
 from tests.client.sends import payload
 from tests.support.scripted import SEND, after

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import Admin, Client, InvalidArgument, Message, MessageQueue, Producer, SendWindow
-from pyrmq_core.client.producer.send.targets import AnyQueue
+from pyrmq_core.client.producer.send.send_options import AnyQueue
 from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.embedded import PASS, EmbeddedCluster, Pass
 from pyrmq_core.model import TopicConfig

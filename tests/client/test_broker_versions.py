@@ -7,7 +7,7 @@ import pytest
 from trio.testing import MockClock
 
 from pyrmq_core import Client, InvalidMessage, Message, MessageQueue, NetworkError, Outcome, Producer, SendFailed
-from pyrmq_core.client.producer.send.targets import AnyQueue
+from pyrmq_core.client.producer.send.send_options import AnyQueue
 from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import refusal, success

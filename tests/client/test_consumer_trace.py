@@ -14,8 +14,8 @@ from pyrmq_core import Client, ConsumeContext, ConsumeReturnType, MessageExt, Me
 from pyrmq_core.client.consumer.consume.hooks import ConsumerHooks
 from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
 from pyrmq_core.client.producer import trace_dispatcher
+from pyrmq_core.client.producer.send.send_options import SendSettings
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.client.producer.trace_dispatcher import CONSUME, open_tracing
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.properties import decode_properties

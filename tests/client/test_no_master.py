@@ -11,8 +11,8 @@ from trio.testing import MockClock
 
 from pyrmq_core import Client, KeyedQueue, Message, MessageQueue, NoRoute, Outcome, Producer, SendFailed
 from pyrmq_core.client.producer.send.receipt import Receipt
+from pyrmq_core.client.producer.send.send_options import SendSettings
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.model import Permission
 from tests.client.sends import payload
 from tests.support.scripted import SEND, route_of, silence

@@ -24,8 +24,7 @@ from pyrmq_core import (
     encode_batch,
 )
 from pyrmq_core.client.producer.send.fault_latency import judged
-from pyrmq_core.client.producer.send.targets import Target
-from pyrmq_core.client.producer.settings import CommunicationMode
+from pyrmq_core.client.producer.send.send_options import CommunicationMode, Target
 from pyrmq_core.errors import ResponseError
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.command import Command, refusal

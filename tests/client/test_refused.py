@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable
 import pytest
 
 from pyrmq_core import AnyQueue, Client, KeyedQueue, Message, MessageQueue, Payload, Producer, SendFailed, encode_batch
-from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.producer.send.send_options import Target
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal

@@ -16,8 +16,7 @@ from pyrmq_core.client.producer.send.retry_policy import (
     send_failed,
     worst,
 )
-from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, Target, ThisQueue
-from pyrmq_core.client.producer.settings import CommunicationMode
+from pyrmq_core.client.producer.send.send_options import AnyQueue, CommunicationMode, KeyedQueue, Target, ThisQueue
 from pyrmq_core.errors import (
     Attempt,
     BodyError,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core import AnyQueue, CallTimeout, KeyedQueue, Message, MessageQueue, Payload, ThisQueue, encode_one
 from pyrmq_core.client.producer.bulk.send_order import SendOrder, WindowRoom, is_ordered
-from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.producer.send.send_options import Target
 
 A0, A1, B0 = (MessageQueue("orders", *place) for place in (("broker-a", 0), ("broker-a", 1), ("broker-b", 0)))
 ANY, KEEP, THIS = AnyQueue(), AnyQueue(A0, keep=True), ThisQueue(A1)

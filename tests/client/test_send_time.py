@@ -9,10 +9,9 @@ from trio.testing import MockClock
 
 from pyrmq_core import AnyQueue, Client, KeyedQueue, Message, MessageQueue, Outcome, SendFailed, ThisQueue
 from pyrmq_core.client.producer.send.receipt import Receipt
+from pyrmq_core.client.producer.send.send_options import CommunicationMode, SendSettings, Target
 from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.send.targets import Target
-from pyrmq_core.client.producer.settings import CommunicationMode, SendSettings
 from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument
 from pyrmq_core.network import pool

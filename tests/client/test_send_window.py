@@ -23,7 +23,7 @@ from pyrmq_core import (
     unique_ids,
 )
 from pyrmq_core.client.producer.bulk.send_window import HANDED_OVER
-from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.producer.send.send_options import Target
 from tests.support.scripted import BATCH, SEND, after, cut, refuse, silence
 from tests.support.stage import Stage, settled
 

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from pyrmq_core import AnyQueue, Client, MessageQueue, Outcome, SendFailed, ThisQueue
+from pyrmq_core.client.producer.send.send_options import SendSettings
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.errors import NoRoute
 from pyrmq_core.model import SendStatus
 from pyrmq_core.protocol.framing.codes import ResponseCode

@@ -21,8 +21,7 @@ from pyrmq_core import (
     blocking,
 )
 from pyrmq_core.client.producer.bulk.accumulator import Batching
-from pyrmq_core.client.producer.bulk.in_flight import DRAIN_GRACE_SECONDS
-from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
+from pyrmq_core.client.producer.bulk.pending_sends import DRAIN_GRACE_SECONDS, PendingSend
 from pyrmq_core.protocol.framing.command import Command
 from tests.support.stage import Stage
 from tests.support.wrong_sends import WRONG_SENDS

@@ -28,8 +28,8 @@ from pyrmq_core import (
     unique_ids,
 )
 from pyrmq_core.client.producer.send.receipt import Receipt
+from pyrmq_core.client.producer.send.send_options import SendSettings
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.errors import RocketMQError
 from tests.support.apache import VERSIONS, boot_cluster
 from tests.support.maven import ApacheUnavailable

@@ -2,8 +2,7 @@
 
 import pytest
 
-from pyrmq_core.protocol.messages.message_type import MessageType, has_timer, is_reply, message_type
-from pyrmq_core.protocol.messages.properties import encode_properties
+from pyrmq_core.protocol.messages.properties import MessageType, encode_properties, has_timer, is_reply, message_type
 
 N, H, D = MessageType.NORMAL, MessageType.TRANSACTION_HALF, MessageType.DELAY
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.model import ConsumeReturnType
-from pyrmq_core.protocol.messages.message_type import MessageType
+from pyrmq_core.protocol.messages.properties import MessageType
 from pyrmq_core.protocol.messages.trace import (
     TraceRecord,
     consumption_began,

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.messages.message_type import MessageType
+from pyrmq_core.protocol.messages.properties import MessageType
 from pyrmq_core.protocol.messages.trace import (
     consumption_began,
     consumption_ended,

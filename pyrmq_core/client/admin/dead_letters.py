@@ -16,9 +16,8 @@ from pyrmq_core.client.arguments import first_millisecond, whole_number
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.client.consumer.pull.unreadable import Readable, readable
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
+from pyrmq_core.client.producer.send.send_options import AnyQueue, CommunicationMode, SendSettings
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.send.targets import AnyQueue
-from pyrmq_core.client.producer.settings import CommunicationMode, SendSettings
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.errors import InvalidArgument, RecordError, RocketMQError

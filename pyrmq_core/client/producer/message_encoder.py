@@ -8,14 +8,15 @@ from typing import Final
 
 from pyrmq_core.client.hook_calls import methods_of, quietly
 from pyrmq_core.client.producer.batch_member import BatchMember, batch_member
-from pyrmq_core.client.producer.settings import compression_type
 from pyrmq_core.client.unique_ids import unique_id, unique_ids
+from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import NO_PROPERTIES, Message
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.messages.checked_batch import CheckedBatch, checked_batch
 from pyrmq_core.protocol.messages.compression import CompressionType
 from pyrmq_core.protocol.messages.payload import Payload, encode_one, split_checked
 from pyrmq_core.protocol.messages.properties import INSTANCE_ID
+from pyrmq_core.protocol.shown_values import shown
 
 # Requests near 1 MiB keep a broker busiest; larger ones gain nothing.
 BATCH_BYTES: Final = 1024 * 1024
@@ -97,3 +98,17 @@ class MessageEncoder:
             request_messages=MAX_RECORD_MESSAGES,
             split_by_tag=split_by_tag,
         )
+
+
+def compression_type(name: str) -> CompressionType | None:
+    """Returns the compression of a name in lower case, None for `none`.
+
+    Raises `InvalidArgument` for an unknown name, and `MissingLibrary` when its library is not installed.
+    """
+    types = {kind.name.lower(): kind for kind in CompressionType}
+    if name != "none" and name not in types:
+        raise InvalidArgument(f"compression={shown(name)}: none, {', '.join(sorted(types))} are possible")
+    kind = types.get(name)
+    if kind is not None:
+        kind.check_library()
+    return kind

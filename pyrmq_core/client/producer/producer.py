@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
 from pyrmq_core.client.arguments import chosen_by, seconds_of
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.parameters import parameters_of
-from pyrmq_core.client.producer.batch_member import BatchMember
+from pyrmq_core.client.producer.batch_member import BatchMember, message_of
 from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
 from pyrmq_core.client.producer.bulk.send_arrow import send_rows
 from pyrmq_core.client.producer.bulk.send_window import SendWindow, WriteSummary, open_send_window
@@ -21,7 +22,14 @@ from pyrmq_core.client.producer.message_encoder import MessageEncoder
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
 from pyrmq_core.client.producer.request_reply import reply_properties
 from pyrmq_core.client.producer.running_producer import RunningProducer, open_parts
-from pyrmq_core.client.producer.send.targets import ANY_QUEUE, AnyQueue, Target, ThisQueue, target_of
+from pyrmq_core.client.producer.send.send_options import (
+    ANY_QUEUE,
+    AnyQueue,
+    CommunicationMode,
+    Target,
+    ThisQueue,
+    target_of,
+)
 from pyrmq_core.client.producer.transactions import (
     ExecuteLocalTransaction,
     Transaction,
@@ -30,7 +38,7 @@ from pyrmq_core.client.producer.transactions import (
 )
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.client.session_owner import SessionOwner
-from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.errors import InvalidArgument, InvalidState
 from pyrmq_core.model import (
     NO_PROPERTIES,
     LocalTransactionState,
@@ -40,6 +48,7 @@ from pyrmq_core.model import (
     SendResult,
     TransactionSendResult,
 )
+from pyrmq_core.network import LoopAccess
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 from pyrmq_core.protocol.messages.payload import Payload
 from pyrmq_core.protocol.messages.properties import CORRELATION_ID
@@ -342,11 +351,11 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
             info.select_one_message_queue()  # raises NoRoute with the reason
         return ThisQueue(chosen_by(select, info.queues, message)), deadline - trio.current_time()
 
-    def _prepare(
-        self, message: Message, timeout: float | None, queue: MessageQueue | None
-    ) -> tuple[RunningProducer, Payload | BatchMember, Target, float]:
-        """Checks and encodes a message, which needs no server; in any thread, for the blocking face."""
-        return self._open(), self._encoding.content(message, timeout), target_of(message, queue), self._seconds(timeout)
+    def _draft(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> Draft:
+        """Checks and encodes a message, which needs no server; in any thread, for the faces that stand on the loop."""
+        began, parts = time.monotonic(), self._open()
+        payload = self._encoding.content(message, timeout)
+        return Draft(parts, payload, target_of(message, queue), self._seconds(timeout), began)
 
     def _created(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Returns the messages of a batch as the hooks give them back."""
@@ -359,3 +368,38 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         if self._parts is None:
             raise self._life.not_running()
         return self._parts
+
+
+class Draft(NamedTuple):
+    """A send that a thread beside the loop has checked and encoded; its time runs since `began`."""
+
+    parts: RunningProducer
+    payload: Payload | BatchMember
+    to: Target
+    timeout: float
+    began: float
+
+    @property
+    def body_bytes(self) -> int:
+        return len(message_of(self.payload).body)
+
+    def seconds_left(self) -> float:
+        return max(0.0, self.timeout - (time.monotonic() - self.began))
+
+    def start_waited_for(self, pending: PendingSend, loop: LoopAccess) -> bool:
+        """Starts a send that a caller waits for; on the loop, or in that thread if the loop is idle and allows it."""
+        timeout, payload = self.timeout if loop.writes_here else self.seconds_left(), self.payload
+        assert isinstance(payload, Payload), "with automatic batching the trio face sends"
+        return self.parts.in_flight.start(payload, self.to, timeout, (pending,), CommunicationMode.SYNC, loop)
+
+    def begin_soon(self, pending: PendingSend) -> None:
+        """Starts a send on the loop, for which no caller waits yet."""
+        self.parts.begin(self.payload, self.to, self.seconds_left(), pending)
+
+    def give_up(self, pending: PendingSend, soon: Callable[..., object]) -> None:
+        """Gives up the send, after the loop's earlier work for it, if any came before the interrupt.
+
+        `soon` has a function called on the loop; an ended loop has ended its sends.
+        """
+        with suppress(InvalidState):
+            soon(self.parts.in_flight.give_up, pending, message_of(self.payload).topic)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pyrmq_core.client.arguments import instance_of, seconds_of, tuple_of
 from pyrmq_core.client.client_settings import AnyClient, ClientChoice
 from pyrmq_core.client.producer.bulk.accumulator import Batching
-from pyrmq_core.client.producer.bulk.in_flight import check_bounds
+from pyrmq_core.client.producer.bulk.pending_sends import check_bounds
 from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings
 from pyrmq_core.client.producer.send.hooks import ProducerHook, ProducerHooks
-from pyrmq_core.client.producer.settings import SendSettings
+from pyrmq_core.client.producer.send.send_options import SendSettings
 from pyrmq_core.client.producer.transactions import TransactionListener
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.names import check_group

@@ -22,8 +22,8 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.producer.send.send_options import Target
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import InvalidArgument, RequestTimeout, RocketMQError
 from pyrmq_core.model import MessageExt
 from pyrmq_core.network import Handler, Peer

@@ -14,8 +14,7 @@ from pyrmq_core.client.client_session import CLOSE_SECONDS, ClientSession
 from pyrmq_core.client.producer.batch_member import BatchMember, message_of
 from pyrmq_core.client.producer.bulk.accumulator import Accumulator
 from pyrmq_core.client.producer.bulk.batch_sends import BatchSends
-from pyrmq_core.client.producer.bulk.in_flight import InFlight
-from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
+from pyrmq_core.client.producer.bulk.pending_sends import InFlight, PendingSend
 from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailures
 from pyrmq_core.client.producer.message_trace import Tracer
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
@@ -23,8 +22,8 @@ from pyrmq_core.client.producer.request_reply import RequestSender
 from pyrmq_core.client.producer.send.fault_latency import FaultLatency
 from pyrmq_core.client.producer.send.hooks import ProducerHooks
 from pyrmq_core.client.producer.send.receipt import unexpected
+from pyrmq_core.client.producer.send.send_options import Target
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.client.producer.trace_dispatcher import PRODUCE, open_tracing
 from pyrmq_core.client.producer.transactions import Transactions
 from pyrmq_core.errors import RocketMQError

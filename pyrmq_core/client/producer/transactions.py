@@ -23,8 +23,8 @@ import trio
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.producer.send.hooks import EndTransactionContext, ProducerHooks
 from pyrmq_core.client.producer.send.receipt import Receipt
+from pyrmq_core.client.producer.send.send_options import Target
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import InvalidMessage, InvalidState, RocketMQError
 from pyrmq_core.model import LocalTransactionState, Message, MessageExt, SendResult, SendStatus
 from pyrmq_core.network import Handler, Peer

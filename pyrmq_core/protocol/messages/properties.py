@@ -1,14 +1,16 @@
-"""Message properties: the string that holds them, the names that RocketMQ reserves, and the rules of their values.
+"""Message properties: the string that holds them, reserved names, the rules of values, the type of a message.
 
     name 0x01 value 0x02        repeated, nothing escaped
 
 The last 0x02 may be missing: 4.9 leaves it out.
 The plain form is `message_properties` with `encode_properties`; `plain_ends` is the fast form for most messages.
-Sources: common/message/MessageDecoder.java, MessageConst.java (5.4.0).
+Sources: common/message/MessageDecoder.java, MessageConst.java, MessageType.java (5.4.0). The type of a request:
+client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl), client/impl/MQClientAPIImpl.java (a reply).
 """
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -319,3 +321,47 @@ def _encoded_bytes(message: Message, text: str) -> int:
         return len(text.encode())
     except UnicodeEncodeError as error:
         raise InvalidMessage(f"topic {message.topic}: a property is no valid Unicode text: {error.reason}") from error
+
+
+class MessageType(enum.Enum):
+    """The type of a message; the value is Java's ordinal, which stands in trace records."""
+
+    NORMAL = 0
+    TRANSACTION_HALF = 1
+    TRANSACTION_COMMIT = 2
+    DELAY = 3
+    ORDER = 4
+
+
+HALF: Final = "TRAN_MSG\x01true\x02"
+REPLY: Final = "MSG_TYPE\x01reply\x02"
+DELAY_LEVEL: Final = "DELAY\x01"
+# Brokers of 5.0 or later honour these; older ones deliver at once.
+TIMERS: Final = ("TIMER_DELIVER_MS\x01", "TIMER_DELAY_MS\x01", "TIMER_DELAY_SEC\x01")
+
+
+def message_type(properties: str) -> MessageType:
+    """Returns the type that the properties string of a request gives its message."""
+    if has_property(properties, HALF):
+        return MessageType.TRANSACTION_HALF
+    if has_property(properties, DELAY_LEVEL) or has_timer(properties):
+        return MessageType.DELAY
+    return MessageType.NORMAL
+
+
+def has_timer(properties: str) -> bool:
+    """Returns whether the message has a delivery time of its own."""
+    return "TIMER_D" in properties and any(has_property(properties, start) for start in TIMERS)
+
+
+def is_reply(properties: str) -> bool:
+    """Returns whether the message is the reply to a request: brokers push it to one client and do not store it."""
+    return REPLY in properties and has_property(properties, REPLY)
+
+
+def has_property(properties: str, start: str) -> bool:
+    """Returns whether a pair of the string begins with `start`; a name that only ends with it does not count."""
+    position = properties.find(start)
+    while position > 0 and properties[position - 1] != "\x02":
+        position = properties.find(start, position + 1)
+    return position >= 0

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pyrmq_core.protocol.messages.message_type import MessageType
+from pyrmq_core.protocol.messages.properties import MessageType
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 FIELD_END: Final = "\x01"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyrmq_core.protocol.java.integers import parse_int, parse_long
-from pyrmq_core.protocol.messages.message_type import MessageType
+from pyrmq_core.protocol.messages.properties import MessageType
 from pyrmq_core.protocol.messages.trace import FIELD_END, RECORD_END
 
 

@@ -11,9 +11,8 @@ import logging
 from typing import Final
 
 from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.producer.send.send_options import AnyQueue, CommunicationMode, SendSettings
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.send.targets import AnyQueue
-from pyrmq_core.client.producer.settings import CommunicationMode, SendSettings
 from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import MessageExt, MessageQueue

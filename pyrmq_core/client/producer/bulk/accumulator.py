@@ -14,10 +14,9 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.producer.batch_member import BatchMember, MemberParts, join_members
-from pyrmq_core.client.producer.bulk.in_flight import InFlight
-from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
+from pyrmq_core.client.producer.bulk.pending_sends import InFlight, PendingSend
 from pyrmq_core.client.producer.send.receipt import given_up, unexpected
-from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.producer.send.send_options import Target
 from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.errors import InvalidArgument
 

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 
 import trio
 
-from pyrmq_core.client.producer.bulk.in_flight import InFlight
-from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch
+from pyrmq_core.client.producer.bulk.pending_sends import InFlight, PendingBatch
 from pyrmq_core.client.producer.bulk.split_batches import send_list
 from pyrmq_core.client.producer.message_encoder import BATCH_BYTES, MessageEncoder
 from pyrmq_core.client.producer.send.receipt import given_up, unexpected
+from pyrmq_core.client.producer.send.send_options import CommunicationMode
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.settings import CommunicationMode
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import Message, MessageQueue
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES

@@ -1,18 +1,27 @@
-"""Sends under way and their ends: of one message (`PendingSend`) and of a list (`PendingBatch`)."""
+"""Sends under way: of one message (`PendingSend`), of a list (`PendingBatch`), and the bound on them (`InFlight`)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import repeat
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import trio
 
+from pyrmq_core.client.arguments import whole_number
 from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailure, UnseenFailures
-from pyrmq_core.client.producer.send.receipt import Receipt, SendResults
+from pyrmq_core.client.producer.send.background_sends import BackgroundSends
+from pyrmq_core.client.producer.send.receipt import Receipt, SendResults, given_up, unexpected
+from pyrmq_core.client.producer.send.send_options import CommunicationMode, Target
 from pyrmq_core.client.producer.send.send_state import SendState
-from pyrmq_core.errors import RocketMQError, SendFailed
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.errors import RocketMQError, SendFailed, WindowFull
 from pyrmq_core.model import SendResult
+from pyrmq_core.network import ON_LOOP, LoopAccess
+from pyrmq_core.protocol.messages.payload import Payload
 
 log = logging.getLogger(__name__)
 
@@ -166,3 +175,184 @@ class PendingBatch(Pending[Sequence[SendResult]]):
         if not self.is_done:
             self._result = results
             self._end()
+
+
+# A caller that never has to wait lets others run this often: about once a millisecond. Each time costs a turn of the
+# loop; a call that leaves its message to a batch takes a quarter of the time.
+CALLS_BETWEEN_CHECKPOINTS: Final = 64
+BATCHED_CALLS_BETWEEN_CHECKPOINTS: Final = 256
+# Closing waits this much longer than the longest send under way has left.
+DRAIN_GRACE_SECONDS: Final = 5.0
+
+
+def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
+    """Returns the two bounds of `InFlight`; raises `InvalidArgument` for one that admits nothing."""
+    return whole_number("max_in_flight", max_count, 1), whole_number("max_in_flight_bytes", max_bytes, 1, 2**63 - 1)
+
+
+class InFlight:
+    """Sends in the background, bounded by count and by bytes; admitted in the order of their calls.
+
+    A `PendingSend` that has entered holds room; `leave` does nothing for one that holds none. Room can therefore be
+    given back after an interrupt at any line.
+    """
+
+    def __init__(
+        self, nursery: trio.Nursery, sender: Sender, max_count: int, max_bytes: int, *, batching: bool = False
+    ) -> None:
+        self._sends = BackgroundSends(nursery, sender)
+        self._lock = threading.Lock()
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._entered: dict[Pending[Any], int] = {}  # bytes of each
+        self._bytes = 0  # their sum
+        self._calls = 0
+        self._calls_between = BATCHED_CALLS_BETWEEN_CHECKPOINTS if batching else CALLS_BETWEEN_CHECKPOINTS
+        self._turn = trio.Lock()
+        self._waiting = 0  # callers that wait for room
+        self._ended: trio.Event | None = None
+
+    def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
+        """Takes room for `size` bytes unless there is none or others wait for it; from any thread.
+
+        With `take_turns` it also returns False now and then, so that its caller awaits `enter` and others run.
+        """
+        if take_turns:
+            self._calls += 1
+            if not self._calls % self._calls_between:
+                return False
+        entered = self._entered
+        with self._lock:
+            count, total = len(entered), self._bytes + size
+            if self._waiting or (count and (count >= self._max_count or total > self._max_bytes)):
+                return False
+            entered[pending] = size
+            self._bytes = total
+            return True
+
+    async def enter(self, pending: Pending[Any], size: int, *, wait: bool = True) -> None:
+        """Waits for room for `size` bytes, in the order of the calls; raises `WindowFull` instead if not `wait`."""
+        if not self.enter_nowait(pending, size):
+            if not wait:
+                raise self.full()
+            self._waiting += 1
+            try:
+                async with self._turn:
+                    while not self._has_room(size):
+                        await self._next_end()
+                    if pending.is_done:  # given up meanwhile
+                        pending.result  # noqa: B018 - it raises
+                    with self._lock:
+                        self._entered[pending] = size
+                        self._bytes += size
+            finally:
+                self._waiting -= 1
+            return
+        try:
+            await trio.lowlevel.checkpoint()
+        except BaseException:
+            self.leave((pending,))
+            raise
+
+    def full(self) -> WindowFull:
+        """Returns the error for a caller that does not wait."""
+        return WindowFull(
+            f"{len(self._entered)} messages and {self._bytes} bytes are under way, and {self._max_count} and "
+            f"{self._max_bytes} may be (max_in_flight, max_in_flight_bytes); wait for some of them"
+        )
+
+    def leave(self, pendings: Iterable[Pending[Any]]) -> None:
+        """Gives back the room of those pending sends that hold some."""
+        with self._lock:
+            self._bytes -= sum(map(self._entered.pop, pendings, repeat(0)))
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.set()
+
+    def start(
+        self,
+        payload: Payload,
+        to: Target,
+        timeout: float,
+        pendings: Sequence[PendingSend],
+        mode: CommunicationMode = CommunicationMode.ASYNC,
+        loop: LoopAccess = ON_LOOP,
+    ) -> bool:
+        """Sends one payload in the background, whose messages are `pendings`; an error is their end.
+
+        Returns False, and nothing is started, if the `loop` does not allow it now (`BackgroundSends.start`).
+        """
+        ended = partial(self.end, pendings)
+        try:
+            state = self._sends.start(payload, to, timeout, mode, ended, loop)
+        except Exception as error:
+            if loop.writes_here:
+                raise
+            ended(unexpected(payload.topic, error))
+            return True
+        if state is not None:
+            pendings[0].begun(state)
+        return state is not None
+
+    def give_up(self, pending: PendingSend, topic: str) -> None:
+        """Ends a send whose caller was interrupted: withdraws a request not yet written, and gives back its room."""
+        if pending.state is not None:
+            self._sends.give_up(pending.state)
+        pending.set_error(given_up(topic))
+        self.leave((pending,))
+        with self._lock:  # the interrupt may have come between the two steps of entering
+            self._bytes = sum(self._entered.values())
+
+    def longest_seconds(self, now: float) -> float:
+        """Returns the time that the longest send under way has left; from any thread."""
+        return self._sends.longest_seconds(now)
+
+    async def drain(self) -> None:
+        """Waits until nothing is under way, at most as long as the sends have left and a grace."""
+        seconds = self.longest_seconds(trio.current_time()) + DRAIN_GRACE_SECONDS
+        with trio.move_on_after(seconds):
+            while self._entered:
+                await self._next_end()
+        if self._entered:
+            log.warning(
+                "closing did not wait longer than %.0f s and gave up %d messages that are perhaps stored",
+                seconds,
+                len(self._entered),
+            )
+
+    def abandon(self) -> None:
+        """Abandons all sends, and all that start later: the producer is closed."""
+        self._sends.abandon()
+
+    def fail(self, error: RocketMQError) -> None:
+        """Ends all sends with the error, after a crash of the loop and without using it."""
+        self._sends.fail(error)
+        for pending in list(self._entered):
+            self.leave((pending,))
+            pending.set_error(error)
+
+    def end(self, pendings: Sequence[PendingSend], end: Receipt | RocketMQError) -> None:
+        """Ends the pending sends of one payload: gives back their room, sets each one's result or the error."""
+        if self._entered:
+            self.leave(pendings)
+        results: Receipt | SendResults | RocketMQError = end
+        if isinstance(end, Receipt) and len(pendings) > 1:
+            try:
+                results = end.results()
+            except SendFailed as unreadable:
+                results = unreadable
+        if isinstance(results, RocketMQError):
+            for pending in pendings:
+                pending.set_error(results)
+            return
+        end_stored(pendings, results)
+
+    async def _next_end(self) -> None:
+        if self._ended is None:
+            self._ended = trio.Event()
+        await self._ended.wait()
+
+    def _has_room(self, size: int) -> bool:
+        """Returns whether one more may enter; a payload larger than the bound may if it is alone."""
+        count = len(self._entered)
+        return count == 0 or (count < self._max_count and self._bytes + size <= self._max_bytes)

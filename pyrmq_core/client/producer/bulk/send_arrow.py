@@ -12,8 +12,8 @@ import trio
 from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.client.producer.bulk.send_window import SendWindow, WriteSummary, open_send_window
 from pyrmq_core.client.producer.message_encoder import MessageEncoder
+from pyrmq_core.client.producer.send.send_options import ANY_QUEUE, KeyedQueue, Target, ThisQueue
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.send.targets import ANY_QUEUE, KeyedQueue, Target, ThisQueue
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.client.unique_ids import unique_id_runs
 from pyrmq_core.errors import BatchFailed, InvalidMessage, Outcome, RocketMQError, SendFailed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, Target
+from pyrmq_core.client.producer.send.send_options import AnyQueue, KeyedQueue, Target
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.messages.payload import Payload

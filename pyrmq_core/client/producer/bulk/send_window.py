@@ -21,9 +21,8 @@ from pyrmq_core.client.producer.bulk.send_order import SendOrder, WindowRoom
 from pyrmq_core.client.producer.send.background_sends import BackgroundSends
 from pyrmq_core.client.producer.send.receipt import Receipt, given_up
 from pyrmq_core.client.producer.send.retry_policy import is_refused_for_good
+from pyrmq_core.client.producer.send.send_options import AnyQueue, CommunicationMode, Target
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.send.targets import AnyQueue, Target
-from pyrmq_core.client.producer.settings import CommunicationMode
 from pyrmq_core.errors import InvalidArgument, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.model import MessageQueue, SendStatus
 from pyrmq_core.network import open_owned_nursery

@@ -8,9 +8,16 @@ from itertools import accumulate, chain
 from typing import TypeAlias, overload
 
 from pyrmq_core.client.producer.message_encoder import MessageEncoder
+from pyrmq_core.client.producer.send.send_options import (
+    ANY_QUEUE,
+    AnyQueue,
+    CommunicationMode,
+    KeyedQueue,
+    Target,
+    ThisQueue,
+    target_of,
+)
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.send.targets import ANY_QUEUE, AnyQueue, KeyedQueue, Target, ThisQueue, target_of
-from pyrmq_core.client.producer.settings import CommunicationMode
 from pyrmq_core.errors import BatchFailed, Outcome, RocketMQError, SendFailed
 from pyrmq_core.model import Message, MessageQueue, SendResult
 from pyrmq_core.protocol.messages.checked_batch import CheckedBatch

@@ -12,10 +12,9 @@ from typing import TypeAlias
 import trio
 
 from pyrmq_core.client.producer.send.receipt import Receipt, given_up, unexpected
+from pyrmq_core.client.producer.send.send_options import CommunicationMode, Target
 from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.send.targets import Target
-from pyrmq_core.client.producer.settings import CommunicationMode
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.network import ON_LOOP, LoopAccess
 from pyrmq_core.protocol.messages.payload import Payload

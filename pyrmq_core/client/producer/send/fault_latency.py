@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.client.producer.send.retry_policy import refuses_queue
-from pyrmq_core.client.producer.settings import CommunicationMode
+from pyrmq_core.client.producer.send.send_options import CommunicationMode
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import NetworkError, ProtocolError, ResponseError, RocketMQError
 from pyrmq_core.model import MessageQueue

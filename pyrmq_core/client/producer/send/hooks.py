@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyrmq_core.client.hook_calls import check_hooks, hook_name, methods_of, quietly, timed
-from pyrmq_core.client.producer.settings import CommunicationMode
+from pyrmq_core.client.producer.send.send_options import CommunicationMode
 from pyrmq_core.errors import RocketMQError, SendFailed, SendForbidden
 from pyrmq_core.model import LocalTransactionState, Message, MessageQueue, SendResult
-from pyrmq_core.protocol.messages.message_type import MessageType, message_type
 from pyrmq_core.protocol.messages.payload import Payload
-from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.messages.properties import MessageType, decode_properties, message_type
 
 if TYPE_CHECKING:
     from pyrmq_core.client.producer.send.receipt import Receipt

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
-from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, Target, ThisQueue
-from pyrmq_core.client.producer.settings import CommunicationMode
+from pyrmq_core.client.producer.send.send_options import AnyQueue, CommunicationMode, KeyedQueue, Target, ThisQueue
 from pyrmq_core.errors import (
     Attempt,
     BrokerNotFound,

@@ -7,8 +7,7 @@ from dataclasses import replace
 import trio
 
 from pyrmq_core.client.producer.send.receipt import Receipt
-from pyrmq_core.client.producer.send.targets import Target
-from pyrmq_core.client.producer.settings import CommunicationMode
+from pyrmq_core.client.producer.send.send_options import CommunicationMode, Target
 from pyrmq_core.client.unique_ids import unique_id
 from pyrmq_core.errors import Attempt, Outcome, RocketMQError
 from pyrmq_core.model import MessageQueue

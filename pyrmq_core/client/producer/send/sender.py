@@ -31,9 +31,15 @@ from pyrmq_core.client.producer.send.retry_policy import (
     refuses_queue,
     send_failed,
 )
+from pyrmq_core.client.producer.send.send_options import (
+    AnyQueue,
+    CommunicationMode,
+    SendSettings,
+    Target,
+    ThisQueue,
+    waits_for_broker,
+)
 from pyrmq_core.client.producer.send.send_state import SendState
-from pyrmq_core.client.producer.send.targets import AnyQueue, Target, ThisQueue, waits_for_broker
-from pyrmq_core.client.producer.settings import CommunicationMode, SendSettings
 from pyrmq_core.client.remoting.heartbeats import require_timer_messages
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import LocalError, Outcome, RocketMQError
@@ -44,10 +50,10 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import Request, RequestForm, as_command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.batch_topic import can_be_one_record
-from pyrmq_core.protocol.messages.message_type import has_timer, is_reply
 from pyrmq_core.protocol.messages.names import is_retry_topic
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import Payload
+from pyrmq_core.protocol.messages.properties import has_timer, is_reply
 from pyrmq_core.protocol.requests.broker.send_message import SendMessage
 
 GO_AWAY: Final = ResponseCode.GO_AWAY.value
@@ -246,7 +252,9 @@ class Sender:
 
     def _try_seconds(self, state: SendState, seconds_left: float) -> float:
         cap = self.settings.timeout_per_attempt
-        return attempt_seconds(seconds_left, cap, may_move=cap is not None and self._may_move(state))
+        if cap is None:
+            return max(seconds_left, MIN_ATTEMPT_SECONDS)
+        return attempt_seconds(seconds_left, cap, may_move=self._may_move(state))
 
     def _may_move(self, state: SendState) -> bool:
         """Returns whether a broker that this send has not tried may take its message after this try."""
@@ -352,10 +360,12 @@ class Sender:
     def _request(self, payload: Payload, queue: MessageQueue) -> Request:
         born_ms = time.time_ns() // 1_000_000
         topic, properties = payload.topic, payload.properties
-        if is_retry_topic(topic) or is_reply(properties):
+        if is_reply(properties):
             return self._whole_request(payload, queue, born_ms).to_special_command()
         kind = (topic, queue.broker_name, queue.queue_id, payload.sys_flag, payload.flag, payload.batch)
         if (form := self._forms.get(kind)) is None:
+            if is_retry_topic(topic):
+                return self._whole_request(payload, queue, born_ms).to_special_command()
             if len(self._forms) >= FORMS_KEPT:
                 self._forms.clear()
             form = self._forms[kind] = self._whole_request(payload, queue, born_ms).to_form()

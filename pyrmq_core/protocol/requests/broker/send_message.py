@@ -22,12 +22,12 @@ from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wir
 from pyrmq_core.protocol.framing.frame import RequestForm
 from pyrmq_core.protocol.framing.header_requests import HeaderResponse
 from pyrmq_core.protocol.framing.headers import LazyFields
-from pyrmq_core.protocol.messages.message_type import is_reply
 from pyrmq_core.protocol.messages.properties import (
     MAX_RECONSUME_TIMES,
     RECONSUME_TIME,
     decode_properties,
     encode_properties,
+    is_reply,
 )
 
 # V1 name of each of V2's letters; `n` is spelled `bname` there because 5.x inherits it from the RPC header.

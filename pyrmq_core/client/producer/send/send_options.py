@@ -1,5 +1,6 @@
-"""The settings of one send, and the mode that decides what may be retried.
+"""The options of a send: its target, the mode that decides what may be retried, and its producer's settings.
 
+A target is any queue, one given queue, or the queue of a key; only a send to any queue moves to another broker.
 Names and defaults of client/producer/DefaultMQProducer.java and client/impl/CommunicationMode.java.
 """
 
@@ -9,12 +10,59 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyrmq_core.client.arguments import seconds_of, whole_number
-from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.protocol.messages.compression import CompressionType
+from pyrmq_core.client.arguments import queue_of, seconds_of, whole_number
+from pyrmq_core.model import Message, MessageQueue
 from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.messages.namespaces import with_namespace
-from pyrmq_core.protocol.shown_values import shown
+
+
+@dataclass(frozen=True, slots=True)
+class AnyQueue:
+    """The topic's queues in turn, or `first` to begin with; a failed try moves to another broker.
+
+    With `keep`, a window sends the payloads of one target one after another, each to the queue where the last one was
+    stored: they stay in one queue in their order, unless its broker fails.
+    """
+
+    first: MessageQueue | None = None
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ThisQueue:
+    """One queue and no other; one try, as Java's `send(msg, mq)`. With `wait` its broker is waited for."""
+
+    queue: MessageQueue
+    wait: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedQueue:
+    """The queue of a sharding key: its broker is waited for while there is time, and no other one takes its place.
+
+    With `queues` the choice is fixed to the publish list the caller saw first, however routes change meanwhile; when
+    the broker refuses that queue, since the topic does not have it any more, the key's queue of the new route is taken.
+    """
+
+    sharding_key: str
+    queues: tuple[MessageQueue, ...] = ()
+
+
+Target = AnyQueue | ThisQueue | KeyedQueue
+
+ANY_QUEUE: Final = AnyQueue()
+
+
+def waits_for_broker(to: Target) -> bool:
+    """Returns whether a send waits for the broker of its queue, without a limit of tries."""
+    return isinstance(to, KeyedQueue) or (isinstance(to, ThisQueue) and to.wait)
+
+
+def target_of(message: Message, queue: MessageQueue | None) -> Target:
+    """Returns the given queue, otherwise the sharding key's, otherwise any; raises `InvalidArgument` for no queue."""
+    if queue is not None:
+        return ThisQueue(queue_of(queue))
+    return ANY_QUEUE if message.sharding_key is None else KeyedQueue(message.sharding_key)
 
 
 class CommunicationMode(enum.Enum):
@@ -62,17 +110,3 @@ class SendSettings:
         if mode is SYNC:
             return 1 + self.retry_times_when_send_failed
         return 1 + self.retry_times_when_send_async_failed if mode is ASYNC else 1
-
-
-def compression_type(name: str) -> CompressionType | None:
-    """Returns the compression of a name in lower case, None for `none`.
-
-    Raises `InvalidArgument` for an unknown name, and `MissingLibrary` when its library is not installed.
-    """
-    known = {kind.name.lower(): kind for kind in CompressionType}
-    if name != "none" and name not in known:
-        raise InvalidArgument(f"compression={shown(name)}: none, {', '.join(sorted(known))} are possible")
-    kind = known.get(name)
-    if kind is not None:
-        kind.check_library()
-    return kind
