@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from pyrmq_core.aio.client import Client
     from pyrmq_core.aio.deliveries import Deliveries, Delivery
     from pyrmq_core.aio.lite_pull_consumer import LitePullConsumer
-    from pyrmq_core.aio.producer import Producer
+    from pyrmq_core.aio.producer import Producer, SendWindow
     from pyrmq_core.aio.pull_consumer import PullConsumer
     from pyrmq_core.aio.push_consumer import PushConsumer
-    from pyrmq_core.aio.send_window import SendWindow
 
 __all__ = [
     "Admin",
@@ -41,7 +40,7 @@ _LAZY: Final = {
     "Producer": "pyrmq_core.aio.producer",
     "PullConsumer": "pyrmq_core.aio.pull_consumer",
     "PushConsumer": "pyrmq_core.aio.push_consumer",
-    "SendWindow": "pyrmq_core.aio.send_window",
+    "SendWindow": "pyrmq_core.aio.producer",
 }
 
 if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name

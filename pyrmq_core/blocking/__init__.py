@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from pyrmq_core.blocking.deliveries import Deliveries, Delivery
     from pyrmq_core.blocking.embedded import EmbeddedCluster
     from pyrmq_core.blocking.lite_pull_consumer import LitePullConsumer
-    from pyrmq_core.blocking.producer import Producer
+    from pyrmq_core.blocking.producer import Producer, SendWindow
     from pyrmq_core.blocking.pull_consumer import PullConsumer
     from pyrmq_core.blocking.push_consumer import PushConsumer
-    from pyrmq_core.blocking.send_window import SendWindow
 
 __all__ = [
     "Admin",
@@ -44,7 +43,7 @@ _LAZY: Final = {
     "Producer": "pyrmq_core.blocking.producer",
     "PullConsumer": "pyrmq_core.blocking.pull_consumer",
     "PushConsumer": "pyrmq_core.blocking.push_consumer",
-    "SendWindow": "pyrmq_core.blocking.send_window",
+    "SendWindow": "pyrmq_core.blocking.producer",
 }
 
 if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name

@@ -1,4 +1,4 @@
-"""The blocking `Producer`."""
+"""The blocking `Producer`, its futures, and its `SendWindow`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 from pyrmq_core.blocking.client import Client, OwnerFace
 from pyrmq_core.blocking.face import blocking_form
-from pyrmq_core.blocking.send_window import SendWindow
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
+from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, WriteSummary
+from pyrmq_core.client.producer.bulk.send_window import SendWindow as AsyncSendWindow
 from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailure, UnseenFailures
 from pyrmq_core.client.producer.producer import Draft, Select
 from pyrmq_core.client.producer.producer import Producer as AsyncProducer
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
+from pyrmq_core.client.producer.send.send_options import Target
 from pyrmq_core.client.producer.transactions import decided_here, local_failure
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.loop_thread.portal import HeldContext, Portal, portal
@@ -30,6 +33,7 @@ from pyrmq_core.model import (
     TransactionSendResult,
 )
 from pyrmq_core.network import ON_LOOP
+from pyrmq_core.protocol.messages.payload import Payload
 
 log = logging.getLogger(__name__)
 
@@ -200,6 +204,54 @@ class Producer(OwnerFace[AsyncProducer]):
         producer, loop = self._async(), portal()
         loop.check_outside()
         return loop, producer._draft(message, timeout, queue)
+
+
+class SendWindow:
+    """The async `SendWindow` for threads: one hop to the loop a payload, never one a message, and without waiting."""
+
+    def __init__(self, opened: HeldContext[AsyncSendWindow]) -> None:
+        self._opened = opened
+
+    @property
+    def summary(self) -> WriteSummary:
+        """The acknowledged messages so far."""
+        return self._opened.value.summary
+
+    def put(self, payload: Payload, to: Target) -> None:
+        """Waits for room, then sends in the background. Raises the first failure of any earlier payload."""
+        window, loop = self._opened.value, portal()
+        loop.check_outside()
+        try:
+            while not window.enter_nowait(payload):
+                loop.run(window.wait_for_room, payload)
+            if window.hand_over(payload, to):
+                loop.soon(window.start_more)
+        except RocketMQError:
+            raise
+        except BaseException:  # interrupted
+            loop.soon(window.interrupted, payload.topic)
+            raise
+
+    def drain(self) -> WriteSummary:
+        """Waits until every payload is acknowledged; raises the first failure once all other requests have ended."""
+        return portal().run(self._opened.value.drain)
+
+    def take_refused(self) -> list[RefusedMessage]:
+        """Returns the messages refused since the last call (with `keep_refused`); the others beside them are stored."""
+        return self._opened.value.take_refused()
+
+    def close(self) -> None:
+        """Abandons the requests under way."""
+        self._opened.abandon()
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class SendFuture(Future[R]):

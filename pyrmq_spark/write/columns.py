@@ -1,6 +1,6 @@
 """The columns that a write accepts, and the errors for a schema that does not fit. Pure.
 
-`row_checks` checks the rows themselves. Names are compared without regard to case, as Spark compares them.
+`rows` checks the rows themselves. Names are compared without regard to case, as Spark compares them.
 Arrow is not loaded: the processes that plan a write and close it need none.
 """
 

@@ -7,7 +7,7 @@ agree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,8 +16,18 @@ from typing import Final
 
 import pyarrow as pa
 
-from pyrmq_core import InvalidMessage, RocketMQError, WriteSummary, unique_id_runs, unique_ids
-from pyrmq_core.blocking import SendWindow
+from pyrmq_core import (
+    AnyQueue,
+    InvalidMessage,
+    InvalidState,
+    RefusedMessage,
+    RocketMQError,
+    WriteSummary,
+    readdressed,
+    unique_id_runs,
+    unique_ids,
+)
+from pyrmq_core.blocking import Producer, SendWindow
 from pyrmq_core.columnar import BatchLimit, CheckedRows, CompressionType, Ids, by_tag, content_ids, encode_rows
 from pyrmq_spark import worker
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
@@ -25,13 +35,12 @@ from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.spark_errors import InvalidRow, RocketMQSparkError, RowsUnaccounted, one_line
 from pyrmq_spark.write.columns import SinkSchema
 from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
-from pyrmq_spark.write.dead_letters import open_dead_letters
-from pyrmq_spark.write.delayed_rows import by_delay, encode_singles, may_be_delayed
 from pyrmq_spark.write.queue_assignment import AssignedRows, Fixed, QueueAssignment
-from pyrmq_spark.write.row_checks import by_topic, check_rows
+from pyrmq_spark.write.rows import by_delay, by_topic, check_rows, encode_singles, may_be_delayed
 
 # Ids that were made before rows were divided go with them, in a column that no frame can have.
 ID_COLUMN: Final = "\0id"
+MAX_REASON: Final = 500
 
 
 class PartitionWrite:
@@ -206,3 +215,53 @@ def texts_of_ids(rows: CheckedRows) -> list[str]:
     carried = ID_COLUMN in rows.schema.names
     texts: list[str] = rows.column(ID_COLUMN).to_pylist() if carried else unique_ids(rows.num_rows)
     return texts
+
+
+class DeadLetters:
+    """Rows that brokers refuse for what they are, stored in a topic of their own with the refusal.
+
+    property        is
+    refusedTopic    the topic they were sent to
+    refusedCode     the broker's response code
+    refusedReason   its answer, in one line, as long as the row's own properties leave room for
+
+    Without a topic there is no window, and a write never asks for refused rows.
+    """
+
+    def __init__(self, topic: str | None, window: SendWindow | None) -> None:
+        self._topic = topic
+        self._window = window
+        self.summary = WriteSummary() if window is None else window.summary
+
+    def put_all(self, refused: Sequence[RefusedMessage]) -> None:
+        """Raises the first failure: a dead letter that is not stored fails the write."""
+        for message in refused:
+            if self._topic is None or self._window is None:
+                raise InvalidState("a refused row, and no topic for it")
+            refusal = {
+                "refusedTopic": message.payload.topic,
+                "refusedCode": str(message.code),
+                "refusedReason": reason(message),
+            }
+            self._window.put(readdressed(message.payload, self._topic, refusal), AnyQueue())
+
+    def drain(self) -> None:
+        """Waits until each one is acknowledged."""
+        if self._window is not None:
+            self._window.drain()
+
+
+@contextmanager
+def open_dead_letters(producer: Producer, options: SinkOptions) -> Iterator[DeadLetters]:
+    """Opens the dead letters of one task."""
+    if options.dead_letter_topic is None:
+        yield DeadLetters(None, None)
+        return
+    with producer.open_window(max_requests=options.requests_in_flight, timeout=options.send_timeout) as window:
+        yield DeadLetters(options.dead_letter_topic, window)
+
+
+def reason(refused: RefusedMessage) -> str:
+    """Returns the reason as far as a property can hold it."""
+    text = str(refused.error.__cause__ or refused.error)
+    return " ".join(text.replace("\x01", " ").replace("\x02", " ").split())[:MAX_REASON]

@@ -9,7 +9,7 @@ import pytest
 from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_spark.spark_errors import InvalidRow, RocketMQSparkError
 from pyrmq_spark.write.columns import SINK_TYPES, SinkSchema
-from pyrmq_spark.write.row_checks import check_rows
+from pyrmq_spark.write.rows import check_rows
 from tests.support.sink import BODY, bodies, cluster, messages, stored, task
 from tests.support.spark import wait_readable
 

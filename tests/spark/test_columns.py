@@ -23,7 +23,7 @@ from pyrmq_spark.read.columns import SOURCE_TYPES, default_schema, source_schema
 from pyrmq_spark.source import SCHEMA
 from pyrmq_spark.spark_errors import InvalidColumn, InvalidRow
 from pyrmq_spark.write.columns import SINK_TYPES, sink_schema
-from pyrmq_spark.write.row_checks import by_topic, check_rows
+from pyrmq_spark.write.rows import by_topic, check_rows
 
 STRING, BINARY, INT, LONG = StringType(), BinaryType(), IntegerType(), LongType()
 MAP = MapType(STRING, STRING)

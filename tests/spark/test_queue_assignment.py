@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from pyrmq_core import InvalidMessage, KeyedQueue, MessageQueue, ThisQueue, TopicPublishInfo
 from pyrmq_core.columnar import check
-from pyrmq_spark.write.delayed_rows import by_delay
 from pyrmq_spark.write.queue_assignment import BY_TURNS, Fixed, _TopicPlaces
+from pyrmq_spark.write.rows import by_delay
 
 QUEUES = [MessageQueue("orders", broker, number) for broker in ("broker-a", "broker-b") for number in range(3)]
 

@@ -81,7 +81,9 @@ class Sender:
         self._client = client
         self._remoting = client.caller
         self._routes = client.routes
+        self._batch_topics = client.batch_topics
         self.settings = settings
+        self._producer_group = settings.producer_group
         self._hooks = hooks or None
         self.writes_from_threads = self._hooks is None and client.caller.writes_from_threads
         self._queues = QueueSelector(client, settings, faults)
@@ -94,7 +96,7 @@ class Sender:
     async def is_batch_topic(self, topic: str, *, timeout: float) -> bool:
         """Returns whether brokers store the topic's batches whole (5.x): a request should then hold one tag."""
         info = await self.publish_info(topic, timeout=timeout)
-        return await self._client.batch_topics.any_batch_topic(self._queues.on_wire(topic), info, timeout=timeout)
+        return await self._batch_topics.any_batch_topic(self._queues.on_wire(topic), info, timeout=timeout)
 
     async def send(
         self, payload: Payload, to: Target, *, timeout: float, mode: CommunicationMode = CommunicationMode.SYNC
@@ -183,15 +185,15 @@ class Sender:
     def _prepare_nowait(self, state: SendState) -> Request | None:
         """Returns the request of a first try to `state.queue` at `state.address`; None if it has to wait for that."""
         payload = state.payload
-        if self._hooks is not None or has_timer(payload.properties):
+        if self._hooks is not None or (not payload.batch and has_timer(payload.properties)):
             return None
         state.queue = queue = self._queues.choose_nowait(state)
         if queue is None or (address := self._routes.known_master(queue.broker_name)) is None:
             return None
         state.address = address
-        if payload.batch and can_be_one_record(payload):
+        if payload.single_tag and can_be_one_record(payload):
             topic = self._queues.on_wire(payload.topic)
-            whole = self._client.batch_topics.keeps_whole_nowait(topic, queue.broker_name)
+            whole = self._batch_topics.keeps_whole_nowait(topic, queue.broker_name)
             if whole is None:
                 return None
             if whole:
@@ -207,7 +209,7 @@ class Sender:
             topic = self._queues.on_wire(payload.topic)
             # Half of the time is left for the send itself when the broker does not answer the question.
             timeout = state.seconds_left() / 2
-            if await self._client.batch_topics.keeps_whole(topic, queue.broker_name, timeout=timeout):
+            if await self._batch_topics.keeps_whole(topic, queue.broker_name, timeout=timeout):
                 payload = state.as_one_record()
         request = as_command(self._request(payload, queue))
         state.code = request.code
@@ -347,7 +349,7 @@ class Sender:
     def _context(self, queue: MessageQueue, state: SendState) -> SendContext:
         namespace = self.settings.namespace
         return SendContext(
-            producer_group=without_namespace(self.settings.producer_group, namespace),
+            producer_group=without_namespace(self._producer_group, namespace),
             namespace=namespace,
             topic=state.payload.topic,
             queue=queue,
@@ -360,7 +362,7 @@ class Sender:
     def _request(self, payload: Payload, queue: MessageQueue) -> Request:
         born_ms = time.time_ns() // 1_000_000
         topic, properties = payload.topic, payload.properties
-        if is_reply(properties):
+        if not payload.batch and is_reply(properties):
             return self._whole_request(payload, queue, born_ms).to_special_command()
         kind = (topic, queue.broker_name, queue.queue_id, payload.sys_flag, payload.flag, payload.batch)
         if (form := self._forms.get(kind)) is None:
@@ -373,7 +375,7 @@ class Sender:
 
     def _whole_request(self, payload: Payload, queue: MessageQueue, born_timestamp_ms: int) -> SendMessage:
         return SendMessage(
-            producer_group=self.settings.producer_group,
+            producer_group=self._producer_group,
             topic=self._queues.on_wire(payload.topic),
             default_topic=self.settings.create_topic_key,
             default_topic_queue_nums=self.settings.default_topic_queue_nums,

@@ -1,20 +1,23 @@
-"""The rows of a frame that is written: which of them no broker could take, and which go to which topic. Pure."""
+"""The rows of a frame that is written: their faults, their topics, and those that are delivered later. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar import CheckedRows, Fault, check
+from pyrmq_core import Message, Payload, encode_one
+from pyrmq_core.columnar import BatchLimit, CheckedRows, Fault, check
 from pyrmq_spark.spark_errors import InvalidRow
 
 # A broker's `messageDelayLevel` has so many by default, and its `timerMaxDelaySec` is this.
 MAX_DELAY_LEVEL: Final = 18
 MAX_TIMER_DELAY: Final = timedelta(days=3)
+DELAYS: Final = ("delayLevel", "deliverAt")
+IN_UTC: Final = pa.timestamp("us", "UTC")
 
 
 def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> list[CheckedRows]:
@@ -49,8 +52,8 @@ def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
         outside = pc.or_(pc.less(level, 1), pc.greater(level, MAX_DELAY_LEVEL))
         rules.append((outside, "delayLevel", f"levels are 1 (1 s) to {MAX_DELAY_LEVEL} (2 h); null is no delay"))
     if "deliverAt" in columns:
-        last = pa.scalar(now + MAX_TIMER_DELAY, pa.timestamp("us", "UTC"))
-        late = pc.greater(columns["deliverAt"].cast(pa.timestamp("us", "UTC")), last)
+        last = pa.scalar(now + MAX_TIMER_DELAY, IN_UTC)
+        late = pc.greater(columns["deliverAt"].cast(IN_UTC), last)
         rules.append((late, "deliverAt", "it is more than 3 days ahead (a broker's timerMaxDelaySec)"))
     if "deliverAt" in columns and "delayLevel" in columns:
         both = pc.and_(pc.is_valid(columns["deliverAt"]), pc.is_valid(columns["delayLevel"]))
@@ -70,3 +73,49 @@ def by_topic(rows: CheckedRows, topic: str | None) -> Iterator[tuple[str, Checke
     distinct: Sequence[str] = pc.unique(topics).to_pylist()
     for name in distinct:
         yield name, rows if len(distinct) == 1 else rows.filter(pc.equal(topics, name))
+
+
+def may_be_delayed(rows: CheckedRows) -> bool:
+    """Returns whether a column for delays is there."""
+    return any(name in rows.schema.names for name in DELAYS)
+
+
+def by_delay(rows: CheckedRows) -> tuple[CheckedRows, CheckedRows]:
+    """Returns the delayed rows, and the others."""
+    columns = [rows.column(name) for name in DELAYS if name in rows.schema.names]
+    if not columns:
+        return rows.slice(0, 0), rows
+    is_plain = pc.is_null(columns[0])
+    for column in columns[1:]:
+        is_plain = pc.and_(is_plain, pc.is_null(column))
+    return rows.filter(pc.invert(is_plain)), rows.filter(is_plain)
+
+
+def encode_singles(delayed: CheckedRows, topic: str, unique_ids: Sequence[str], limit: BatchLimit) -> Iterator[Payload]:
+    """Yields a request for each delayed row, in their order: a batch would be stored and delivered at once."""
+    rows = delayed.to_batch()
+    if "deliverAt" in rows.schema.names:  # its zone is the session's, which may be one that Python does not know
+        index = rows.schema.names.index("deliverAt")
+        rows = rows.set_column(index, "deliverAt", rows.column(index).cast(IN_UTC))
+    for row, unique_id in zip(rows.to_pylist(), unique_ids, strict=True):
+        yield encode_one(
+            _message(row, topic),
+            unique_id,
+            compress_over_bytes=limit.compress_over_bytes,
+            compression=limit.compression,
+        )
+
+
+def _message(row: Mapping[str, Any], topic: str) -> Message:
+    body = row["body"]
+    return Message(
+        topic,
+        body.encode() if isinstance(body, str) else body,
+        tags=row.get("tags"),
+        keys=row.get("keys") or None,
+        sharding_key=row.get("shardingKey"),
+        properties=dict(row.get("properties") or ()),
+        flag=row.get("flag") or 0,
+        delay_level=row.get("delayLevel"),
+        deliver_at=row.get("deliverAt"),
+    )
