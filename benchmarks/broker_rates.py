@@ -2,11 +2,12 @@
 
     python -m benchmarks broker_rates [--quick]
 
-Messages of 100 B: batches of 1,000 on one connection, four under way, until they are readable, on a plain topic and on
-a batch topic; pulls of 32 messages, 64 under way; single sends over 16 connections; the Java client's batches near 1
-MiB, until they are acknowledged; Spark's write, until it is readable; one send each 10 ms, for its times. Each row is a
-pair, run A B B A, with the median of the ratios and their spread. Then ours alone: the rate of batches with the index
-of keys and without; the time of a start on 1 GB after a kill; memory while 10 million messages come.
+Messages of 100 B, whose lengths vary as `user_rows` says: batches of 1,000 on one connection, four under way, until
+they are readable, on a plain topic and on a batch topic; pulls of 32 messages, 64 under way; single sends over 16
+connections; the Java client's batches near 1 MiB, until they are acknowledged; Spark's write, until it is readable; one
+send each 10 ms, for its times. Each row is a pair, run A B B A, with the median of the ratios and their spread. Then
+ours alone: the rate of batches with the index of keys and without; the time of a start on 1 GB after a kill; memory
+while 10 million messages come.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from benchmarks.support import raw
 from benchmarks.support.brokers import BROKER_SETTINGS, PATIENT
 from benchmarks.support.pairs import Pairs
 from benchmarks.support.spark_jobs import spark_session, write_frame
+from benchmarks.support.user_rows import EQUAL, LARGE, SMALL, Case, lines_of
 from pyrmq_core.blocking import Admin
 from tests.support.apache import boot_cluster
 from tests.support.java_programs import run_java
 from tests.support.our_cluster import OurCluster, boot_our_cluster
 
 SEND_RATES = Path(__file__).parent / "java" / "SendRates.java"
-BODY_BYTES = 100
 QUEUES = 4
 CONNECTIONS = 16
 PAIRS = 5
 MILLION = 1_000_000
-START_MESSAGES, START_BODY_BYTES = MILLION, 900
+START_MESSAGES = MILLION
 PAUSE_SECONDS = 0.01
 JAVA_SECONDS = 300
 HEADING = f"{'':44} {'ours, /s':>12} {'Apache, /s':>12} {'ratio':>7}"
@@ -53,6 +54,7 @@ def main(*, quick: bool) -> None:
         print(HEADING)
         rows: list[tuple[str, Callable[[str, str], float]]] = [
             ("batches of 1,000", partial(batches, messages=400_000 // share)),
+            ("the same, equal rows", partial(batches, messages=400_000 // share, case=EQUAL)),
             ("batches of 1,000, batch topic", partial(batches, messages=MILLION // share, batched=True)),
             ("pulls of 32", partial(pulls, messages=400_000 // share)),
             (f"single sends, {CONNECTIONS} connections", partial(singles, sends=40_000 // share)),
@@ -91,16 +93,16 @@ def new_topic(nameserver: str, *, batched: bool = False) -> str:
     return topic
 
 
-def batches(nameserver: str, address: str, *, messages: int, batched: bool = False) -> float:
+def batches(nameserver: str, address: str, *, messages: int, batched: bool = False, case: Case = SMALL) -> float:
     topic = new_topic(nameserver, batched=batched)
     properties = "UNIQ_KEY\x01U\x02" if batched else ""
-    return messages / raw.write(address, topic, QUEUES, messages, BODY_BYTES, properties=properties)
+    return messages / raw.write(address, topic, QUEUES, messages, case, properties=properties)
 
 
 def pulls(nameserver: str, address: str, *, messages: int) -> float:
     """Returns the rate of the second of two reads, when the broker's memory is warm."""
     topic = new_topic(nameserver)
-    raw.write(address, topic, QUEUES, messages, BODY_BYTES)
+    raw.write(address, topic, QUEUES, messages, SMALL)
     raw.read(address, topic, QUEUES)
     return messages / raw.read(address, topic, QUEUES)[0]
 
@@ -109,7 +111,7 @@ def singles(nameserver: str, address: str, *, sends: int) -> float:
     """Returns the rate with one send under way on each connection."""
     topic = new_topic(nameserver)
     lines = [raw.Line(address) for _ in range(CONNECTIONS)]
-    requests = [raw.single(topic, number % QUEUES, BODY_BYTES) for number in range(CONNECTIONS)]
+    requests = [raw.single(topic, number % QUEUES, SMALL, number) for number in range(CONNECTIONS)]
     try:
         began = time.perf_counter()
         for line, request in zip(lines, requests, strict=True):
@@ -128,15 +130,16 @@ def singles(nameserver: str, address: str, *, sends: int) -> float:
 
 def java_batches(nameserver: str, _: str, *, mode: str, messages: int) -> float:
     """Returns the rate of the second of two runs in one process, when Java's machine has compiled its code."""
-    arguments = (nameserver, new_topic(nameserver), mode, str(messages), "0")
-    output = run_java("5.4.0", SEND_RATES, *arguments, timeout=JAVA_SECONDS)
+    with lines_of(SMALL) as file:
+        arguments = (nameserver, new_topic(nameserver), mode, str(messages), "0", str(file))
+        output = run_java("5.4.0", SEND_RATES, *arguments, timeout=JAVA_SECONDS)
     return next(float(line.split()[1]) for line in output.splitlines() if line.startswith("rate "))
 
 
 def spark_write(spark: SparkSession, nameserver: str, address: str, *, rows: int) -> float:
     topic = new_topic(nameserver)
     began = time.perf_counter()
-    write_frame(spark, nameserver, topic, rows, BODY_BYTES, QUEUES)
+    write_frame(spark, nameserver, topic, rows, SMALL, QUEUES)
     with raw.Line(address) as line:
         raw.wait_readable(line, topic, QUEUES, rows)
     return rows / (time.perf_counter() - began)
@@ -144,7 +147,7 @@ def spark_write(spark: SparkSession, nameserver: str, address: str, *, rows: int
 
 def times(nameserver: str, address: str, *, sends: int) -> tuple[float, float]:
     """Returns p50 and p99 of a send on an idle broker, in milliseconds."""
-    request = raw.single(new_topic(nameserver), 0, BODY_BYTES)
+    request = raw.single(new_topic(nameserver), 0, SMALL)
     spent = []
     with raw.Line(address) as line:
         for _ in range(sends):
@@ -179,7 +182,7 @@ def start(share: int) -> None:
     with boot_our_cluster(["broker-a"], broker_settings=LARGE_LOG) as cluster:
         broker, messages = cluster.brokers["broker-a"], START_MESSAGES // share
         topic = new_topic(cluster.nameserver.address)
-        raw.write(broker.address, topic, QUEUES, messages, START_BODY_BYTES)
+        raw.write(broker.address, topic, QUEUES, messages, LARGE)
         broker.kill()
         began = time.perf_counter()
         broker.start()
@@ -206,7 +209,7 @@ def memory(share: int) -> None:
         address = cluster.brokers["broker-a"].address
         for part in range(1, 11):
             messages = MILLION // share
-            raw.write(address, topic, QUEUES, messages, BODY_BYTES, before=(part - 1) * messages)
+            raw.write(address, topic, QUEUES, messages, SMALL, before=(part - 1) * messages)
             found.append(own_megabytes(cluster))
         print(f"{'memory at each tenth of 10 million, MiB':44} {' '.join(f'{one:.0f}' for one in found)}", flush=True)
 

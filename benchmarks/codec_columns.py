@@ -2,14 +2,14 @@
 
     python -m benchmarks.codec_columns [--quick] [--rounds N]
 
-Messages carry UNIQ_KEY, KEYS, TAGS and WAIT; pulls hold 32 of them. Both ways run in turn, and their results are
-compared once. Each figure is the least of the rounds, which other work on the machine disturbs least, then the median.
+Messages are those of `user_rows`, and carry UNIQ_KEY, WAIT and their keys, tags and user properties; pulls hold 32 of
+them. Both ways run in turn, and their results are compared once. Each figure is the least of the rounds, which other
+work on the machine disturbs least, then the median.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pyrmq_core import MessageQueue, OffsetRange, Payload, PullStatus, RawPull, TagFilter, unique_id_runs
+from benchmarks.support.user_rows import CASES, Case, pulls_of
+from pyrmq_core import OffsetRange, Payload, TagFilter, unique_id_runs
 from pyrmq_core.columnar import BatchLimit, schema_of
 from pyrmq_core.columnar.decoding.decode import decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
@@ -26,21 +27,16 @@ from pyrmq_core.columnar.encoding.encode_by_row import encode_messages
 from pyrmq_core.columnar.encoding.sink_rows import outgoing_rows
 from pyrmq_core.columnar.encoding.unique_ids import ids_of
 from pyrmq_core.protocol.messages.bodies import BodyRules
-from pyrmq_core.protocol.messages.record import encode_record
 
 COUNTS = (32, 256, 1024, 10_000)
-BODY_BYTES = (100, 1024)
-PULL = 32
 # Message by message, larger counts are left out: the cost of one message does not depend on their number.
 MOST_BY_MESSAGE = 1024
-# The columns' own target at 10,000 messages, 100 B and 1 KiB.
+# The columns' own target at 10,000 messages of varied rows, 100 B and 1 KiB.
 TARGETS = {
-    "encode": (150, 250),
-    "decode, 12 columns with map": (600, 1000),
-    "decode, without properties": (350, 600),
-    "decode, body alone": (350, 600),
+    "encode": {"100": 150, "1024": 250},
+    "decode, 12 columns with map": {"100": 330, "1024": 800},
+    "decode, body alone": {"100": 200, "1024": 600},
 }
-QUEUE = MessageQueue("TopicTest", "broker-a", 3)
 EVERYTHING = OffsetRange(0, 1 << 62)
 NO_PROPERTIES = ["topic", "brokerName", "queueId", "queueOffset", "body", "bornTimestamp", "storeTimestamp"]
 
@@ -56,45 +52,8 @@ class Figure:
         return f"{self.least:7,.0f} ({self.median:6,.0f})"
 
 
-def rows_of(count: int, body_bytes: int) -> pa.RecordBatch:
-    return pa.record_batch(
-        {
-            "body": pa.array([os.urandom(body_bytes) for _ in range(count)], pa.binary()),
-            "keys": pa.array([f"key-{number}" for number in range(count)]),
-            "tags": pa.array(["TagA"] * count),
-        }
-    )
-
-
-def pulls_of(count: int, body_bytes: int) -> list[RawPull]:
-    """Returns pulls of records as a broker stores them; their sizes differ by the digits of their keys."""
-    records = [
-        encode_record(
-            topic="TopicTest",
-            queue_id=3,
-            queue_offset=number,
-            commit_log_offset=300 * number,
-            body=os.urandom(body_bytes),
-            properties=f"UNIQ_KEY\x017F0000010E8F18B4AAC24F4E{number:08X}\x02KEYS\x01key-{number}\x02"
-            "TAGS\x01TagA\x02WAIT\x01true\x02",
-            born_timestamp_ms=1_700_000_000_000 + number,
-            born_host="127.0.0.1:50000",
-            store_timestamp_ms=1_700_000_000_001 + number,
-            store_host="127.0.0.1:10911",
-        )
-        for number in range(count)
-    ]
-    starts = range(0, count, PULL)
-    return [
-        RawPull(
-            QUEUE, start, min(count, start + PULL), 0, count, PullStatus.FOUND, b"".join(records[start : start + PULL])
-        )
-        for start in starts
-    ]
-
-
-def encoders(count: int, body_bytes: int) -> tuple[Callable[[], object], Callable[[], object]]:
-    rows = rows_of(count, body_bytes)
+def encoders(count: int, case: Case) -> tuple[Callable[[], object], Callable[[], object]]:
+    rows = case.record_batch(count)
     limit = BatchLimit()
 
     def by_columns() -> list[Payload]:
@@ -111,9 +70,9 @@ def encoders(count: int, body_bytes: int) -> tuple[Callable[[], object], Callabl
 
 
 def decoders(
-    count: int, body_bytes: int, columns: pa.Schema, rules: BodyRules
+    count: int, case: Case, columns: pa.Schema, rules: BodyRules
 ) -> tuple[Callable[[], object], Callable[[], object]]:
-    pulls = pulls_of(count, body_bytes)
+    pulls = pulls_of(count, case)
     tags = TagFilter()
 
     def by_columns() -> object:
@@ -141,33 +100,33 @@ def measured(count: int, rounds: int, *ways: Callable[[], object]) -> list[Figur
     return [Figure(min(some[1:]), statistics.median(some[1:])) for some in times]
 
 
-def line(name: str, count: int, body_bytes: int, rounds: int, ways: tuple[Callable[[], object], ...]) -> None:
+def line(name: str, count: int, case: Case, rounds: int, ways: tuple[Callable[[], object], ...]) -> None:
     own = ways if count <= MOST_BY_MESSAGE else ways[:1]
     figures = measured(count, rounds, *own)
     ratio = f"{figures[1].least / figures[0].least:6.1f} x" if len(figures) > 1 else ""
     other = str(figures[1]) if len(figures) > 1 else ""
-    target = TARGETS[name][BODY_BYTES.index(body_bytes)] if count == COUNTS[-1] and name in TARGETS else None
+    target = TARGETS.get(name, {}).get(case.name) if count == COUNTS[-1] else None
     verdict = "" if target is None else f"  target {target}: {'kept' if figures[0].least <= target else 'missed'}"
-    print(f"{name:36} {body_bytes:5} B {count:7,} {figures[0]!s:>17} {other:>17} {ratio:>8}{verdict}", flush=True)
+    print(f"{name:36} {case.name:>10} {count:7,} {figures[0]!s:>17} {other:>17} {ratio:>8}{verdict}", flush=True)
 
 
 def main(*, quick: bool = False, rounds: int = 25) -> None:
     """Prints the table."""
     rounds = 2 if quick else rounds
-    print(f"{'ns a message: least (median)':36} {'body':>7} {'N':>7} {'columns':>17} {'by message':>17} {'ratio':>8}")
+    print(f"{'ns a message: least (median)':36} {'rows':>10} {'N':>7} {'columns':>17} {'by message':>17} {'ratio':>8}")
     schemas = {
         "decode, 12 columns with map": schema_of(),
         "decode, without properties": schema_of(NO_PROPERTIES),
         "decode, body alone": schema_of(["body"]),
     }
-    for body_bytes in BODY_BYTES:
+    for case in CASES.values():
         for count in COUNTS:
-            line("encode", count, body_bytes, rounds, encoders(count, body_bytes))
+            line("encode", count, case, rounds, encoders(count, case))
         for name, columns in schemas.items():
             for count in COUNTS:
-                line(name, count, body_bytes, rounds, decoders(count, body_bytes, columns, BodyRules()))
-            unchecked = decoders(COUNTS[-1], body_bytes, columns, BodyRules(verify_crc=False))
-            line(name + ", no CRC", COUNTS[-1], body_bytes, rounds, unchecked)
+                line(name, count, case, rounds, decoders(count, case, columns, BodyRules()))
+            unchecked = decoders(COUNTS[-1], case, columns, BodyRules(verify_crc=False))
+            line(name + ", no CRC", COUNTS[-1], case, rounds, unchecked)
 
 
 if __name__ == "__main__":

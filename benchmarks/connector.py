@@ -1,10 +1,10 @@
 """The connector beside raw sockets and other clients, on a real Apache RocketMQ 5.4.0: rates, ratios and CPU.
 
-    python -m benchmarks.connector [--quick] [--sittings N] [--bodies 100 1024] [--librocketmq DIRECTORY] [--output ...]
+    python -m benchmarks.connector [--quick] [--sittings N] [--cases NAME...] [--librocketmq DIRECTORY] [--output ...]
 
 Each path of a sitting has a broker and a store of its own, warmed first; it writes, waits until all is readable, and
-reads it back. Every second sitting runs the paths in the reverse order. *Readable* is polled every 20 ms. A
-quick run has one sitting of the first size, and one broker for all.
+reads it back. Every second sitting runs the paths in the reverse order. *Readable* is polled every 20 ms. A quick run
+has one sitting of the first size, and one broker for all.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ from benchmarks.support import raw
 from benchmarks.support.brokers import WARM, Sitting, shared_broker, sitting
 from benchmarks.support.figures import HEADING, OUTPUT, Compared, Demand, Figure, Sittings, timed, write_json
 from benchmarks.support.spark_jobs import QUEUES, messages, read_frame, spark_session, write_frame
+from benchmarks.support.user_rows import CASES, LARGE, Case
 from pyrmq_core.blocking import Producer, PullConsumer
 from tests.support.java_programs import run_java
 from tests.support.jvm import JavaFailed
 
-ROWS = {100: 2_000_000, 1024: 500_000}
-QUICK_ROWS = {100: 100_000, 1024: 25_000}
+ROWS = {"100": 2_000_000, "1024": 500_000, "json": 1_000_000, "100-equal": 2_000_000, "1024-equal": 500_000}
+QUICK_SHARE = 20
 ARROW_BATCH = 10_000
 # `foreachPartition` sends one message after another, so a hundredth of the rows takes it as long.
 FOREACH_SHARE = 100
 LITE_PULL = Path(__file__).parent / "java" / "LitePull.java"
 
 
-def demands(body_bytes: int) -> list[Demand]:
+def demands(case: Case) -> list[Demand]:
     """Returns the comparisons, with the bounds for bodies of this size. A write ends when all is readable."""
-    small = body_bytes == 100
+    small = case.body_bytes < LARGE.body_bytes
 
     def bound(at_100: float, at_1024: float) -> float:
         return at_100 if small else at_1024
@@ -68,7 +69,7 @@ TimedPath = Callable[[Sitting], Iterator[tuple[str, Figure]]]
 def raw_path(at: Sitting) -> Iterator[tuple[str, Figure]]:
     """Writes and reads prepared bytes over plain sockets, then reads them with Java's lite pull consumer."""
     with timed() as watch:
-        seconds = raw.write(at.address, at.plain, QUEUES, at.rows, at.body_bytes)
+        seconds = raw.write(at.address, at.plain, QUEUES, at.rows, at.case)
     yield "raw write", Figure(at.rows / seconds, watch.cpu * 1e6 / at.rows)
     seconds, cpu = raw.read(at.address, at.plain, QUEUES)
     yield "raw read", Figure(at.rows / seconds, cpu * 1e6 / at.rows)
@@ -82,7 +83,7 @@ def raw_path(at: Sitting) -> Iterator[tuple[str, Figure]]:
 
 def library_path(at: Sitting) -> Iterator[tuple[str, Figure]]:
     """Writes and reads record batches by `send_arrow` and `read_arrow`, over one connection."""
-    rows = pa.Table.from_batches([arrow_rows(at.body_bytes)] * (at.rows // ARROW_BATCH))
+    rows = pa.Table.from_batches([at.case.record_batch(ARROW_BATCH)] * (at.rows // ARROW_BATCH))
     with Producer("benchmark", nameserver=at.nameserver) as producer:
         producer.send_arrow(rows.slice(0, ARROW_BATCH), topic=WARM)
         with timed() as watch:
@@ -107,7 +108,7 @@ def spark_path(at: Sitting, *, batch_topic: bool = False) -> Iterator[tuple[str,
     """Runs the Spark jobs that a user would write."""
     name, topic = ("spark batch", at.batched) if batch_topic else ("spark", at.plain)
     with timed(workers=True) as watch:
-        write_frame(at.spark, at.nameserver, topic, at.rows, at.body_bytes, QUEUES)
+        write_frame(at.spark, at.nameserver, topic, at.rows, at.case, QUEUES)
     watch.seconds += at.readable(topic)
     yield f"{name} write", watch.figure(at.rows)
     with timed(workers=True) as watch:
@@ -125,7 +126,7 @@ def foreach_path(directory: Path, at: Sitting) -> Iterator[tuple[str, Figure]]:
     send = partial(send_each, str(directory), at.nameserver, at.plain)
     try:
         with timed(workers=True) as watch:
-            messages(at.spark, rows, at.body_bytes, QUEUES).foreachPartition(send)
+            messages(at.spark, at.case, rows, QUEUES).foreachPartition(send)
     except (PythonException, Py4JJavaError) as error:  # it misses routes, and at times ends its process
         print(f"librocketmq failed, a sitting goes without it: {str(error).splitlines()[-1]}", flush=True)
         return
@@ -152,22 +153,10 @@ def send_each(directory: str, nameserver: str, topic: str, rows: Iterator[Row]) 
 PATHS: tuple[TimedPath, ...] = (raw_path, library_path, spark_path, partial(spark_path, batch_topic=True))
 
 
-def arrow_rows(body_bytes: int, count: int = ARROW_BATCH) -> pa.RecordBatch:
-    return pa.record_batch(
-        {
-            "body": pa.array([b"x" * body_bytes] * count, pa.binary()),
-            "keys": pa.array([f"key-{number:06d}" for number in range(count)]),
-            "tags": pa.array(["TagA"] * count),
-        }
-    )
-
-
-def sit(
-    spark: SparkSession, paths: Sequence[TimedPath], rows: int, body_bytes: int, number: int, found: Sittings
-) -> None:
+def sit(spark: SparkSession, paths: Sequence[TimedPath], rows: int, case: Case, number: int, found: Sittings) -> None:
     """Runs every path once, in the reverse order where `number` is odd."""
     for path in paths[:: -1 if number % 2 else 1]:
-        with sitting(spark, rows, body_bytes) as at:
+        with sitting(spark, rows, case) as at:
             for name, figure in path(at):
                 found.add(name, figure)
 
@@ -176,7 +165,7 @@ def main(
     *,
     quick: bool = False,
     sittings: int = 5,
-    bodies: Sequence[int] = tuple(ROWS),
+    cases: Sequence[str] = tuple(ROWS),
     librocketmq: Path | None = None,
     output: Path = OUTPUT,
 ) -> None:
@@ -186,14 +175,14 @@ def main(
     if librocketmq is not None:
         paths.append(partial(foreach_path, librocketmq))
     with spark_session() as spark, shared_broker(spark) if quick else nullcontext():
-        for body_bytes in bodies[:1] if quick else bodies:
-            rows, found = (QUICK_ROWS if quick else ROWS)[body_bytes], Sittings()
-            print(f"{body_bytes} B bodies\n{HEADING}", flush=True)
+        for name in cases[:1] if quick else cases:
+            case, rows, found = CASES[name], ROWS[name] // (QUICK_SHARE if quick else 1), Sittings()
+            print(f"rows {name}\n{HEADING}", flush=True)
             for number in range(1 if quick else sittings):
-                sit(spark, paths, rows, body_bytes, number, found)
-                for name, figures in found.figures.items():
-                    print(f"{name:24} {figures[-1].rate:>12,.0f} /s {figures[-1].cpu:>6.2f} s a million", flush=True)
-            for demand in demands(body_bytes):
+                sit(spark, paths, rows, case, number, found)
+                for path, figures in found.figures.items():
+                    print(f"{path:24} {figures[-1].rate:>12,.0f} /s {figures[-1].cpu:>6.2f} s a million", flush=True)
+            for demand in demands(case):
                 if (row := found.compared(demand)) is not None:
                     compared.append(row)
                     print(row.line(), flush=True)
@@ -207,7 +196,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one sitting with few rows, to see that it works")
     parser.add_argument("--sittings", type=int, default=5)
-    parser.add_argument("--bodies", type=int, nargs="+", choices=list(ROWS), default=list(ROWS), help="their bytes")
+    parser.add_argument("--cases", nargs="+", choices=list(ROWS), default=list(ROWS), help="of `user_rows`")
     parser.add_argument(
         "--librocketmq", type=Path, help="where `pip install --no-deps --target DIRECTORY rocketmq==0.4.4` put it"
     )
@@ -216,7 +205,7 @@ if __name__ == "__main__":
     main(
         quick=chosen.quick,
         sittings=chosen.sittings,
-        bodies=chosen.bodies,
+        cases=chosen.cases,
         librocketmq=chosen.librocketmq,
         output=chosen.output,
     )

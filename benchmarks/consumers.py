@@ -2,11 +2,11 @@
 
     python -m benchmarks consumers [--quick]
 
-A topic of four queues is filled before; each run reads all of it, a push consumer in a group of its own, with a handler
-that only counts. `warm` are the rates of the second half, when Java's machine has compiled its code. Lite pull reads
-the topic twice and counts the second time. Each row is a pair, run A B B A; the verdict is the median of the pairs'
-ratios with its spread. `CPU` is the processor time of this process for one message: the firmer figure where others use
-the machine.
+A topic of four queues is filled before with rows of `user_rows`; each run reads all of it, a push consumer in a group
+of its own, with a handler that only counts. `warm` are the rates of the second half, when Java's machine has compiled
+its code. Lite pull reads the topic twice and counts the second time. Each row is a pair, run A B B A; the verdict is
+the median of the pairs' ratios with its spread. `CPU` is the processor time of this process for one message: the firmer
+figure where others use the machine.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import trio
 
 from benchmarks.support.brokers import PATIENT, one_broker
 from benchmarks.support.pairs import Pairs
+from benchmarks.support.user_rows import CASES, Case
 from pyrmq_core import ConsumeFromWhere, LitePullConsumer, MessageExt, PushConsumer
 from pyrmq_core.blocking import Admin, Producer
 from tests.support.apache import ApacheCluster
@@ -33,7 +34,7 @@ from tests.support.jvm import JavaFailed
 
 HERE = Path(__file__).parent
 QUEUES = 4
-MESSAGES = {100: 1_000_000, 1024: 300_000}
+MESSAGES = {"100": 1_000_000, "1024": 300_000, "100-equal": 1_000_000}
 PAIRS = 5
 FILL_ROWS = 50_000
 BATCHES = (1, 32)
@@ -46,31 +47,30 @@ GROUPS = itertools.count(1)
 def main(*, quick: bool) -> None:
     with one_broker({"mappedFileSizeCommitLog": str(1 << 28), **PATIENT}) as cluster:
         print(HEADING)
-        for size, count in MESSAGES.items():
-            topic, some = f"consumed-{size}", count // (20 if quick else 1)
-            fill(cluster.nameserver.address, topic, size, some)
+        for name, count in MESSAGES.items():
+            topic, some = f"consumed-{name}", count // (20 if quick else 1)
+            fill(cluster.nameserver.address, topic, CASES[name], some)
             for batch in BATCHES:
-                compare(cluster, topic, size, some, batch, pairs=1 if quick else PAIRS)
+                compare(cluster, topic, name, some, batch, pairs=1 if quick else PAIRS)
             measured = Pairs()
             for _ in range(1 if quick else PAIRS):
                 measured.run(
                     partial(lite_pull, cluster.nameserver.address, topic, some),
                     partial(java_lite_pull, cluster, topic, some),
                 )
-            print(measured.line(f"lite pull, {size} B"), flush=True)
+            print(measured.line(f"lite pull, rows {name}"), flush=True)
 
 
-def fill(nameserver: str, topic: str, size: int, count: int) -> None:
+def fill(nameserver: str, topic: str, case: Case, count: int) -> None:
     with Admin(nameserver=nameserver) as admin:
         admin.create_topic(topic, queues=QUEUES)
-    bodies = pa.array([os.urandom(size) for _ in range(1000)] * (FILL_ROWS // 1000))
-    rows = pa.table({"body": bodies, "tags": ["t"] * FILL_ROWS})
+    rows = pa.Table.from_batches([case.record_batch(FILL_ROWS)])
     with Producer("filling", nameserver=nameserver) as producer:
         for begin in range(0, count, FILL_ROWS):
             producer.send_arrow(rows.slice(0, min(FILL_ROWS, count - begin)), topic=topic, timeout=60)
 
 
-def compare(cluster: ApacheCluster, topic: str, size: int, count: int, batch: int, *, pairs: int) -> None:
+def compare(cluster: ApacheCluster, topic: str, rows: str, count: int, batch: int, *, pairs: int) -> None:
     whole, warm, cpu = Pairs(), Pairs(), list[float]()
     nameserver = cluster.nameserver.address
 
@@ -87,7 +87,7 @@ def compare(cluster: ApacheCluster, topic: str, size: int, count: int, batch: in
         for index, measured in enumerate((whole, warm)):
             measured.ours.append(both[0][index])
             measured.theirs.append(both[1][index])
-    name = f"push, {size} B, batches of {batch}"
+    name = f"push, rows {rows}, batches of {batch}"
     print(f"{whole.line(name)}  CPU {statistics.median(cpu):.2f} us a message")
     print(warm.line(f"{name}, warm"), flush=True)
 

@@ -38,7 +38,7 @@ def main(*, quick: bool = False, against: str = "HEAD", cases: str = "") -> None
         print("valgrind is not installed: nothing is counted")
         return
     with checkout(against) as other, cluster() as nameserver:
-        pattern = "codec, encode, 100 B x 32" if quick else cases
+        pattern = "codec, encode, 100 x 32" if quick else cases
         counts = [counted(place, nameserver, pattern) for place in (other, ROOT)]
     print(f"{'instructions of one message, call or answer':48} {against[:12]:>12} {'now':>12} {'ratio':>6}")
     for name, now in counts[1].items():

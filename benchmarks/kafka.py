@@ -18,9 +18,11 @@ sockets, many requests under way, and drops it undecoded; `pulls-batch` does so 
 `pulls-unix` and `pulls-unix-batch` are the same in the session with settings.
 
 Rows, which a PATTERN selects (`*-100`): write-100, read-100, body-100 (a read of the body alone), stream-100 (a new
-query with `availableNow`) with 2,000,000 rows of 100 B; the same with 1024 for 500,000 rows of 1 KiB; small-read and
-small-write (the median batch of a stream with ten rows a batch: source to `noop`, and made rows to sink); count (over
-1,000 queues of one row, two pairs at most; Kafka's fetches wait 10 ms there, not 500).
+query with `availableNow`) with 2,000,000 messages of 100 B, of lengths that vary as `user_rows` says; the same with
+1024 for 500,000 of 1 KiB, with json for a million flights, and with 100-equal and 1024-equal for messages of one
+length; small-read and small-write (the median batch of a stream with ten rows a batch: source to `noop`, and made rows
+to sink); count (over 1,000 queues of one row, two pairs at most; Kafka's fetches wait 10 ms there, not 500). Both
+connectors write and read the same messages; user properties are Kafka's headers.
 
 The second ratio takes off what is not the connector's own: the median time of a job of 1,000 rows from reads and
 streams, the time to make the rows from writes.
@@ -34,7 +36,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.support.figures import OUTPUT, machine
 from benchmarks.support.kafka_sitting import (
@@ -60,13 +62,15 @@ from benchmarks.support.session_process import SparkProcess
 from benchmarks.support.side_by_side import Better, Row, table
 from benchmarks.support.spark_jobs import QUEUES
 
-BODIES: Final = {100: 2_000_000, 1024: 500_000}
-# Rows of a record batch, as a read of ours has them.
-BATCH_ROWS: Final = {100: 12_500, 1024: 3_125}
+# The messages of each case of `user_rows`, and of a record batch, as a read of ours has them.
+MESSAGES: Final = {"100": 2_000_000, "1024": 500_000, "json": 1_000_000, "100-equal": 2_000_000, "1024-equal": 500_000}
+BATCH_ROWS: Final = {"100": 12_500, "1024": 3_125, "json": 6_250, "100-equal": 12_500, "1024-equal": 3_125}
+# The case of jobs whose few messages are not what counts.
+FEW: Final = "100"
 BULK: Final = ("write", "read", "body", "stream")
 SMALL: Final = ("small-read", "small-write")
 COUNT: Final = "count"
-ROWS: Final = (*(f"{kind}-{body_bytes}" for body_bytes in BODIES for kind in BULK), *SMALL, COUNT)
+ROWS: Final = (*(f"{kind}-{case}" for case in MESSAGES for kind in BULK), *SMALL, COUNT)
 JOBS: Final = {"read": "read", "body": "read_body", "stream": "available_now"}
 
 BULK_SIDES: Final = (KAFKA, PLAIN, BATCH)
@@ -108,12 +112,12 @@ def chosen_rows(patterns: Sequence[str]) -> list[str]:
     return [row for row in ROWS if any(fnmatch(row, pattern) for pattern in patterns)]
 
 
-def bulk(at: KafkaSitting, body_bytes: int, kinds: Sequence[str], rows: int, pairs: int) -> Iterator[None]:
-    """Runs the rows of one size of body; yields after each pair. Without `write`, all pairs read the same topics."""
-    warm = {side: at.filled(side, rows // WARM_SHARE, body_bytes) for side in BULK_SIDES}
+def bulk(at: KafkaSitting, case: str, kinds: Sequence[str], rows: int, pairs: int) -> Iterator[None]:
+    """Runs the rows of one case; yields after each pair. Without `write`, all pairs read the same topics."""
+    warm = {side: at.filled(side, rows // WARM_SHARE, case) for side in BULK_SIDES}
     for kind, job in JOBS.items():
         if kind in kinds:
-            run = running(at, job, warm, rows // WARM_SHARE, body_bytes)
+            run = running(at, job, warm, rows // WARM_SHARE, case)
             for side in sides(kind, floors=at.floors):
                 run(side, at.session(side))
     at.drop(warm)
@@ -122,30 +126,30 @@ def bulk(at: KafkaSitting, body_bytes: int, kinds: Sequence[str], rows: int, pai
         if "write" in kinds:
             at.drop(topics)
             topics = {side: at.new_topic(side) for side in BULK_SIDES}
-            at.compare(f"write-{body_bytes}", pair, BULK_SIDES, rows, writing(at, topics, rows, body_bytes))
+            at.compare(f"write-{case}", pair, BULK_SIDES, rows, writing(at, topics, rows, case))
         elif not topics:
-            topics = {side: at.filled(side, rows, body_bytes) for side in BULK_SIDES}
+            topics = {side: at.filled(side, rows, case) for side in BULK_SIDES}
         for kind, job in JOBS.items():
             if kind in kinds:
-                run = running(at, job, topics, rows, body_bytes)
-                at.compare(f"{kind}-{body_bytes}", pair, sides(kind, floors=at.floors), rows, run)
+                run = running(at, job, topics, rows, case)
+                at.compare(f"{kind}-{case}", pair, sides(kind, floors=at.floors), rows, run)
         yield
     at.drop(topics)
 
 
-def making(at: KafkaSitting, body_bytes: int, rows: int, runs: int) -> None:
+def making(at: KafkaSitting, case: str, rows: int, runs: int) -> None:
     """Measures what it takes to make the rows that are written."""
-    job = {"rows": rows, "body_bytes": body_bytes, "partitions": QUEUES}
+    job: dict[str, Any] = {"rows": rows, "case": case, "partitions": QUEUES}
     for number in range(runs):
-        at.compare(f"making-{body_bytes}", number, TWO_SIDES, rows, lambda _, session: session.run("make", **job))
+        at.compare(f"making-{case}", number, TWO_SIDES, rows, lambda _, session: session.run("make", **job))
 
 
 def fixed(at: KafkaSitting, kinds: Sequence[str], runs: int) -> None:
     """Measures what a small job takes, after one of each to warm up."""
-    topics = {side: at.filled(side, FIXED_ROWS, 100) for side in TWO_SIDES}
+    topics = {side: at.filled(side, FIXED_ROWS, FEW) for side in TWO_SIDES}
     for kind in kinds:
         some = tuple(side for side in sides(kind, floors=at.floors) if side == small_job(side))
-        run = running(at, JOBS[kind], topics, FIXED_ROWS, 100)
+        run = running(at, JOBS[kind], topics, FIXED_ROWS, FEW)
         for side in some:
             run(side, at.session(side))
         for number in range(runs):
@@ -156,12 +160,12 @@ def small(at: KafkaSitting, name: str, batches: int, pairs: int) -> Iterator[Non
     """Runs the small batches of a stream; one query of each side goes before to warm up."""
     rows = SMALL_ROWS * batches
     filled = name == "small-read"
-    topics = {side: at.filled(side, rows, 100) if filled else at.new_topic(side) for side in TWO_SIDES}
+    topics = {side: at.filled(side, rows, FEW) if filled else at.new_topic(side) for side in TWO_SIDES}
     job, some = name.replace("-", "_") + "s", sides(name, floors=at.floors)
-    warm = running(at, job, topics, SMALL_ROWS * WARM_BATCHES, 100, batches=WARM_BATCHES)
+    warm = running(at, job, topics, SMALL_ROWS * WARM_BATCHES, FEW, batches=WARM_BATCHES)
     for side in some:
         warm(side, at.session(side))
-    run = running(at, job, topics, rows, 100, batches=batches)
+    run = running(at, job, topics, rows, FEW, batches=batches)
     for pair in range(pairs):
         at.compare(name, pair, some, rows, run, better=Better.FEWER_SECONDS)
         yield
@@ -174,25 +178,25 @@ def count(at: KafkaSitting, queues: int, pairs: int) -> Iterator[None]:
         at.session(side).run("scatter", topic=topic, rows=queues)
         at.wait_readable(side, topic, queues, queues)
     for pair in range(pairs):
-        run = running(at, COUNT, topics, queues, 1)
+        run = running(at, COUNT, topics, queues, FEW)
         at.compare(COUNT, pair, TWO_SIDES, queues, run, better=Better.FEWER_SECONDS)
         yield
 
 
-def writing(at: KafkaSitting, topics: Mapping[str, str], rows: int, body_bytes: int) -> Job:
-    return lambda side, _: at.write(side, topics[side], rows, body_bytes)
+def writing(at: KafkaSitting, topics: Mapping[str, str], rows: int, case: str) -> Job:
+    return lambda side, _: at.write(side, topics[side], rows, case)
 
 
-def running(at: KafkaSitting, job: str, topics: Mapping[str, str], rows: int, body_bytes: int, **arguments: int) -> Job:
-    """Returns a job on the side's topic; `rows` of such bodies, in so many `batches`, are those of a floor."""
+def running(at: KafkaSitting, job: str, topics: Mapping[str, str], rows: int, case: str, **arguments: int) -> Job:
+    """Returns a job on the side's topic; `rows` of that case, in so many `batches`, are those of a floor."""
     batches = arguments.get("batches", 1)
 
     def run(side: str, session: SparkProcess) -> Mapping[str, float]:
         topic, floor = topics[SIDES[side].topics], SIDES[side].floor
         if floor is None:
             return session.run(job, topic=topic, **arguments)
-        batch_rows = min(BATCH_ROWS[body_bytes], rows // batches)
-        options = {"rows": rows, "batches": batches, "batchRows": batch_rows, "bodyBytes": body_bytes}
+        batch_rows = min(BATCH_ROWS[case], rows // batches)
+        options = {"rows": rows, "batches": batches, "batchRows": batch_rows, "case": case}
         pulled = {"broker": at.broker.address, "topic": topic} if floor is Floor.PULLS else {}
         texts = {name: str(value) for name, value in (options | pulled).items()}
         return session.run(job, topic=topic, floor=texts, **arguments)
@@ -213,8 +217,8 @@ def taken_off(rows: Mapping[str, Row]) -> dict[str, dict[str, float]]:
     """Returns the seconds of each side, by the name of each bulk row, that its second ratio takes off."""
     found = {}
     for name in rows:
-        kind, _, body_bytes = name.partition("-")
-        less = f"making-{body_bytes}" if kind == "write" else f"fixed-{kind}"
+        kind, _, case = name.partition("-")
+        less = f"making-{case}" if kind == "write" else f"fixed-{kind}"
         if kind in BULK and less in rows:
             medians = {side: rows[less].seconds(side).median for side in rows[less].runs}
             found[name] = {side: medians[small_job(side)] for side in SIDES if small_job(side) in medians}
@@ -234,14 +238,14 @@ def write_results(at: KafkaSitting, output: Path) -> list[str]:
 def parts(at: KafkaSitting, rows: Sequence[str], pairs: int, *, quick: bool) -> Iterator[None]:
     """Runs the chosen rows, part by part, each on an empty store; yields after each pair."""
     share, runs = (QUICK_SHARE, 1) if quick else (1, FIXED_RUNS)
-    kinds = {size: [kind for kind in BULK if f"{kind}-{size}" in rows] for size in BODIES}
+    kinds = {case: [kind for kind in BULK if f"{kind}-{case}" in rows] for case in MESSAGES}
     reads = [kind for kind in JOBS if any(kind in some for some in kinds.values())]
     fixed(at, reads, runs)
-    for size, some in kinds.items():
+    for case, some in kinds.items():
         if "write" in some:
-            making(at, size, BODIES[size] // share, runs)
+            making(at, case, MESSAGES[case] // share, runs)
         if some:
-            yield from bulk(at, size, some, BODIES[size] // share, pairs)
+            yield from bulk(at, case, some, MESSAGES[case] // share, pairs)
             at.fresh_store()
     for name in SMALL:
         if name in rows:

@@ -3,8 +3,9 @@
     python -m benchmarks.network_bulk [--quick] [--pairs N] [--megabytes N]
 
 A plain process at the other end receives large requests and sends small answers, or the reverse, as a broker does for
-batches and pulls. Four are under way at once. Each row is a pair, run A B B A; the verdict is the
-median of the pairs' ratios, its spread beside it. `s/GB` is the CPU of this process for a gigabyte of bodies.
+batches and pulls; their lengths vary around the size, or are equal. Four are under way at once. Each row is a pair, run
+A B B A; the verdict is the median of the pairs' ratios, its spread beside it. `s/GB` is the CPU of this process for a
+gigabyte of bodies.
 """
 
 from __future__ import annotations
@@ -19,16 +20,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle, islice
 
 import trio
 
+from benchmarks.support.user_rows import lengths
 from pyrmq_core.network import ConnectionPool
 from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.framing.headers import encode_header
 
 OPAQUE = re.compile(rb'"opaque":(\d+)')
 WINDOW = 4
+# Frames of so many lengths are sent in turn.
+LENGTHS = 8
 KIB = 1024
+MIB = KIB * KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class PlainPeer:
     def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connection = connection
-        self._buffer = bytearray(17 * KIB * KIB)
+        self._buffer = bytearray(17 * MIB)
         self._start = self._end = 0
 
     def receive(self) -> tuple[bytes, memoryview] | None:
@@ -81,14 +87,19 @@ class PlainPeer:
             self.connection.sendall(memoryview(prefix + header + body)[taken:])
 
 
-def serve_plain(listener: socket.socket, answer_bytes: int) -> None:
+def bodies_of(mean: int, *, equal: bool) -> list[bytes]:
+    """Returns the bodies that are sent in turn, whose mean is about this."""
+    return [bytes(length) for length in ((mean,) if equal or not mean else lengths(mean)[:LENGTHS])]
+
+
+def serve_plain(listener: socket.socket, answer_bytes: int, *, equal: bool = False) -> None:
     head, tail = around_opaque(1, success({"queueId": "1"}))
-    body = bytes(answer_bytes)
+    bodies = bodies_of(answer_bytes, equal=equal)
     while True:
         connection, _ = listener.accept()
-        peer = PlainPeer(connection)
+        peer, turn = PlainPeer(connection), cycle(bodies)
         while frame := peer.receive():
-            peer.send(head, frame[0], tail, body)
+            peer.send(head, frame[0], tail, next(turn))
 
 
 def around_opaque(flag: int, command: Command) -> tuple[bytes, bytes]:
@@ -96,27 +107,27 @@ def around_opaque(flag: int, command: Command) -> tuple[bytes, bytes]:
     return head, tail
 
 
-def blocking(port: int, request_bytes: int, body_bytes: int, count: int) -> Figure:
+def blocking(port: int, request_bytes: int, body_bytes: int, count: int, *, equal: bool = False) -> Figure:
     head, tail = around_opaque(0, Command(320, {"b": "T"}))
-    body = bytes(request_bytes)
+    turn = cycle(bodies_of(request_bytes, equal=equal))
     with socket.create_connection(("127.0.0.1", port)) as connection:
         peer = PlainPeer(connection)
         started, cpu = time.perf_counter(), time.process_time()
         for number in range(WINDOW):
-            peer.send(head, b"%d" % number, tail, body)
+            peer.send(head, b"%d" % number, tail, next(turn))
         for number in range(WINDOW, count + WINDOW):
             assert peer.receive() is not None
             if number < count:
-                peer.send(head, b"%d" % number, tail, body)
-        return figure(count * body_bytes, started, cpu)
+                peer.send(head, b"%d" % number, tail, next(turn))
+        return figure(all_bytes(body_bytes, count, equal=equal), started, cpu)
 
 
-def ours(port: int, request_bytes: int, body_bytes: int, count: int) -> Figure:
-    body = bytes(request_bytes)
+def ours(port: int, request_bytes: int, body_bytes: int, count: int, *, equal: bool = False) -> Figure:
+    turn = cycle(bodies_of(request_bytes, equal=equal))
 
     async def caller(pool: ConnectionPool, calls: int) -> None:
         for _ in range(calls):
-            await pool.call(f"127.0.0.1:{port}", Command(320, {"b": "T"}, body), timeout=30)
+            await pool.call(f"127.0.0.1:{port}", Command(320, {"b": "T"}, next(turn)), timeout=30)
 
     async def main() -> Figure:
         async with trio.open_nursery() as nursery:
@@ -126,11 +137,17 @@ def ours(port: int, request_bytes: int, body_bytes: int, count: int) -> Figure:
             async with trio.open_nursery() as callers:
                 for _ in range(WINDOW):
                     callers.start_soon(caller, pool, count // WINDOW)
-            found = figure(count // WINDOW * WINDOW * body_bytes, started, cpu)
+            found = figure(all_bytes(body_bytes, count // WINDOW * WINDOW, equal=equal), started, cpu)
             await pool.aclose()
         return found
 
     return trio.run(main)
+
+
+def all_bytes(mean: int, count: int, *, equal: bool) -> int:
+    """Returns the bytes of so many bodies."""
+    bodies = bodies_of(mean, equal=equal)
+    return sum(map(len, islice(cycle(bodies), count)))
 
 
 def figure(body_bytes: int, started: float, cpu: float) -> Figure:
@@ -158,20 +175,20 @@ def main(*, quick: bool = False, count: int = 5, megabytes: int = 500) -> None:
     context = multiprocessing.get_context("fork")
     print(f"{'':34} {'blocking':>9} {'ours':>9} {'ratio':>6} {'(spread)':11} {'s/GB':>6} {'s/GB':>6}")
     for direction in ("send", "receive"):
-        for size in (9 * KIB, 100 * KIB, KIB * KIB, 4 * KIB * KIB):
+        for size, equal in ((9 * KIB, False), (100 * KIB, False), (MIB, False), (MIB, True), (4 * MIB, False)):
             request_size, answer_size = (size, 0) if direction == "send" else (0, size)
             with socket.create_server(("127.0.0.1", 0)) as listener:
-                server = context.Process(target=serve_plain, args=(listener, answer_size), daemon=True)
+                server = context.Process(
+                    target=serve_plain, args=(listener, answer_size), kwargs={"equal": equal}, daemon=True
+                )
                 server.start()
                 try:
-                    run = partial(
-                        blocking, listener.getsockname()[1], request_size, size, megabytes * 1_000_000 // size
-                    )
-                    found = pairs(count, run, partial(ours, *run.args))
+                    arguments = listener.getsockname()[1], request_size, size, megabytes * 1_000_000 // size
+                    found = pairs(count, *(partial(way, *arguments, equal=equal) for way in (blocking, ours)))
                 finally:
                     server.kill()
                     server.join()
-            report(f"{direction} {size // KIB} KiB, {WINDOW} under way, MB/s", found)
+            report(f"{direction} {size // KIB} KiB{', equal' if equal else ''}, MB/s", found)
 
 
 def report(name: str, found: list[tuple[Figure, Figure]]) -> None:

@@ -2,9 +2,8 @@
 
 Each row is a pair, run A B B A; the verdict is the median of the pairs' ratios with its spread. `CPU` is the processor
 time of this process for one send of ours, and the Java client's for one of its own: the firmer figure where others use
-the machine. Every message has a body of
-100 bytes, keys and a tag. librocketmq is the one inside `rocketmq==0.4.4`; its rows are left out where that cannot be
-installed.
+the machine. Messages are those of `user_rows`, of 100 bytes in the mean. librocketmq is the one inside
+`rocketmq==0.4.4`; its rows are left out where that cannot be installed.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from benchmarks.support import sends
 from benchmarks.support.brokers import PATIENT, one_broker
 from benchmarks.support.pairs import Pairs
 from benchmarks.support.sends import Sent
+from benchmarks.support.user_rows import EQUAL, SMALL, Case, lines_of
 from pyrmq_core.blocking import Admin
 from tests.support.apache import ApacheCluster
 from tests.support.java_programs import temporary_directory
@@ -100,11 +100,12 @@ class Bench:
         ]
         for name, ours, mode, count, window in rows:
             some = count if mode == "batch" else count // self._share
-            self._row(
-                name,
-                partial(ours, some),
-                partial(self._java, mode, some, window),
-            )
+            self._row(name, partial(ours, some), partial(self._java, mode, some, window))
+        self._row(
+            "the same with equal rows",
+            lambda: sends.send_batch(self._nameserver, "sends", LIST_MESSAGES, EQUAL),
+            partial(self._java, "batch", LIST_MESSAGES, 0, EQUAL),
+        )
 
     def beside_sockets(self) -> None:
         count = 40_000 // self._share
@@ -181,9 +182,11 @@ class Bench:
             flush=True,
         )
 
-    def _java(self, mode: str, count: int, window: int) -> Sent:
+    def _java(self, mode: str, count: int, window: int, rows: Case = SMALL) -> Sent:
         source = HERE / "java" / "SendRates.java"
-        output = self._cluster.run_java(source, self._nameserver, "sends", mode, str(count), str(window), timeout=300)
+        with lines_of(rows) as file:
+            arguments = self._nameserver, "sends", mode, str(count), str(window), str(file)
+            output = self._cluster.run_java(source, *arguments, timeout=300)
         return Sent(rate_in(output), figure_in(output, "cpu"))
 
     def _librocketmq(self, threads: int, count: int) -> float:

@@ -2,8 +2,9 @@
 
     python -m benchmarks spark_sinks
 
-Jobs write to a real Apache RocketMQ 5.4.0, pairs run A B B A. A cost is the ratio of the processor time of Spark and
-its Python workers to that of the same rows without the option; times by the clock scatter more on a shared machine.
+Jobs write rows of `user_rows` to a real Apache RocketMQ 5.4.0, pairs run A B B A. A cost is the ratio of the processor
+time of Spark and its Python workers to that of the same rows without the option; times by the clock scatter more on a
+shared machine.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 from benchmarks.support.brokers import one_broker, shared_broker
 from benchmarks.support.processes import SPARK, cpu_seconds
 from benchmarks.support.ready_table import ReadyTable
-from benchmarks.support.spark_jobs import QUEUES, spark_session
+from benchmarks.support.spark_jobs import QUEUES, messages, spark_session
+from benchmarks.support.user_rows import EQUAL, LARGE, SMALL, Case
 from pyrmq_core.blocking import Admin
 
 KEYS = 10_000
@@ -32,10 +34,9 @@ def main(*, quick: bool) -> None:
     rows, files, pairs = (20_000, 5, 1) if quick else (1_000_000, 20, 5)
     with spark_session() as spark, shared_broker(spark) if quick else nullcontext():
         spark.dataSource.register(ReadyTable)
-        sizes = ((small(), "100 B"), (mixed(), "512 to 1,536 B"))
-        for body, name in sizes[:1] if quick else sizes:
-            few = rows if name == "100 B" else rows // 4
-            plain = frame(spark, few, body)
+        for case in (SMALL,) if quick else (SMALL, LARGE, EQUAL):
+            few = rows // 4 if case is LARGE else rows
+            plain = frame(spark, few, case)
             others: dict[str, tuple[DataFrame, dict[str, str]]] = {
                 "messageIds=content": (plain, {"messageIds": "content"}),
                 "properties of 5 entries": (plain.withColumn("properties", five_properties()), {}),
@@ -44,7 +45,10 @@ def main(*, quick: bool) -> None:
             for what, (other, options) in others.items():
                 with broker() as nameserver:
                     write(spark, plain, nameserver)
-                    print(cost(spark, nameserver, f"{what}, {name}", plain, other, options, few, pairs), flush=True)
+                    print(
+                        cost(spark, nameserver, f"{what}, rows {case.name}", plain, other, options, few, pairs),
+                        flush=True,
+                    )
         with broker() as nameserver:
             print(floor(spark, nameserver, files, pairs), flush=True)
 
@@ -61,14 +65,6 @@ def broker() -> Iterator[str]:
         yield cluster.nameserver.address
 
 
-def small() -> Column:
-    return F.lit(b"x" * 100)
-
-
-def mixed() -> Column:
-    return F.substring(F.lit("x" * 1536), 1, (F.lit(512) + F.hash("id") % 512 + 512).cast("int"))
-
-
 def key() -> Column:
     return F.concat(F.lit("customer-"), F.abs(F.hash("keys")) % KEYS)
 
@@ -77,9 +73,8 @@ def five_properties() -> Column:
     return F.create_map(*[part for number in range(5) for part in (F.lit(f"name{number}"), F.col("keys"))])
 
 
-def frame(spark: SparkSession, rows: int, body: Column) -> DataFrame:
-    ids = spark.range(0, rows, 1, QUEUES)
-    return ids.select(body.alias("body"), F.format_string("key-%06d", F.col("id")).alias("keys"))
+def frame(spark: SparkSession, rows: int, case: Case) -> DataFrame:
+    return messages(spark, case, rows, QUEUES).select("body", "keys")
 
 
 def write(spark: SparkSession, rows: DataFrame, nameserver: str, **options: str) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from pyrmq_spark import source
 
 BODY = StructType([StructField("body", BinaryType())])
 ANSWERS = [(0, 3), (7, 5), (0, 64)]  # lane and next offset
-OPTIONS = {"rows": "20000", "batchRows": "3000", "bodyBytes": "5"}
+OPTIONS = {"rows": "20000", "batchRows": "3000", "case": "100"}
 
 
 @pytest.fixture(scope="module")

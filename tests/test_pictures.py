@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.pictures.figures import FILE, JOBS, KINDS, SIZES, Bar, Chart, of_sittings, read, table, write
+from benchmarks.pictures.figures import FILE, JOBS, KINDS, SIZES, Bar, Chart, of_sitting, read, table, write
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "performance.md").read_text()
@@ -38,16 +38,16 @@ def test_the_page_is_short_and_says_which_rows_it_is_about() -> None:
     assert "exactly one length" in head
 
 
-def test_the_files_of_two_sittings_give_every_bar(tmp_path: Path) -> None:
-    files = []
-    for lengths, first in (("varied", 0.126), ("equal", 0.5)):
+def test_the_file_of_a_sitting_gives_every_bar(tmp_path: Path) -> None:
+    rows = [{"name": "count", "ratios": {}}]
+    for lengths, first in (("", 0.126), ("-equal", 0.5)):
         sides = ("plain", "batch", "unix", "unix-batch")
         ratios = {side: [number + first, 0.1, 9.0, 4] for number, side in enumerate(sides)}
         jobs = {job for job, *_ in JOBS.values()}
-        rows = [{"name": f"{job}-{body}", "ratios": ratios} for job in jobs for body in SIZES]
-        files.append(tmp_path / f"{lengths}.json")
-        files[-1].write_text(json.dumps({"rows": [{"name": "count", "ratios": {}}, *rows]}))
-    bars = of_sittings(*files)
+        rows += [{"name": f"{job}-{body}{lengths}", "ratios": ratios} for job in jobs for body in SIZES]
+    file = tmp_path / "kafka.json"
+    file.write_text(json.dumps({"rows": rows}))
+    bars = of_sitting(file)
     assert len(bars) == len(JOBS) * len(SIZES) * len(KINDS) == len(CHARTS["beside-kafka"].bars)
     assert bars[:2] == (Bar("write, 100 B", "plain topic", 0.13, 0.5), Bar("write, 100 B", "batch topic", 1.13, 1.5))
     assert Bar("the same, with settings, 1 KiB", "plain topic", 2.13, 2.5) in bars

@@ -1,5 +1,7 @@
 import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Semaphore;
@@ -11,12 +13,13 @@ import org.apache.rocketmq.common.message.Message;
 
 /**
  * Messages a second that the Java client has acknowledged, and its processor time for each in microseconds:
- * NAMESERVER TOPIC async|autobatch|batch|keyless COUNT WINDOW. keyless is batch without keys.
+ * NAMESERVER TOPIC async|autobatch|batch|keyless COUNT WINDOW ROWS. keyless is batch without keys; ROWS is a file of
+ * lines with the head and first number of a key, the tag, the region or nothing, and the body.
  *
- * Keys exist before the clock starts: String.format costs more than an automatically batched send.
+ * Keys exist before the clock starts: to make them costs more than an automatically batched send.
  */
 public class SendRates {
-    static final byte[] BODY = "x".repeat(100).getBytes();
+    static final List<Row> ROWS = new ArrayList<>();
     static final int NEAR_ONE_MIB = 5_000;
     static final OperatingSystemMXBean SYSTEM =
             (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
@@ -30,6 +33,10 @@ public class SendRates {
         producer.setSendMsgTimeout(30_000);
         producer.setAutoBatch(mode.equals("autobatch"));
         producer.start();
+        for (String line : Files.readAllLines(Path.of(args[5]))) {
+            String[] parts = line.split("\t", 5);
+            ROWS.add(new Row(parts[0], Long.parseLong(parts[1]), parts[2], parts[3], parts[4].getBytes()));
+        }
         try {
             String[] keys = mode.equals("keyless") ? null : keys(count);
             run(producer, topic, mode, Math.max(1, count / 4), window, keys);
@@ -68,7 +75,7 @@ public class SendRates {
         long began = System.nanoTime(), processor = SYSTEM.getProcessCpuTime();
         for (int number = 0; number < count; number++) {
             room.acquire();
-            producer.send(new Message(topic, "TagA", keys[number], BODY), told);
+            producer.send(message(topic, number, keys), told);
         }
         room.acquire(window);
         double seconds = (System.nanoTime() - began) / 1e9;
@@ -84,9 +91,7 @@ public class SendRates {
             if (number % NEAR_ONE_MIB == 0) {
                 batches.add(new ArrayList<>());
             }
-            Message message =
-                    keys == null ? new Message(topic, "TagA", BODY) : new Message(topic, "TagA", keys[number], BODY);
-            batches.get(batches.size() - 1).add(message);
+            batches.get(batches.size() - 1).add(message(topic, number, keys));
         }
         long began = System.nanoTime(), processor = SYSTEM.getProcessCpuTime();
         for (List<Message> batch : batches) {
@@ -96,10 +101,26 @@ public class SendRates {
         return (System.nanoTime() - began) / 1e9;
     }
 
+    static Message message(String topic, int number, String[] keys) {
+        Row row = ROWS.get(number % ROWS.size());
+        Message message = new Message(topic, row.tag, row.body);
+        if (keys != null) {
+            message.setKeys(keys[number]);
+        }
+        if (!row.region.isEmpty()) {
+            message.putUserProperty("region", row.region);
+            message.putUserProperty("attempt", Integer.toString(number));
+        }
+        return message;
+    }
+
+    record Row(String head, long first, String tag, String region, byte[] body) {}
+
     static String[] keys(int count) {
         String[] keys = new String[count];
         for (int number = 0; number < count; number++) {
-            keys[number] = String.format("key-%06d", number);
+            Row row = ROWS.get(number % ROWS.size());
+            keys[number] = row.head + (row.first + number);
         }
         return keys;
     }

@@ -3,7 +3,11 @@
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.support.user_rows import SMALL
 
 
 def main(nameserver: str, topic: str, threads: int, count: int) -> None:
@@ -16,9 +20,11 @@ def main(nameserver: str, topic: str, threads: int, count: int) -> None:
     def send(some: int) -> None:
         for number in range(some):
             message = Message(topic)
-            message.set_keys(f"key-{number:06d}")
-            message.set_tags("TagA")
-            message.set_body(b"x" * 100)
+            message.set_keys(SMALL.key(number))
+            message.set_tags(SMALL.tag(number))
+            for name, value in SMALL.properties(number).items():
+                message.set_property(name, value)
+            message.set_body(SMALL.body(number))
             producer.send_sync(message)
 
     send(100)

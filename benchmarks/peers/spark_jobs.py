@@ -4,8 +4,8 @@
 
 NAME=VALUE are settings of the session. A line is `{"job": NAME, ...}` with the arguments of that method of `Jobs`; the
 answer, a line of JSON on the output that the process began with, is the method's result, or `{"error": TEXT}`. The end
-of the input ends the session. It imports nothing but PySpark, as the two connectors need different releases of it; ours
-and the floors are imported to register them.
+of the input ends the session. It imports nothing but PySpark and the columns of the rows, as the two connectors need
+different releases of it; ours and the floors are imported to register them. The `case` of a job is one of `user_rows`.
 
 The `floor` of a job are options of the source, or of the sink, that stands in for the connector: it yields rows that
 are ready, or drops them.
@@ -20,11 +20,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 from pyspark.sql.streaming.query import StreamingQuery
+
+sys.path.append(str(Path(__file__).parents[2]))  # of the driver alone, which is run by path
+from benchmarks.support.spark_jobs import messages
+from benchmarks.support.user_rows import CASES
 
 # Rows of a small batch, and how many first batches of a query are left out: they load code and compile.
 SMALL_BATCH = 10
@@ -42,7 +47,7 @@ class Kafka:
 
     name = "kafka"
     ends: Mapping[str, str] = {"startingOffsets": "earliest", "endingOffsets": "latest"}
-    columns: Mapping[str, str] = {"body": "value", "keys": "key"}
+    columns: Mapping[str, str] = {"body": "value", "keys": "key", "properties": "headers"}
     # A task requests the ends of its partition behind its own fetch, which waits at the end of the partition: by
     # default 500 ms, of which 1,000 partitions make four minutes.
     many_queues: Mapping[str, str] = {"kafka.fetch.max.wait.ms": "10"}
@@ -52,7 +57,7 @@ class Kafka:
         self._address = address
 
     def source(self, topic: str) -> dict[str, str]:
-        return {"kafka.bootstrap.servers": self._address, "subscribe": topic}
+        return {"kafka.bootstrap.servers": self._address, "subscribe": topic, "includeHeaders": "true"}
 
     def sink(self, topic: str) -> dict[str, str]:
         return {"kafka.bootstrap.servers": self._address, "topic": topic}
@@ -60,6 +65,12 @@ class Kafka:
     def body_only(self, topic: str) -> DataFrame:
         """Returns the body alone; Spark then builds no other column."""
         return self._spark.read.format("kafka").options(**self.source(topic), **self.ends).load().select("value")
+
+    def properties(self, column: Column) -> Column:
+        """Returns the user properties as a column of the sink."""
+        return F.transform(
+            F.map_entries(column), lambda pair: F.struct(pair["key"], pair["value"].cast("binary").alias("value"))
+        )
 
     def scattered(self, numbers: DataFrame) -> DataFrame:
         """Returns one row for each number, in the partition of that number."""
@@ -91,7 +102,7 @@ class RocketMQ:
 
     name = "rocketmq"
     ends: Mapping[str, str] = {}
-    columns: Mapping[str, str] = {"body": "body", "keys": "keys", "tags": "tags"}
+    columns: Mapping[str, str] = {"body": "body", "keys": "keys", "tags": "tags", "properties": "properties"}
     many_queues: Mapping[str, str] = {}
 
     def __init__(self, spark: SparkSession, address: str) -> None:
@@ -106,6 +117,9 @@ class RocketMQ:
 
     def body_only(self, topic: str) -> DataFrame:
         return self._spark.read.format("rocketmq").schema("body binary").options(**self.source(topic)).load()
+
+    def properties(self, column: Column) -> Column:
+        return column
 
     def scattered(self, numbers: DataFrame) -> DataFrame:
         return numbers.select(
@@ -149,12 +163,12 @@ class Jobs:
         self._connector.delete(topic)
         return {}
 
-    def make(self, rows: int, body_bytes: int, partitions: int) -> Answer:
+    def make(self, rows: int, case: str, partitions: int) -> Answer:
         """Makes the rows of `write` and drops them."""
-        return timed(self._rows(rows, body_bytes, partitions))
+        return timed(self.frame(rows, case, partitions))
 
-    def write(self, topic: str, rows: int, body_bytes: int, partitions: int) -> Answer:
-        frame = self._rows(rows, body_bytes, partitions)
+    def write(self, topic: str, rows: int, case: str, partitions: int) -> Answer:
+        frame = self.frame(rows, case, partitions)
         began = time.perf_counter()
         frame.write.format(self._connector.name).options(**self._connector.sink(topic)).mode("append").save()
         return {"seconds": time.perf_counter() - began}
@@ -202,15 +216,13 @@ class Jobs:
             return batch_times(frame, READY, floor, batches)
         return batch_times(frame, self._connector.name, self._connector.sink(topic), batches)
 
-    def _rows(self, rows: int, body_bytes: int, partitions: int) -> DataFrame:
-        number = F.col("id").cast("string")
-        made = {
-            "body": F.rpad(number, body_bytes, "x").cast("binary"),
-            "keys": F.concat(F.lit("key-"), number),
-            "tags": F.lit("TagA"),
-        }
-        names = self._connector.columns
-        return self._spark.range(0, rows, 1, partitions).select(*(made[name].alias(names[name]) for name in names))
+    def frame(self, rows: int, case: str, partitions: int) -> DataFrame:
+        """Returns the case's rows with the names that the sink gives its columns; Kafka has none for tags."""
+        frame, names = messages(self._spark, CASES[case], rows, partitions), self._connector.columns
+        columns = {name: F.col(name) for name in frame.columns if name in names}
+        if "properties" in columns:
+            columns["properties"] = self._connector.properties(columns["properties"])
+        return frame.select(*(column.alias(names[name]) for name, column in columns.items()))
 
     def _all(self, topic: str, **more: str) -> DataFrame:
         connector = self._connector

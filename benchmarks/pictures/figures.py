@@ -60,11 +60,11 @@ def write(file: Path, charts: Mapping[str, Chart]) -> None:
     file.write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
 
-def of_sittings(varied: Path, equal: Path) -> tuple[Bar, ...]:
-    """Returns the bars of two sittings' `kafka.json`; raises `KeyError` for a row that one of them lacks."""
-    ratios = [{row["name"]: row["ratios"] for row in json.loads(file.read_text())["rows"]} for file in (varied, equal)]
+def of_sitting(file: Path) -> tuple[Bar, ...]:
+    """Returns the bars of a sitting's `kafka.json`; raises `KeyError` for a row that it lacks."""
+    ratios = {row["name"]: row["ratios"] for row in json.loads(file.read_text())["rows"]}
     return tuple(
-        Bar(f"{row}, {size}", kind, *(round(sitting[f"{job}-{body}"][side][0], 2) for sitting in ratios))
+        Bar(f"{row}, {size}", kind, *(round(ratios[f"{job}-{case}"][side][0], 2) for case in (body, f"{body}-equal")))
         for body, size in SIZES.items()
         for row, (job, *sides) in JOBS.items()
         for kind, side in zip(KINDS, sides, strict=True)

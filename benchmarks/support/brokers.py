@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.support import raw
 from benchmarks.support.spark_jobs import QUEUES, read_frame, write_frame
+from benchmarks.support.user_rows import SMALL, Case
 from pyrmq_core.blocking import Admin
 from tests.support.apache import ApacheCluster, boot_cluster
 
@@ -26,10 +27,6 @@ BROKER_SETTINGS: Final[Mapping[str, str]] = {
 PATIENT: Final[Mapping[str, str]] = {"waitTimeMillsInSendQueue": "30000"}
 WARM: Final = "warm"
 WARM_ROWS: Final = 50_000
-WARM_BYTES: Final = 40_000_000
-# A raw batch has 1,000 messages, and a broker accepts 4 MiB.
-LARGEST_RAW_BODY: Final = 1024
-SHARED_WARM_BODY: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class Sitting:
     nameserver: str
     address: str
     rows: int
-    body_bytes: int
+    case: Case
     plain: str
     batched: str
 
@@ -76,7 +73,7 @@ def shared_broker(spark: SparkSession) -> Iterator[None]:
         yield
         return
     with one_broker({**BROKER_SETTINGS, **PATIENT}) as cluster:
-        warm(spark, cluster, SHARED_WARM_BODY)
+        warm(spark, cluster, SMALL)
         _shared.append(cluster)
         try:
             yield
@@ -86,26 +83,26 @@ def shared_broker(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def sitting(
-    spark: SparkSession, rows: int, body_bytes: int, settings: Mapping[str, str] = BROKER_SETTINGS
+    spark: SparkSession, rows: int, case: Case, settings: Mapping[str, str] = BROKER_SETTINGS
 ) -> Iterator[Sitting]:
     """Yields a warmed broker and empty topics for one path."""
     with one_broker(settings) as cluster:
         if cluster not in _shared:
-            warm(spark, cluster, body_bytes)
+            warm(spark, cluster, case)
         number = next(_sittings)
         address, plain, batched = cluster.brokers["broker-a"].address, f"plain-{number}", f"batched-{number}"
-        at = Sitting(spark, cluster.nameserver.address, address, rows, body_bytes, plain, batched)
+        at = Sitting(spark, cluster.nameserver.address, address, rows, case, plain, batched)
         with Admin(nameserver=at.nameserver) as admin:
             admin.create_topic(plain, queues=QUEUES)
             admin.create_topic(batched, queues=QUEUES, batch=True)
         yield at
 
 
-def warm(spark: SparkSession, cluster: ApacheCluster, body_bytes: int) -> None:
+def warm(spark: SparkSession, cluster: ApacheCluster, case: Case) -> None:
     nameserver, address = cluster.nameserver.address, cluster.brokers["broker-a"].address
     with Admin(nameserver=nameserver) as admin:
         admin.create_topic(WARM, queues=QUEUES)
-    raw.write(address, WARM, QUEUES, WARM_ROWS, min(body_bytes, LARGEST_RAW_BODY))
+    raw.write(address, WARM, QUEUES, WARM_ROWS, case)
     raw.read(address, WARM, QUEUES)
-    write_frame(spark, nameserver, WARM, min(20_000, WARM_BYTES // body_bytes), body_bytes, QUEUES)
+    write_frame(spark, nameserver, WARM, 20_000, case, QUEUES)
     read_frame(spark, nameserver, WARM)

@@ -1,7 +1,8 @@
 """The cases of `benchmarks.instructions`: run under callgrind, by path, with the packages of either checkout.
 
-Only what both checkouts have is used: the public API, and helpers of their own benchmarks. Each case runs once to warm
-up, and once counted. Servers and clients at the other end are processes of their own, which nothing counts.
+Only what both checkouts have is used: the public API, and helpers of their own benchmarks; the rows are those of
+`user_rows` beside this file, in both. Each case runs once to warm up, and once counted. Servers and clients at the
+other end are processes of their own, which nothing counts.
 
     python -P counted_cases.py NAMESERVER PEERS PATTERN
 """
@@ -16,12 +17,13 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from functools import cache, partial
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
 from io import StringIO
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-BODY = b"x" * 100
 QUEUES = 4
 
 
@@ -63,6 +65,21 @@ class Counting:
         print(f"{name}\t{units}", flush=True)
 
 
+def rows_beside_this_file() -> Any:
+    """Returns the module `user_rows` of this folder, which is then that of every import."""
+    name = "benchmarks.support.user_rows"
+    spec = spec_from_file_location(name, Path(__file__).with_name("user_rows.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module: ModuleType = module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+user_rows: Any = rows_beside_this_file()
+
+
 def main(nameserver: str, peers: str, pattern: str) -> None:
     counting = Counting(pattern)
     imports(counting)
@@ -102,20 +119,18 @@ def codec(counting: Counting) -> None:
     from pyrmq_core.protocol.messages.bodies import BodyRules
 
     own: Any = columns
-    own.pulls_of = cache(own.pulls_of)
+    own.pulls_of, own.rows_of = user_rows.pulls_of, lambda count, case: case.record_batch(count)
     own.MOST_BY_MESSAGE = 0  # the comparison of the two ways is not counted, and takes long here
-    for body_bytes in columns.BODY_BYTES:
+    for case in user_rows.CASES.values():
         for count in columns.COUNTS:
             inner = max(1, 300 // count)
-            cases: dict[str, Callable[[], Callable[[], object]]] = {
-                "encode": partial(encoder, columns, count, body_bytes)
-            }
+            cases: dict[str, Callable[[], Callable[[], object]]] = {"encode": partial(encoder, columns, count, case)}
             for name, schema, crc in decodings(columns):
                 if crc or count == columns.COUNTS[-1]:
                     rules = BodyRules(verify_crc=crc)
-                    cases[name] = partial(decoder, columns, count, body_bytes, schema, rules)
+                    cases[name] = partial(decoder, columns, count, case, schema, rules)
             for name, make in cases.items():
-                whole = f"codec, {name}, {body_bytes} B x {count}"
+                whole = f"codec, {name}, {case.name} x {count}"
                 if counting.wants(whole):
                     way = make()
                     counting.run(whole, inner * count, lambda: [way() for _ in range(inner)])  # noqa: B023
@@ -132,13 +147,13 @@ def decodings(columns: Any) -> Iterator[tuple[str, Any, bool]]:
         yield f"{name}, no CRC", schema, False
 
 
-def encoder(columns: Any, count: int, body_bytes: int) -> Callable[[], object]:
-    way: Callable[[], object] = columns.encoders(count, body_bytes)[0]
+def encoder(columns: Any, count: int, case: Any) -> Callable[[], object]:
+    way: Callable[[], object] = columns.encoders(count, case)[0]
     return way
 
 
-def decoder(columns: Any, count: int, body_bytes: int, schema: Any, rules: Any) -> Callable[[], object]:
-    way: Callable[[], object] = columns.decoders(count, body_bytes, schema, rules)[0]
+def decoder(columns: Any, count: int, case: Any, schema: Any, rules: Any) -> Callable[[], object]:
+    way: Callable[[], object] = columns.decoders(count, case, schema, rules)[0]
     return way
 
 
@@ -233,10 +248,11 @@ async def sends(counting: Counting, nameserver: str) -> None:
     import pyarrow as pa
     import trio
 
-    from pyrmq_core import Batching, Message, Producer
+    from pyrmq_core import Batching, Producer
 
-    rows = pa.table({"body": [BODY] * 10_000, "keys": [f"key-{n:06d}" for n in range(10_000)], "tags": ["t"] * 10_000})
-    messages = [Message("sends", BODY, keys=f"key-{number:06d}", tags="TagA") for number in range(4000)]
+    cases = user_rows.SMALL, user_rows.EQUAL
+    rows, equal = (pa.Table.from_batches([case.record_batch(10_000)]) for case in cases)
+    messages = [message(number) for number in range(4000)]
 
     async with Producer("counted", nameserver=nameserver, send_timeout=60.0) as producer:
 
@@ -254,17 +270,24 @@ async def sends(counting: Counting, nameserver: str) -> None:
         await counting.run_async("send_soon", 4000, partial(soon, producer, 4000))
         await counting.run_async("send_batch", 4000, partial(producer.send_batch, messages))
         await counting.run_async("send_arrow", 10_000, partial(producer.send_arrow, rows, topic="sends"))
+        await counting.run_async("send_arrow, equal", 10_000, partial(producer.send_arrow, equal, topic="sends"))
     many: Any = {"max_in_flight": 20_000, "batching": Batching(max_delay=5.0)}
     async with Producer("batching", nameserver=nameserver, send_timeout=60.0, **many) as producer:
         await counting.run_async("send_soon, batching", 10_000, partial(soon, producer, 10_000))
 
 
 async def soon(producer: Any, count: int) -> None:
+    for number in range(count):
+        last = await producer.send_soon(message(number))
+    await last.wait()
+
+
+def message(number: int) -> Any:
     from pyrmq_core import Message
 
-    for number in range(count):
-        last = await producer.send_soon(Message("sends", BODY, keys=f"key-{number:06d}", tags="TagA"))
-    await last.wait()
+    rows = user_rows.SMALL
+    body, keys, tags = rows.body(number), rows.key(number), rows.tag(number)
+    return Message("sends", body, keys=keys, tags=tags, properties=rows.properties(number))
 
 
 async def reads(counting: Counting, nameserver: str) -> None:
@@ -284,7 +307,7 @@ async def reads(counting: Counting, nameserver: str) -> None:
                     async for pull in pulls:
                         decode(pull)
 
-        for topic in ("plain100", "batched100", "plain1024"):
+        for topic in ("plain100", "batched100", "plain1024", "equal100"):
             await counting.run_async(f"read_arrow, {topic}", 20_000, partial(arrow, topic, 20_000))
             await counting.run_async(f"read_arrow, {topic}, body", 20_000, partial(arrow, topic, 20_000, ["body"]))
         await counting.run_async("PullConsumer.read, plain100", 4000, partial(messages, 4000))
@@ -314,7 +337,6 @@ def spark(counting: Counting, nameserver: str) -> None:
     """Counts what Spark's Python workers call, without a session."""
     if not any(map(counting.wants, ("Spark, read", "Spark, write"))):
         return
-    import pyarrow as pa
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
     from pyrmq_spark import RocketMQDataSource
@@ -330,7 +352,7 @@ def spark(counting: Counting, nameserver: str) -> None:
 
     counting.run("Spark, read of the body", 1, read)
     schema = StructType([StructField("body", BinaryType()), StructField("keys", StringType())])
-    rows = pa.record_batch({"body": [BODY] * 10_000, "keys": [f"key-{number}" for number in range(10_000)]})
+    rows = user_rows.SMALL.record_batch(10_000).select(["body", "keys"])
     sink = RocketMQDataSource({"nameServer": nameserver, "topic": "sends"})
     counting.run("Spark, write", 10_000, lambda: sink.writer(schema, False).write(iter([rows])))
 

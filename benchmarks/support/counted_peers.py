@@ -7,6 +7,7 @@ import sys
 
 from benchmarks import network_bulk, network_calls
 from benchmarks.support import asking, sends
+from benchmarks.support.user_rows import EQUAL, LARGE, SMALL
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from pyrmq_core.protocol.framing.frame import encode_frame
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
@@ -67,20 +68,20 @@ def fill(nameserver: str, rows: str) -> None:
     import pyarrow as pa
 
     with Admin(nameserver=nameserver) as admin, Producer("filling", nameserver=nameserver) as producer:
-        for name, size, count in (
-            ("plain100", 100, int(rows)),
-            ("plain1024", 1024, int(rows)),
-            ("batched100", 100, int(rows)),
-            ("pushed", 100, 4000),
-            ("sends", 0, 0),
+        for name, case, count in (
+            ("plain100", SMALL, int(rows)),
+            ("plain1024", LARGE, int(rows)),
+            ("batched100", SMALL, int(rows)),
+            ("equal100", EQUAL, int(rows)),
+            ("pushed", SMALL, 4000),
+            ("sends", SMALL, 0),
         ):
             admin.create_topic(name, queues=QUEUES, batch=name == "batched100")
             queues = producer.message_queues(name)
             for queue in queues:
                 some = count // len(queues)
-                keys = [f"key-{number:06d}" for number in range(some)]
-                table = pa.table({"body": [bytes(size)] * some, "keys": keys, "tags": ["TagA"] * some})
                 if some:
+                    table = pa.Table.from_batches([case.record_batch(some)])
                     producer.send_arrow(table, topic=name, queue=queue, timeout=60)
 
 

@@ -101,15 +101,15 @@ class KafkaSitting:
                 admin.create_topic(topic, queues=queues, batch=side == BATCH)
         return topic
 
-    def filled(self, side: str, rows: int, body_bytes: int) -> str:
+    def filled(self, side: str, rows: int, case: str) -> str:
         """Returns a new topic with that many rows."""
         topic = self.new_topic(side)
-        self.write(side, topic, rows, body_bytes)
+        self.write(side, topic, rows, case)
         return topic
 
-    def write(self, side: str, topic: str, rows: int, body_bytes: int) -> Mapping[str, float]:
+    def write(self, side: str, topic: str, rows: int, case: str) -> Mapping[str, float]:
         """Writes rows; a write of ours ends when all of it is readable, as one of Kafka does by itself."""
-        figures = self.session(side).run("write", topic=topic, rows=rows, body_bytes=body_bytes, partitions=QUEUES)
+        figures = self.session(side).run("write", topic=topic, rows=rows, case=case, partitions=QUEUES)
         began = time.perf_counter()
         self.wait_readable(side, topic, rows)
         return {**figures, "seconds": figures["seconds"] + time.perf_counter() - began}

@@ -1,7 +1,7 @@
 """The raw path: bytes prepared beforehand over plain blocking sockets, as fast as a broker takes and gives them.
 
 Frozen, so that figures of different days compare: one connection, batches of 1,000 with 4 under way, pulls of 32 with
-64 under way.
+64 under way; the messages are those of `user_rows`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
+
+from benchmarks.support.user_rows import Case
 
 BATCH = 1000
 BATCHES_UNDER_WAY = 4
@@ -36,17 +38,13 @@ def frame(code: int, ext: dict[str, str], body: bytes = b"") -> bytearray:
     return bytearray(PREFIX.pack(4 + len(text) + len(body), len(text)) + text + body)
 
 
-def batch_body(count: int, body_bytes: int) -> bytes:
-    """Returns messages as a batch request holds them: UNIQ_KEY, KEYS, TAGS and WAIT, as Java's client sets them."""
+def batch_body(count: int, case: Case) -> bytes:
+    """Returns messages as a batch request holds them."""
     parts = []
-    body = b"x" * body_bytes
     for number in range(count):
-        properties = (
-            b"UNIQ_KEY\x017F0000010E8F18B4AAC24F4E%08X\x02KEYS\x01key-%06d\x02TAGS\x01TagA\x02WAIT\x01true\x02"
-            % (number, number)
-        )
-        total = 22 + body_bytes + len(properties)
-        parts.append(struct.pack(">iiiii", total, 0, 0, 0, body_bytes) + body)
+        body, properties = case.body(number), case.property_text(number).encode()
+        total = 22 + len(body) + len(properties)
+        parts.append(struct.pack(">iiiii", total, 0, 0, 0, len(body)) + body)
         parts.append(struct.pack(">h", len(properties)) + properties)
     return b"".join(parts)
 
@@ -85,24 +83,24 @@ class Line:
         return dict(header.get("extFields") or {})
 
 
-def single(topic: str, queue: int, body_bytes: int) -> bytearray:
-    """Returns a request for one message."""
+def single(topic: str, queue: int, case: Case, number: int = 0) -> bytearray:
+    """Returns a request for the case's message of this number."""
     fields = {
         **_send_fields(topic, queue),
-        "i": "UNIQ_KEY\x017F0000010E8F\x02KEYS\x01key\x02TAGS\x01TagA\x02",
+        "i": case.property_text(number),
         "m": "false",
     }
-    return frame(310, fields, b"x" * body_bytes)
+    return frame(310, fields, case.body(number))
 
 
 def write(
-    address: str, topic: str, queues: int, count: int, body_bytes: int, *, properties: str = "", before: int = 0
+    address: str, topic: str, queues: int, count: int, case: Case, *, properties: str = "", before: int = 0
 ) -> float:
     """Writes batches to the queues in turn; returns the seconds until their messages are readable.
 
     `properties` are the batches' own; `before` is the number of messages that the topic had.
     """
-    body = batch_body(BATCH, body_bytes)
+    body = batch_body(BATCH, case)
     requests = [frame(320, {**_send_fields(topic, queue), "i": properties}, body) for queue in range(queues)]
     with Line(address) as line:
         began = time.perf_counter()

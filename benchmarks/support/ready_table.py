@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from benchmarks.support.pulls import pulled
+from benchmarks.support.user_rows import CASES, Case
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,8 +42,8 @@ FIRST_MICROSECOND: Final = 1_700_000_000_000_000
 class ReadyTable(DataSource):
     """A source with the columns of `rocketmq`, and a sink for streams.
 
-    Options: `rows`, `batchRows`, `bodyBytes`; for a stream `batches`, to which the rows are divided; `broker` and
-    `topic`, which is pulled whole.
+    Options: `rows`, `batchRows`, and `case`, one of `user_rows`; for a stream `batches`, to which the rows are divided;
+    `broker` and `topic`, which is pulled whole.
     """
 
     @classmethod
@@ -77,7 +78,7 @@ class ReadyRows:
 
     rows: int
     batch_rows: int
-    body_bytes: int
+    case: str
     batches: int
     broker: str | None
     topic: str
@@ -87,7 +88,7 @@ class ReadyRows:
         return cls(
             rows=int(options["rows"]),
             batch_rows=int(options["batchRows"]),
-            body_bytes=int(options["bodyBytes"]),
+            case=options["case"],
             batches=int(options.get("batches", "1")),
             broker=options.get("broker"),
             topic=options.get("topic", ""),
@@ -104,7 +105,7 @@ class ReadyRows:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         assert isinstance(task, TaskRows)
-        batch = ready_batch(to_arrow_schema(schema, timezone="UTC"), self.batch_rows, self.body_bytes)
+        batch = ready_batch(to_arrow_schema(schema, timezone="UTC"), self.batch_rows, self.case)
         waiting = 0
         for rows in (task.rows,) if self.broker is None else pulled(self.broker, self.topic, task.queues):
             waiting += rows
@@ -164,18 +165,17 @@ class DroppingWriter(DataSourceStreamArrowWriter):
 
 
 @cache
-def ready_batch(schema: pa.Schema, rows: int, body_bytes: int) -> pa.RecordBatch:
+def ready_batch(schema: pa.Schema, rows: int, case: str) -> pa.RecordBatch:
     """Returns the batch; a worker keeps it for its next tasks, so that only the first of them makes it."""
     import pyarrow as pa
 
-    made = columns(rows, body_bytes)
+    made = columns(rows, CASES[case])
     return pa.RecordBatch.from_arrays([pa.array(made[field.name], field.type) for field in schema], schema=schema)
 
 
-def columns(rows: int, body_bytes: int) -> dict[str, list[Any]]:
+def columns(rows: int, case: Case) -> dict[str, list[Any]]:
     """Returns values as messages of the other benchmarks have them."""
     ids = [f"7F0000010E8F18B4AAC24F4E{number:08X}" for number in range(rows)]
-    keys = [f"key-{1_000_000 + number}" for number in range(rows)]
     times = list(range(FIRST_MICROSECOND, FIRST_MICROSECOND + rows))
     return {
         "topic": ["plain-1"] * rows,
@@ -183,13 +183,10 @@ def columns(rows: int, body_bytes: int) -> dict[str, list[Any]]:
         "queueId": [1] * rows,
         "queueOffset": list(range(rows)),
         "msgId": ids,
-        "tags": ["TagA"] * rows,
-        "keys": keys,
-        "body": [b"x" * body_bytes] * rows,
-        "properties": [
-            [("UNIQ_KEY", one), ("KEYS", key), ("TAGS", "TagA"), ("WAIT", "true")]
-            for one, key in zip(ids, keys, strict=True)
-        ],
+        "tags": list(map(case.tag, range(rows))),
+        "keys": list(map(case.key, range(rows))),
+        "body": list(map(case.body, range(rows))),
+        "properties": [list(case.properties(number).items()) for number in range(rows)],
         "bornTimestamp": times,
         "storeTimestamp": times,
         "reconsumeTimes": [0] * rows,

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import trio
 
+from benchmarks.support.user_rows import SMALL, Case
 from pyrmq_core import Message, PendingSend, Producer, SendResult
 from pyrmq_core import aio as aio_face
 from pyrmq_core import blocking as blocking_face
 
-BODY = b"x" * 100
 TIMEOUT_SECONDS = 30.0
 
 
@@ -31,12 +31,13 @@ class Sent:
     p50_us: float = 0.0
 
 
-def message(topic: str, number: int) -> Message:
-    return Message(topic, BODY, keys=key(number), tags="TagA")
+def message(topic: str, number: int, rows: Case = SMALL) -> Message:
+    return Message(topic, *fields(number, rows))
 
 
-def key(number: int) -> str:
-    return f"key-{number:06d}"
+def fields(number: int, rows: Case = SMALL) -> tuple[bytes, str, str, None, dict[str, str]]:
+    """Returns body, tag, keys and properties of the row of this number, in the order of a message's fields."""
+    return rows.body(number), rows.tag(number), rows.key(number), None, rows.properties(number)
 
 
 def blocking(nameserver: str, topic: str, threads: int, count: int) -> Sent:
@@ -58,13 +59,13 @@ def blocking(nameserver: str, topic: str, threads: int, count: int) -> Sent:
 
 
 def send_soon(nameserver: str, topic: str, window: int, count: int, *, batching: bool = False) -> Sent:
-    """Measures `send_soon` of the trio face with so many under way; keys exist before, as those of the Java client."""
-    keys = [key(number) for number in range(count)]
+    """Measures `send_soon` of the trio face with so many under way; texts exist before, as those of the Java client."""
+    texts = [fields(number) for number in range(count)]
 
     async def work(producer: Producer, count: int) -> None:
         last: deque[PendingSend] = deque(maxlen=window)
         for number in range(count):
-            last.append(await producer.send_soon(Message(topic, BODY, keys=keys[number], tags="TagA")))
+            last.append(await producer.send_soon(Message(topic, *texts[number])))
         for pending in last:
             await pending.wait()
 
@@ -152,9 +153,9 @@ def callers(nameserver: str, topic: str, window: int, count: int) -> Sent:
     return Sent(found.rate, found.cpu_us, sorted(times)[len(times) // 2] * 1e6) if times else found
 
 
-def send_batch(nameserver: str, topic: str, count: int) -> Sent:
+def send_batch(nameserver: str, topic: str, count: int, rows: Case = SMALL) -> Sent:
     """Measures `send_batch` of one list that exists already."""
-    messages = [message(topic, number) for number in range(count)]
+    messages = [message(topic, number, rows) for number in range(count)]
 
     async def work(producer: Producer, count: int) -> None:
         results = await producer.send_batch(messages[:count])

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+
+from benchmarks.support.user_rows import PROPERTIES_EACH, REGION, Case
 
 QUEUES = 4
 ROOT = Path(__file__).parent.parent.parent
@@ -39,18 +41,30 @@ def spark_session(heap: str = "3g", java: Sequence[str] = ()) -> Iterator[SparkS
         spark.stop()
 
 
-def messages(spark: SparkSession, rows: int, body_bytes: int, partitions: int) -> DataFrame:
-    """Returns bodies of one size, each with its own key and the same tag, made at little cost to Spark."""
-    return spark.range(0, rows, 1, partitions).select(
-        F.lit(b"x" * body_bytes).alias("body"),
-        F.concat(F.lit("key-"), F.col("id").cast("string")).alias("keys"),
-        F.lit("TagA").alias("tags"),
-    )
+def messages(spark: SparkSession, case: Case, rows: int, partitions: int) -> DataFrame:
+    """Returns the rows of the case, made at little cost to Spark: texts are taken from a list, not made."""
+    columns = {
+        "body": picked(case.bodies).cast("binary"),
+        "keys": F.concat(picked(case.heads), (F.col("id") + case.first).cast("string")),
+        "tags": picked(case.tags),
+    }
+    if not case.equal:
+        pairs = F.create_map(F.lit("region"), F.lit(REGION), F.lit("attempt"), F.col("id").cast("string"))
+        columns["properties"] = F.when(F.col("id") % PROPERTIES_EACH == 0, pairs)
+    return spark.range(0, rows, 1, partitions).select(*(column.alias(name) for name, column in columns.items()))
 
 
-def write_frame(spark: SparkSession, nameserver: str, topic: str, rows: int, body_bytes: int, partitions: int) -> None:
+def picked(texts: Sequence[str]) -> Column:
+    """Returns the text of each row's number, counted round; none holds a line's end. Spark splits them once."""
+    if len(texts) == 1:
+        return F.lit(texts[0])
+    place = (F.col("id") % len(texts)).cast("int")
+    return F.split(F.lit("\n".join(texts)), "\n")[place]
+
+
+def write_frame(spark: SparkSession, nameserver: str, topic: str, rows: int, case: Case, partitions: int) -> None:
     """Writes as a user would, every option its default."""
-    writer = messages(spark, rows, body_bytes, partitions).write.format("rocketmq")
+    writer = messages(spark, case, rows, partitions).write.format("rocketmq")
     writer.option("nameServer", nameserver).option("topic", topic).mode("append").save()
 
 
