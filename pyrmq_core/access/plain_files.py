@@ -148,8 +148,8 @@ class PlainAcl:
 
     def _paths(self) -> list[Path]:
         """Returns the files, without those in hidden folders, where Kubernetes keeps older copies."""
-        found = [path for path in sorted(self._folder.rglob("*")) if path.suffix in ENDINGS and path.is_file()]
-        shown = [path for path in found if not any(part[0] == "." for part in path.relative_to(self._folder).parts)]
+        paths = [path for path in sorted(self._folder.rglob("*")) if path.suffix in ENDINGS and path.is_file()]
+        shown = [path for path in paths if not any(part[0] == "." for part in path.relative_to(self._folder).parts)]
         listed = [path for path in shown if path != self._folder / TOOLS_FILE]
         return [*listed, self._default] if self._default.exists() else listed
 

@@ -101,14 +101,14 @@ class AccessSettings:
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
         """Returns a copy with these settings; ignores other names. Raises `InvalidArgument` that names the setting."""
-        known = {name: value.strip() for name, value in settings.items() if name in NAMES}
-        for name in BOOLEANS & known.keys():
-            known[name] = known[name].lower() or "false"
-            if known[name] not in ("true", "false"):
-                raise InvalidArgument(f"{name}={known[name]}: true or false is wanted")
-        made: Self = decode_fields(type(self), {**encode_fields(self), **known}, "access settings")
-        made._check(known)
-        return made
+        own = {name: value.strip() for name, value in settings.items() if name in NAMES}
+        for name in BOOLEANS & own.keys():
+            own[name] = own[name].lower() or "false"
+            if own[name] not in ("true", "false"):
+                raise InvalidArgument(f"{name}={own[name]}: true or false is wanted")
+        changed: Self = decode_fields(type(self), {**encode_fields(self), **own}, "access settings")
+        changed._check(own)
+        return changed
 
     def _check(self, given: Mapping[str, str]) -> None:
         if self.migrate_auth_from_v1_enabled:

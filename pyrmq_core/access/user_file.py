@@ -117,12 +117,12 @@ def _codes(text: str) -> frozenset[str]:
 def read_rules(content: bytes) -> UserRules:
     """Returns the users and policies in a file's content; raises `BodyError` or `InvalidArgument` for another one."""
     members = load_object(content, FILE_NAME)
-    users = [user_of(one) for one in _objects(members.get("users"))]
-    acls = [(str(one.get("subject")), policies_of(one.get("policies"))) for one in _objects(members.get("acls"))]
+    users = [user_of(members_of_user) for members_of_user in _objects(members.get("users"))]
+    acls = [(str(acl.get("subject")), policies_of(acl.get("policies"))) for acl in _objects(members.get("acls"))]
     return UserRules({user.username: user for user in users}, dict(acls))
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise InvalidArgument("users and acls are lists of objects")
     return value

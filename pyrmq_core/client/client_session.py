@@ -215,10 +215,10 @@ class ClientSession:
         """Returns whether a NameServer, queried now, names another address to read the queue's broker at."""
         try:
             await self.routes.refresh(with_namespace(queue.topic, namespace), timeout=timeout)
-            found = reading_address(self.routes.broker(queue.broker_name))
+            current = reading_address(self.routes.broker(queue.broker_name))
         except RocketMQError:
             return False
-        return found is not None and found != address
+        return current is not None and current != address
 
     async def master_address(self, queue: MessageQueue, *, timeout: float, namespace: str | None = None) -> str:
         """Returns the master's address of the queue's broker; fetches the route when the broker is not known yet.
@@ -266,10 +266,10 @@ class ClientSession:
         A client that only pulls makes none, and so loads none of their requests.
         """
         if kind not in self._callbacks:
-            made = self._callbacks[kind] = kind()
-            self._handlers.update(made.handlers())
-        found: C = self._callbacks[kind]
-        return found
+            created = self._callbacks[kind] = kind()
+            self._handlers.update(created.handlers())
+        existing: C = self._callbacks[kind]
+        return existing
 
     def serve(self, code: RequestCode, handler: Handler) -> None:
         """Registers `handler` for requests with this code that brokers send over the client's connections."""

@@ -95,9 +95,9 @@ class _Parser:
         return f"the SQL expression {self._text[:SHOWN_CHARS]!r}"
 
     def _refuse(self, expected: str) -> NoReturn:
-        found = f"{self.token!r}" if self.token else "the end"
+        token_text = f"{self.token!r}" if self.token else "the end"
         raise InvalidArgument(
-            f"{self._named()} has {found[:SHOWN_CHARS]} at character {self._at + 1}, where {expected} is wanted"
+            f"{self._named()} has {token_text[:SHOWN_CHARS]} at character {self._at + 1}, where {expected} is wanted"
         )
 
     def _either(self) -> Part:

@@ -145,10 +145,10 @@ def equal(left: Part, right: Part, *, negated: bool) -> Part:
             raise UnfitOperand("compares with NULL: write IS NULL or IS NOT NULL")
     if left.kind is Kind.TRUTH and right.kind is Kind.CONSTANT:
         raise UnfitOperand("compares TRUE or FALSE with a number or a text")
-    one, other = left.evaluate, right.evaluate
+    left_value, other = left.evaluate, right.evaluate
 
     def are_equal(properties: Properties) -> Value:
-        value, wanted = one(properties), other(properties)
+        value, wanted = left_value(properties), other(properties)
         if value is None and wanted is not None:
             return None
         is_equal = wanted is None if value is None else wanted is not None and compare(value, wanted) == 0
@@ -166,10 +166,10 @@ def ordered(sign: str, left: Part, right: Part) -> Part:
     """Returns a comparison by the order of numbers; two properties are compared as decimal numbers."""
     for part in (left, right):
         _check_ordered(part, f"by {sign}")
-    order, one, other = ORDERS[sign], left.evaluate, right.evaluate
+    order, left_value, other = ORDERS[sign], left.evaluate, right.evaluate
 
     def is_ordered(properties: Properties) -> Value:
-        value = one(properties)
+        value = left_value(properties)
         return None if value is None else _is_ordered(order, value, other(properties))
 
     return _condition(is_ordered, left, right)

@@ -201,12 +201,12 @@ class NameServerConfig:
                 raise InvalidArgument(
                     f"{name}={value[:80]!r}: {MAX_VALUE_CHARS} characters at most are wanted, none a control character"
                 )
-        known = {name: value.strip() for name, value in settings.items() if name in _TYPES}
-        for name, value in known.items():
+        own = {name: value.strip() for name, value in settings.items() if name in _TYPES}
+        for name, value in own.items():
             if _TYPES[name] == "bool" and value.lower() not in ("true", "false"):
                 raise InvalidArgument(f"{name}={value}: true or false is wanted")
         try:
-            changed = decode_fields(type(self), {**encode_fields(self), **known}, "settings")
+            changed = decode_fields(type(self), {**encode_fields(self), **own}, "settings")
         except HeaderError as error:
             raise InvalidArgument(f"{error}; correct the setting") from error
         others = {name: value for name, value in settings.items() if name in WITHOUT_EFFECT}

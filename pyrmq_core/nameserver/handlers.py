@@ -148,8 +148,8 @@ def query_data_version(server: NameServer, request: Command, _: Peer) -> Command
     key = _live_key(header.cluster_name, header.broker_addr)
     live = server.tables.broker_live_table.get(key)
     registration.heartbeat(server.tables, key, now_ms())
-    known = None if live is None else live.data_version
-    return KnownDataVersion(known != header.data_version, known).to_command()
+    version = None if live is None else live.data_version
+    return KnownDataVersion(version != header.data_version, version).to_command()
 
 
 def broker_heartbeat(server: NameServer, request: Command, _: Peer) -> Command:

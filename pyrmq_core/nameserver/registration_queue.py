@@ -96,10 +96,10 @@ class RegistrationQueue:
         )
         return (yield from self._apply(register, body, digest, peer))
 
-    def _count(self, register: RegisterBroker, peer: Peer, one: int) -> None:
+    def _count(self, register: RegisterBroker, peer: Peer, sign: int) -> None:
         size = len(register.raw_body)
-        self._bytes[size <= ORDINARY_BODY_BYTES] += one * size
-        self._peers[peer] += one
+        self._bytes[size <= ORDINARY_BODY_BYTES] += sign * size
+        self._peers[peer] += sign
         if not self._peers[peer]:  # else a Counter keeps every connection there ever was
             del self._peers[peer]
 

@@ -64,11 +64,11 @@ def encode_route(route: TopicRouteData, order_topic_conf: str | None, *, bare_id
         return replace(route, order_topic_conf=order_topic_conf).to_json(bare_ids=bare_ids)
     encode = dumps_bare if bare_ids else dumps
     parts = [b'{"brokerDatas":[']
-    parts += yield from _joined(([broker.to_members() for broker in some] for some in _some(brokers)), encode)
+    parts += yield from _joined(([broker.to_members() for broker in portion] for portion in _some(brokers)), encode)
     parts.append(b'],"filterServerTable":{')
-    parts += yield from _joined((dict(some) for some in _some(servers.items())), encode)
+    parts += yield from _joined((dict(portion) for portion in _some(servers.items())), encode)
     parts.append(b'},"queueDatas":[')
-    parts += yield from _joined(([queue.to_members() for queue in some] for some in _some(queues)), encode)
+    parts += yield from _joined(([queue.to_members() for queue in portion] for portion in _some(queues)), encode)
     parts.append(b"]")
     rest = replace(route, broker_datas=(), queue_datas=(), filter_server_table={}, order_topic_conf=order_topic_conf)
     return b"".join(parts) + _members_after(rest.to_json(bare_ids=bare_ids), b'"queueDatas":[]')
@@ -78,10 +78,10 @@ def encode_cluster_info(info: ClusterInfo) -> Steps[bytes]:
     """Encodes as `ClusterInfo.to_command` does."""
     parts = [b'{"brokerAddrTable":{']
     brokers = _some(info.broker_addr_table.items())
-    parts += yield from _joined(({name: broker.to_members() for name, broker in some} for some in brokers), dumps)
+    parts += yield from _joined(({name: broker.to_members() for name, broker in portion} for portion in brokers), dumps)
     parts.append(b'},"clusterAddrTable":{')
     clusters = _some(info.cluster_addr_table.items())
-    parts += yield from _joined(({cluster: list(names) for cluster, names in some} for some in clusters), dumps)
+    parts += yield from _joined(({cluster: list(names) for cluster, names in portion} for portion in clusters), dumps)
     return b"".join((*parts, b"}}"))
 
 
@@ -95,8 +95,8 @@ def encode_topic_list(topics: Sequence[str]) -> Steps[bytes]:
 
 def _some(items: Iterable[Any]) -> Iterable[list[Any]]:
     rest = iter(items)
-    while some := list(islice(rest, BROKERS_PER_STEP)):
-        yield some
+    while portion := list(islice(rest, BROKERS_PER_STEP)):
+        yield portion
 
 
 def _joined(values: Iterable[Any], encode: Any) -> Steps[list[bytes]]:

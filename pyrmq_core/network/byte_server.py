@@ -163,9 +163,9 @@ class _Connections:
         return True
 
     def _first_of_the_most(self) -> ByteConnection | None:
-        unknown = [one for one in self._open if not one.is_known]
-        hosts = Counter(one.host for one in unknown).most_common(1)
-        return next((one for one in unknown if one.host == hosts[0][0]), None)
+        unknown = [connection for connection in self._open if not connection.is_known]
+        hosts = Counter(connection.host for connection in unknown).most_common(1)
+        return next((connection for connection in unknown if connection.host == hosts[0][0]), None)
 
     def remove(self, connection: ByteConnection) -> None:
         self._open.pop(connection, None)

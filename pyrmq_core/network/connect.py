@@ -59,9 +59,9 @@ async def open_stream(address: str, *, timeout: float) -> trio.SocketStream:
 
 async def _connect(host: str, port: int) -> SocketWire:
     """Connects to the first of the host's addresses that accepts."""
-    found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure: OSError | None = None
-    for family, kind, protocol, _, name in found:
+    for family, kind, protocol, _, name in addresses:
         with trio.socket.socket(family, kind, protocol) as attempt:
             try:
                 await attempt.connect(name)

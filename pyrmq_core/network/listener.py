@@ -36,10 +36,10 @@ async def open_listener(host: str, port: int) -> socket.socket:
     """
     address = format_address(host, port)
     try:
-        found = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise InvalidArgument(f"cannot listen on {address}: {error}; give an address of this machine") from error
-    family, kind, protocol, _, name = min(found, key=lambda info: info[0] != socket.AF_INET)
+    family, kind, protocol, _, name = min(addresses, key=lambda info: info[0] != socket.AF_INET)
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setblocking(False)

@@ -52,7 +52,7 @@ class RareLines:
         """Returns the line of a key; keys whose line is due again make room for new ones."""
         if key not in self._lines and len(self._lines) >= self._most:
             now = time.monotonic() if now is None else now
-            self._lines = {one: line for one, line in self._lines.items() if not line.is_over(now)}
+            self._lines = {subject: line for subject, line in self._lines.items() if not line.is_over(now)}
             if len(self._lines) >= self._most:
                 return self._others
         return self._lines.setdefault(key, RareLine(self._seconds))

@@ -76,22 +76,22 @@ class TlsSettings:
     def with_settings(self, settings: Mapping[str, str]) -> Self:
         """Returns a copy with these settings, overridden by those in `tls.config.file`; ignores other names."""
         settings = {**settings, **_file_settings(settings.get(CONFIG_FILE, self.config_file).strip())}
-        known = {name: value.strip() for name, value in settings.items() if name in NAMES}
-        for name in BOOLEANS & known.keys():
-            if known[name].lower() not in ("true", "false"):
-                raise InvalidArgument(f"{name}={known[name]}: true or false is wanted")
-        made: Self = decode_fields(type(self), {**encode_fields(self), **known}, "TLS settings")
-        made = replace(
-            made,
-            server_mode=made.server_mode.lower(),
-            server_need_client_auth=made.server_need_client_auth.lower(),
+        own = {name: value.strip() for name, value in settings.items() if name in NAMES}
+        for name in BOOLEANS & own.keys():
+            if own[name].lower() not in ("true", "false"):
+                raise InvalidArgument(f"{name}={own[name]}: true or false is wanted")
+        changed: Self = decode_fields(type(self), {**encode_fields(self), **own}, "TLS settings")
+        changed = replace(
+            changed,
+            server_mode=changed.server_mode.lower(),
+            server_need_client_auth=changed.server_need_client_auth.lower(),
         )
-        if made.server_mode not in MODES:
-            raise InvalidArgument(f"tls.server.mode={made.server_mode}: {', '.join(MODES)} exist")
-        if made.server_need_client_auth not in CLIENT_AUTH:
+        if changed.server_mode not in MODES:
+            raise InvalidArgument(f"tls.server.mode={changed.server_mode}: {', '.join(MODES)} exist")
+        if changed.server_need_client_auth not in CLIENT_AUTH:
             possible = ", ".join(CLIENT_AUTH)
-            raise InvalidArgument(f"tls.server.need.client.auth={made.server_need_client_auth}: {possible} exist")
-        return made
+            raise InvalidArgument(f"tls.server.need.client.auth={changed.server_need_client_auth}: {possible} exist")
+        return changed
 
     def server_context(self) -> ssl.SSLContext | None:
         """Returns the port's SSLContext, None without a certificate; raises `InvalidArgument` for unusable settings."""
@@ -131,18 +131,18 @@ async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> N
 
     Runs until cancelled. A certificate that cannot be used is logged, and the old one stays.
     """
-    known = _stamps(settings)
+    loaded_stamps = _stamps(settings)
     while True:
         await trio.sleep(WATCH_SECONDS)
         stamps = await trio.to_thread.run_sync(_stamps, settings)
-        if stamps == known:
+        if stamps == loaded_stamps:
             continue
-        known = stamps
+        loaded_stamps = stamps
         files = (settings.server_cert_path, settings.server_key_path, settings.server_key_password)
         try:
             # Loaded into a separate context first: a pair that does not fit would leave half of it in `context`.
-            for one in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
-                _load_cert(one, "server", *files)
+            for tls_context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+                _load_cert(tls_context, "server", *files)
         except InvalidArgument as error:
             log.error("the certificate stays as it was: %s", error)
         else:

@@ -128,10 +128,10 @@ def _v6_head(head: str, width: int, text: str) -> tuple[int, ...]:
 def _bounds(part: str, base: int, most: int, text: str) -> tuple[int, int]:
     if part == "*":
         return 0, most
-    one, dash, other = part.partition("-")
+    low, dash, other = part.partition("-")
     if not dash:
         raise _wrong(text)
-    first, last = _number(one, base, most, text), _number(other, base, most, text)
+    first, last = _number(low, base, most, text), _number(other, base, most, text)
     if first > last:
         raise _wrong(text)
     return first, last

@@ -76,8 +76,8 @@ def _merged(old: Policies, new: Iterable[Policy]) -> Policies:
     for policy in old:
         policies.setdefault(policy.policy_type, policy)  # of one type the first counts
     for policy in new:
-        known = policies.get(policy.policy_type)
-        entries = {entry.resource: entry for entry in known.entries} if known else {}
+        before = policies.get(policy.policy_type)
+        entries = {entry.resource: entry for entry in before.entries} if before else {}
         entries.update((entry.resource, entry) for entry in policy.entries)
         policies[policy.policy_type] = Policy(policy.policy_type, tuple(entries.values()))
     return tuple(policies.values())

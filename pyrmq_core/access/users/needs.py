@@ -122,8 +122,8 @@ def _created(kind: str, member: str, listed: str = "") -> Finder:
         configurations = members.get(listed) or [] if listed else [members]
         if not isinstance(configurations, list):
             raise BodyError(f"configurations: {listed} is no list")
-        for one in configurations:
-            name = one.get(member) if isinstance(one, dict) else None
+        for configuration in configurations:
+            name = configuration.get(member) if isinstance(configuration, dict) else None
             if not isinstance(name, str):
                 raise BodyError(f"configurations: {member} is missing")
             yield Need(kind, name, ("Create",))

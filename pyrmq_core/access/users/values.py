@@ -64,14 +64,14 @@ class Resource:
         if not isinstance(key, str) or not key.strip():
             return None
         kind, _, name = key.partition(":")
-        known = ANY if key == "*" else known_name(kind, KINDS)
-        if known is None:
+        resource_kind = ANY if key == "*" else known_name(kind, KINDS)
+        if resource_kind is None:
             return None
-        if known == ANY or (name.startswith("*") and name.endswith("*")):
-            return cls(known, None, EVERY)
+        if resource_kind == ANY or (name.startswith("*") and name.endswith("*")):
+            return cls(resource_kind, None, EVERY)
         if name.endswith("*"):
-            return cls(known, name.partition("*")[0], PREFIXED)
-        return cls(known, name, LITERAL)
+            return cls(resource_kind, name.partition("*")[0], PREFIXED)
+        return cls(resource_kind, name, LITERAL)
 
     @property
     def key(self) -> str:
@@ -173,8 +173,8 @@ def _entry(members: Mapping[str, Any]) -> PolicyEntry:
     if resource is None:
         raise InvalidArgument("The resource is null.")
     texts = members.get("actions")
-    known = [known_name(text, ACTIONS) for text in texts] if isinstance(texts, list) else []
-    actions = tuple(dict.fromkeys(action for action in known if action is not None))
+    actions_read = [known_name(text, ACTIONS) for text in texts] if isinstance(texts, list) else []
+    actions = tuple(dict.fromkeys(action for action in actions_read if action is not None))
     if not actions:
         raise InvalidArgument("The actions is empty.")
     if ANY in actions:
@@ -192,7 +192,7 @@ def _entry(members: Mapping[str, Any]) -> PolicyEntry:
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise InvalidArgument("The policies is empty.")
     return value
 

@@ -158,9 +158,9 @@ class Users(_AccessFamily):
         self, filter: str = "", *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[UserInfo, ...]]:
         """Returns the users whose name contains a text, by broker; `failures` has the brokers that gave no answer."""
-        found = await self._answers(ListUsers(filter), USERS.format("users"), broker, cluster)
-        answers = {name: tuple(map(_user, _rows(answer, "users"))) for name, answer in found.answers.items()}
-        return Gathered(answers, found.failures)
+        gathered = await self._answers(ListUsers(filter), USERS.format("users"), broker, cluster)
+        answers = {name: tuple(map(_user, _rows(answer, "users"))) for name, answer in gathered.answers.items()}
+        return Gathered(answers, gathered.failures)
 
 
 class Policies(_AccessFamily):
@@ -208,9 +208,9 @@ class Policies(_AccessFamily):
         self, subject: str = "", resource: str = "", *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[PolicyInfo, ...]]:
         """Returns the entries whose subject and resource contain these texts, by broker."""
-        found = await self._answers(ListAcls(subject, resource), USERS.format("policies"), broker, cluster)
-        answers = {name: tuple(_policies(_rows(answer, "policies"))) for name, answer in found.answers.items()}
-        return Gathered(answers, found.failures)
+        gathered = await self._answers(ListAcls(subject, resource), USERS.format("policies"), broker, cluster)
+        answers = {name: tuple(_policies(_rows(answer, "policies"))) for name, answer in gathered.answers.items()}
+        return Gathered(answers, gathered.failures)
 
     async def _put(
         self,
@@ -279,15 +279,15 @@ class Accounts(_AccessFamily):
 
     async def list(self, *, broker: str | None = None, cluster: str | None = None) -> Gathered[AccountList]:
         """Returns the accounts and white addresses, by broker; `failures` has the brokers that gave no answer."""
-        found = await self._answers(GetAclConfig(), ACCOUNTS.format("accounts"), broker, cluster)
-        return Gathered({name: _accounts(answer) for name, answer in found.answers.items()}, found.failures)
+        gathered = await self._answers(GetAclConfig(), ACCOUNTS.format("accounts"), broker, cluster)
+        return Gathered({name: _accounts(answer) for name, answer in gathered.answers.items()}, gathered.failures)
 
     async def versions(
         self, *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[AccountsVersion, ...]]:
         """Returns the version of each file of accounts, by broker; they differ while a change is not everywhere."""
-        found = await self._answers(GetAclVersion(), ACCOUNTS.format("versions of accounts"), broker, cluster)
-        return Gathered({name: _versions(answer) for name, answer in found.answers.items()}, found.failures)
+        gathered = await self._answers(GetAclVersion(), ACCOUNTS.format("versions of accounts"), broker, cluster)
+        return Gathered({name: _versions(answer) for name, answer in gathered.answers.items()}, gathered.failures)
 
 
 def _entries(perms: Mapping[str, str] | None) -> str | None:

@@ -201,8 +201,8 @@ class Admin(SessionOwner[AdminSettings[Any]]):
                 if error.code != ResponseCode.TOPIC_NOT_EXIST:
                     raise
             else:
-                found = TopicConfigFound.from_command(answer).config
-                configs[name] = replace(found, topic=without_namespace(found.topic, self._servers.namespace))
+                config = TopicConfigFound.from_command(answer).config
+                configs[name] = replace(config, topic=without_namespace(config.topic, self._servers.namespace))
         return configs
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
@@ -255,10 +255,10 @@ class Admin(SessionOwner[AdminSettings[Any]]):
             )
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, GetTopicConfig.CODE, str(server), f"topic {topic}")
-        known = TopicConfigFound.from_command(answer).config.attributes
-        if settings.get(QUEUE_TYPE) == BATCH_QUEUE and not is_batch_topic(known):
+        attributes = TopicConfigFound.from_command(answer).config.attributes
+        if settings.get(QUEUE_TYPE) == BATCH_QUEUE and not is_batch_topic(attributes):
             raise InvalidArgument(
                 f"topic {topic} exists on {server} as a plain topic, and stays one; delete it first, with "
                 "its messages, or take another name"
             )
-        return dict(settings.items() - known.items())
+        return dict(settings.items() - attributes.items())

@@ -44,10 +44,10 @@ class Brokers(AdminFamily):
                 return error
 
         registered = await every_address(self._servers, cluster)
-        found = await query_many((server for _, _, server in registered), status)
+        statuses = await query_many((server for _, _, server in registered), status)
         rows = []
         for data, broker_id, server in registered:
-            answer = found[server]
+            answer = statuses[server]
             info = answer if isinstance(answer, RuntimeInfo) else None
             error = None if isinstance(answer, RuntimeInfo) else answer
             rows.append(BrokerStatus(data.cluster, data.broker_name, broker_id, server.address, info, error))
@@ -95,8 +95,8 @@ class Brokers(AdminFamily):
             raise InvalidArgument("settings is empty; it has one name with its value at least")
         servers = await chosen_brokers(self._servers, broker, cluster)
         for server in () if force else servers:
-            known = BrokerConfigText.from_command(await self._servers.ask(server, GetBrokerConfig().to_command()))
-            if unknown := sorted(settings.keys() - known.settings.keys()):
+            config = BrokerConfigText.from_command(await self._servers.ask(server, GetBrokerConfig().to_command()))
+            if unknown := sorted(settings.keys() - config.settings.keys()):
                 raise InvalidArgument(f"{server} lists no setting {', '.join(unknown)}; nothing is changed")
         command = UpdateBrokerConfig(settings).to_command()
         return await change_each(
@@ -140,9 +140,9 @@ class Brokers(AdminFamily):
         answered: type[WipedWritePerm] | type[AddedWritePerm],
         broker_name: str,
     ) -> dict[str, int]:
-        known = (await self._servers.cluster_info()).broker_addr_table
-        if broker_name not in known:
-            there = ", ".join(sorted(known)) or "none"
+        brokers = (await self._servers.cluster_info()).broker_addr_table
+        if broker_name not in brokers:
+            there = ", ".join(sorted(brokers)) or "none"
             raise InvalidArgument(f"no broker is named {broker_name}; the NameServer knows {there}")
         answers = await self._servers.change_nameservers(request.to_command(), f"broker {broker_name}")
         return {address: answered.from_command(answer).topics for address, answer in answers.items()}

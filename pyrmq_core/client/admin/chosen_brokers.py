@@ -19,10 +19,12 @@ async def one_broker(servers: AdminServers, broker: str, broker_id: int = MASTER
     """
     if ":" in broker:
         return Server(broker, broker)
-    known = (await servers.cluster_info()).broker_addr_table
-    if broker not in known:
-        raise InvalidArgument(f"no broker is named {broker}; the NameServer knows {', '.join(sorted(known)) or 'none'}")
-    addresses = known[broker].broker_addrs
+    brokers = (await servers.cluster_info()).broker_addr_table
+    if broker not in brokers:
+        raise InvalidArgument(
+            f"no broker is named {broker}; the NameServer knows {', '.join(sorted(brokers)) or 'none'}"
+        )
+    addresses = brokers[broker].broker_addrs
     if broker_id not in addresses:
         there = ", ".join(map(str, sorted(addresses))) or "none"
         raise InvalidArgument(
@@ -52,18 +54,18 @@ async def chosen_brokers(
         return (await one_broker(servers, broker),)
     if not slaves:
         return tuple((await servers.masters(cluster)).values())
-    found = tuple(server for _, _, server in await every_address(servers, cluster))
-    if not found:
+    servers_chosen = tuple(server for _, _, server in await every_address(servers, cluster))
+    if not servers_chosen:
         raise InvalidState("the NameServer knows no broker; start one, or look why none registered")
-    return found
+    return servers_chosen
 
 
 async def every_address(servers: AdminServers, cluster: str | None) -> list[tuple[BrokerData, int, Server]]:
     """Returns each address of each broker with its id, slaves too; empty if none is registered."""
-    known = await servers.registered(cluster)
+    brokers = await servers.registered(cluster)
     return [
         (data, broker_id, Server(_label(data.broker_name, broker_id), address))
-        for data in known
+        for data in brokers
         for broker_id, address in sorted(data.broker_addrs.items())
     ]
 

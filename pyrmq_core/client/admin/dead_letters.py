@@ -69,20 +69,22 @@ class DeadLetters:
 
         async def read(queue: MessageQueue) -> list[MessageExt]:
             try:
-                found = await self._read(queue, max_num, begin_ms)
+                messages_read = await self._read(queue, max_num, begin_ms)
             except RocketMQError as error:
                 failures[queue.broker_name] = error
                 silent.add(queue.broker_name)
                 return []
-            if found.faults:
-                failures[queue.broker_name] = found.faults[0]
-            return found.messages
+            if messages_read.faults:
+                failures[queue.broker_name] = messages_read.faults[0]
+            return messages_read.messages
 
-        found = [message for messages in (await query_many(queues, read)).values() for message in messages]
-        if silent and not found and silent == {queue.broker_name for queue in queues}:
+        letters = [message for messages in (await query_many(queues, read)).values() for message in messages]
+        if silent and not letters and silent == {queue.broker_name for queue in queues}:
             raise next(iter(failures.values()))
-        found.sort(key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
-        return MessageList(tuple(message_without_namespace(one, self._servers.namespace) for one in found), failures)
+        letters.sort(key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
+        return MessageList(
+            tuple(message_without_namespace(letter, self._servers.namespace) for letter in letters), failures
+        )
 
     async def _read(self, queue: MessageQueue, max_num: int, begin_ms: int | None) -> Readable:
         bounds = (await self._queues.offset_bounds([queue]))[queue]
@@ -93,11 +95,11 @@ class DeadLetters:
             return every
         async with self._puller.read(queue, first, bounds.end) as pulls:
             async for pull in pulls:
-                found = readable(pull, BodyRules())
-                every.messages.extend(found.messages)
-                every.faults.extend(found.faults)
-                if found.next_offset < pull.next_offset:
-                    text = f"{queue}: offsets {found.next_offset} to {pull.next_offset} cannot be read"
+                part = readable(pull, BodyRules())
+                every.messages.extend(part.messages)
+                every.faults.extend(part.faults)
+                if part.next_offset < pull.next_offset:
+                    text = f"{queue}: offsets {part.next_offset} to {pull.next_offset} cannot be read"
                     every.faults.append(RecordError(text))
         return every
 
@@ -139,7 +141,7 @@ class DeadLetters:
 
 
 def origin_topic(message: MessageExt, servers: AdminServers) -> str:
-    found = message.properties.get(DLQ_ORIGIN_TOPIC) or message.properties.get(RETRY_TOPIC)
-    if not found:
+    topic = message.properties.get(DLQ_ORIGIN_TOPIC) or message.properties.get(RETRY_TOPIC)
+    if not topic:
         raise InvalidArgument(f"dead letter {message.msg_id} does not name the topic that it was first sent to")
-    return servers.own(found)
+    return servers.own(topic)

@@ -106,12 +106,12 @@ class GroupOffsets:
         masters = (await self._servers.masters(None)).values()
         target = GroupOffsets(self._servers, to)
         await target.check_offline(masters)
-        known = await query_many(masters, self._topics_at)
+        topics_at = await query_many(masters, self._topics_at)
         named = None if topic is None else self._servers.on_wire(topic)
         copied: set[str] = set()
 
         async def copy(server: Server) -> None:
-            for name in known[server]:
+            for name in topics_at[server]:
                 if name.startswith((RETRY_PREFIX, DLQ_PREFIX)) or named not in (None, name):
                     continue
                 # Each by its name: brokers of RocketMQ copy nothing of a request that names no topic.
@@ -119,7 +119,7 @@ class GroupOffsets:
                 await self._servers.ask(server, request.to_command(), f"group {to}")
                 copied.add(without_namespace(name, self._servers.namespace))
 
-        await change_each(known, copy)
+        await change_each(topics_at, copy)
         if not copied:
             where = "any topic" if topic is None else f"topic {topic}"
             raise InvalidArgument(f"group {self._group} has no offsets in {where}; nothing is copied")
@@ -131,13 +131,13 @@ class GroupOffsets:
             raise InvalidState(f"members of group {self._group} are connected; stop them first")
 
     async def _is_online(self, servers: Iterable[Server]) -> bool:
-        found = await query_many(servers, lambda server: connections_of(self._servers, server, self._on_wire))
-        return any(answer.connections for answer in found.values())
+        connections = await query_many(servers, lambda server: connections_of(self._servers, server, self._on_wire))
+        return any(answer.connections for answer in connections.values())
 
     async def _topics_at(self, server: Server) -> tuple[str, ...]:
         """Returns the topics of the group's offsets; 343, which has them too, is missing in 4.9."""
-        found = await progress_of(self._servers, server, self._on_wire, None, times=False)
-        return tuple(sorted({queue.topic for queue in found.stats.offsets}))
+        progress = await progress_of(self._servers, server, self._on_wire, None, times=False)
+        return tuple(sorted({queue.topic for queue in progress.stats.offsets}))
 
     async def _masters_of(self, topic: str) -> dict[str, Server]:
         """Returns the masters of the topic's brokers; `BrokerNotFound` if one of these has none."""
@@ -159,11 +159,11 @@ class GroupOffsets:
 
     async def _before(self, topic: str, servers: Iterable[Server]) -> _Before:
         on_wire, namespace = self._servers.on_wire(topic), self._servers.namespace
-        found = await query_many(
+        progress = await query_many(
             servers, lambda server: progress_of(self._servers, server, self._on_wire, on_wire, times=False)
         )
-        before = _Before(versions={server.name: answer.version for server, answer in found.items()})
-        for answer in found.values():
+        before = _Before(versions={server.name: answer.version for server, answer in progress.items()})
+        for answer in progress.values():
             for queue, row in answer.stats.offsets.items():
                 before.offsets[tenant_queue(queue, namespace)] = row.consumer_offset
         return before
@@ -172,8 +172,8 @@ class GroupOffsets:
         about = f"group {self._group} and topic {request.topic}"
         answer = await self._servers.ask(server, request.to_command(), about)
         offsets = OffsetsReset.from_command(answer).offsets
-        found = {tenant_queue(queue, self._servers.namespace): offset for queue, offset in offsets.items()}
-        return [OffsetChange(queue, before.offsets.get(queue), offset) for queue, offset in found.items()]
+        own_offsets = {tenant_queue(queue, self._servers.namespace): offset for queue, offset in offsets.items()}
+        return [OffsetChange(queue, before.offsets.get(queue), offset) for queue, offset in own_offsets.items()]
 
     async def _has_no_way(self, error: ResponseError, server: Server, before: _Before) -> bool:
         """Returns whether the broker leaves a reset to the members, and the group has none.

@@ -97,8 +97,8 @@ async def progress_of(
                 return ()
             raise
 
-    found = await query_many(behind if times else (), spans)
-    return BrokerProgress(answer.version, stats, {one.queue: one for queues in found.values() for one in queues})
+    answers = await query_many(behind if times else (), spans)
+    return BrokerProgress(answer.version, stats, {span.queue: span for queues in answers.values() for span in queues})
 
 
 def summaries(answers: Mapping[str, BrokerGroups], namespace: str | None) -> tuple[GroupSummary, ...]:
@@ -119,8 +119,8 @@ def _summary(group: str, answers: Mapping[str, BrokerGroups], namespace: str | N
     return GroupSummary(
         group=without_namespace(group, namespace),
         members=len(clients),
-        consume_type=first_known(one.consume_type for one in connections),
-        message_model=first_known(one.message_model for one in connections),
+        consume_type=first_known(connection.consume_type for connection in connections),
+        message_model=first_known(connection.message_model for connection in connections),
         lag=sum(max(0, row.broker_offset - row.consumer_offset) for _, row in offsets),
         topics=tuple(sorted({without_namespace(queue.topic, namespace) for queue, _ in offsets})),
         brokers=tuple(sorted(name for name, answer in answers.items() if group in answer.configs)),
@@ -131,23 +131,25 @@ def _summary(group: str, answers: Mapping[str, BrokerGroups], namespace: str | N
 
 def members_of(answers: Iterable[ConsumerConnections]) -> tuple[GroupMember, ...]:
     """Returns each client once, as the first broker that has it knows it."""
-    found: dict[str, GroupMember] = {}
+    members: dict[str, GroupMember] = {}
     for answer in answers:
-        for one in answer.connections:
-            member = GroupMember(one.client_id, one.address, one.language, version_name(one.version))
-            found.setdefault(one.client_id, member)
-    return tuple(found[client_id] for client_id in sorted(found))
+        for connection in answer.connections:
+            member = GroupMember(
+                connection.client_id, connection.address, connection.language, version_name(connection.version)
+            )
+            members.setdefault(connection.client_id, member)
+    return tuple(members[client_id] for client_id in sorted(members))
 
 
 def subscriptions_of(answers: Iterable[ConsumerConnections], namespace: str | None) -> tuple[SubscriptionData, ...]:
     """Returns the latest subscription to each topic."""
-    found: dict[str, SubscriptionData] = {}
+    newest: dict[str, SubscriptionData] = {}
     for answer in answers:
         for topic, data in answer.subscriptions.items():
-            if topic not in found or data.sub_version > found[topic].sub_version:
-                found[topic] = data
+            if topic not in newest or data.sub_version > newest[topic].sub_version:
+                newest[topic] = data
     return tuple(
-        replace(found[topic], topic=without_namespace(found[topic].topic, namespace)) for topic in sorted(found)
+        replace(newest[topic], topic=without_namespace(newest[topic].topic, namespace)) for topic in sorted(newest)
     )
 
 

@@ -115,12 +115,12 @@ class GroupProgress:
     @property
     def lag(self) -> int:
         """The number of messages that are not consumed; an offset beyond its queue's end hides no other lag."""
-        return sum(max(0, one.lag) for one in self.queues)
+        return sum(max(0, queue.lag) for queue in self.queues)
 
     @property
     def waiting_since(self) -> datetime | None:
         """The store time of the oldest message that waits in any queue; None without one."""
-        return min((one.waiting_since for one in self.queues if one.waiting_since is not None), default=None)
+        return min((queue.waiting_since for queue in self.queues if queue.waiting_since is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

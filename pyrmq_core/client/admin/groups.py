@@ -59,16 +59,16 @@ class Groups(AdminFamily):
         With a namespace, those of the namespace.
         """
         servers = await self._servers.brokers()
-        found = await self._servers.gather(servers.values(), lambda server: groups_of(self._servers, server))
-        return GroupList(summaries(found.answers, self._servers.namespace), found.failures)
+        gathered = await self._servers.gather(servers.values(), lambda server: groups_of(self._servers, server))
+        return GroupList(summaries(gathered.answers, self._servers.namespace), gathered.failures)
 
     async def config(self, group: str) -> dict[str, SubscriptionGroupConfig]:
         """Returns the group's settings by broker name, of the masters that know it."""
         on_wire = self._on_wire(group)
         masters = await self._servers.masters(None)
         answers = await query_many(masters.values(), lambda server: configs_of(self._servers, server))
-        found = {server.name: configs[on_wire] for server, configs in answers.items() if on_wire in configs}
-        return {name: self._tenant_config(config) for name, config in found.items()}
+        configs_at = {server.name: configs[on_wire] for server, configs in answers.items() if on_wire in configs}
+        return {name: self._tenant_config(config) for name, config in configs_at.items()}
 
     async def describe(self, group: str, *, running_info: bool = True) -> GroupDescription:
         """Returns the group's settings, its members with the queues that they hold, and its subscriptions.
@@ -83,14 +83,16 @@ class Groups(AdminFamily):
             return configs.get(on_wire), await connections_of(self._servers, server, on_wire)
 
         servers = await self._servers.brokers()
-        found = await self._servers.gather(servers.values(), described)
-        configs = {name: config for name, (config, _) in found.answers.items() if config is not None}
-        connections = [answer for _, answer in found.answers.values()]
+        gathered = await self._servers.gather(servers.values(), described)
+        configs = {name: config for name, (config, _) in gathered.answers.items() if config is not None}
+        connections = [answer for _, answer in gathered.answers.values()]
         if not configs and not any(answer.connections for answer in connections):
-            raise _unknown(group, found.failures)
+            raise _unknown(group, gathered.failures)
         namespace = self._servers.namespace
         members = members_of(connections)
-        there = {name: {one.client_id for one in answer.connections} for name, (_, answer) in found.answers.items()}
+        there = {
+            name: {member.client_id for member in answer.connections} for name, (_, answer) in gathered.answers.items()
+        }
         return GroupDescription(
             group=group,
             configs={name: self._tenant_config(config) for name, config in configs.items()},
@@ -99,7 +101,7 @@ class Groups(AdminFamily):
             message_model=first_known(answer.message_model for answer in connections),
             consume_from_where=first_known(answer.consume_from_where for answer in connections),
             subscriptions=subscriptions_of(connections, namespace),
-            failures=found.failures,
+            failures=gathered.failures,
         )
 
     async def progress(self, group: str, *, topic: str | None = None, members: bool = False) -> GroupProgress:
@@ -111,16 +113,16 @@ class Groups(AdminFamily):
         on_wire, namespace = self._on_wire(group), self._servers.namespace
         topic_on_wire = None if topic is None else self._servers.on_wire(topic)
         servers = await self._servers.brokers()
-        found = await self._servers.gather(
+        gathered = await self._servers.gather(
             servers.values(), lambda server: progress_of(self._servers, server, on_wire, topic_on_wire, times=True)
         )
         holders = await self._holders(group) if members else {}
         now = datetime.now(UTC)
         rows: list[QueueProgress] = []
-        for answer in found.answers.values():
+        for answer in gathered.answers.values():
             rows += queue_progress(answer, holders, namespace, now)
-        tps = sum(answer.stats.consume_tps for answer in found.answers.values())
-        return GroupProgress(group, tuple(sorted(rows, key=lambda row: row.queue)), tps, found.failures)
+        tps = sum(answer.stats.consume_tps for answer in gathered.answers.values())
+        return GroupProgress(group, tuple(sorted(rows, key=lambda row: row.queue)), tps, gathered.failures)
 
     async def create(
         self,
@@ -153,10 +155,10 @@ class Groups(AdminFamily):
             "notify_consumer_ids_changed_enable": notify_consumer_ids_changed_enable,
         }
         masters = (await self._servers.masters(cluster)).values()
-        known = await query_many(masters, lambda server: configs_of(self._servers, server))
+        configs_at = await query_many(masters, lambda server: configs_of(self._servers, server))
 
         async def change(server: Server) -> None:
-            config = known[server].get(on_wire, SubscriptionGroupConfig(on_wire))
+            config = configs_at[server].get(on_wire, SubscriptionGroupConfig(on_wire))
             changed = replace(
                 config,
                 **{name: value for name, value in changes.items() if value is not None},  # type: ignore[arg-type]
@@ -257,15 +259,15 @@ class Groups(AdminFamily):
             except RocketMQError as error:
                 return replace(member, error=error)
 
-        found = await query_many(members, reported)
-        return tuple(found[member] for member in members)
+        reports = await query_many(members, reported)
+        return tuple(reports[member] for member in members)
 
     def _tenant_info(self, info: ConsumerRunningInfo) -> ConsumerRunningInfo:
         namespace = self._servers.namespace
         return replace(
             info,
-            queues={tenant_queue(queue, namespace): one for queue, one in info.queues.items()},
-            pop_queues={tenant_queue(queue, namespace): one for queue, one in info.pop_queues.items()},
+            queues={tenant_queue(queue, namespace): queue_info for queue, queue_info in info.queues.items()},
+            pop_queues={tenant_queue(queue, namespace): queue_info for queue, queue_info in info.pop_queues.items()},
         )
 
 

@@ -121,13 +121,14 @@ class MessageQueries:
                 raise response_error(answer, RequestCode.QUERY_MESSAGE, f"{name} ({address})", f"topic {topic}")
             return list(_messages(MessagesFound.from_command(answer).records, name))
 
-        found = await query_many(brokers, found_by)
-        failures = {name: answer for name, answer in found.items() if isinstance(answer, RocketMQError)}
+        answers = await query_many(brokers, found_by)
+        failures = {name: answer for name, answer in answers.items() if isinstance(answer, RocketMQError)}
         if failures and len(failures) == len(brokers):
             raise next(iter(failures.values()))
-        messages = [one for answer in found.values() if not isinstance(answer, RocketMQError) for one in answer]
+        lists = [answer for answer in answers.values() if not isinstance(answer, RocketMQError)]
         mine = [
             message_without_namespace(message, self._namespace)
+            for messages in lists
             for message in messages
             if message.topic == request.topic and is_wanted(message)
         ]
@@ -136,8 +137,8 @@ class MessageQueries:
 
     def _broker_name(self, address: str) -> str:
         """Returns the name of the broker at the address, as known routes have it; else an empty text."""
-        known = self._client.routes.brokers
-        return next((broker.broker_name for broker in known if address in broker.broker_addrs.values()), "")
+        brokers = self._client.routes.brokers
+        return next((broker.broker_name for broker in brokers if address in broker.broker_addrs.values()), "")
 
     def _on_wire(self, topic: str) -> str:
         return with_namespace(topic, self._namespace)

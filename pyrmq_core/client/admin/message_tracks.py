@@ -67,8 +67,8 @@ async def tracks_of(servers: AdminServers, queries: MessageQueries, message: Mes
         answer = await servers.ask(server, QueryTopicGroups(topic).to_command(), f"topic {message.topic}")
         return TopicGroups.from_command(answer).groups
 
-    found = await servers.gather(brokers.values(), groups_at)
-    groups = sorted({group for names in found.answers.values() for group in names})
+    gathered = await servers.gather(brokers.values(), groups_at)
+    groups = sorted({group for names in gathered.answers.values() for group in names})
     tracks = await query_many(groups, lambda group: _track(servers, queries, brokers, message, group))
     return tuple(tracks[group] for group in groups)
 
@@ -78,8 +78,8 @@ async def _track(
 ) -> MessageTrack:
     own = without_namespace(group, servers.namespace)
     try:
-        found = await servers.gather(brokers.values(), lambda server: connections_of(servers, server, group))
-        online = [one for one in found.answers.values() if one.connections]
+        gathered = await servers.gather(brokers.values(), lambda server: connections_of(servers, server, group))
+        online = [answer for answer in gathered.answers.values() if answer.connections]
         offset = await _offset(servers, brokers, message, group)
         retries = await _copies(queries, f"{RETRY_PREFIX}{own}", message.msg_id)
         letters = await _copies(queries, f"{DLQ_PREFIX}{own}", message.msg_id)
@@ -100,9 +100,10 @@ async def _offset(servers: AdminServers, brokers: Mapping[str, Server], message:
     if server is None:
         return None
     topic = servers.on_wire(message.topic)
-    found = await progress_of(servers, server, group, topic, times=False)
+    progress = await progress_of(servers, server, group, topic, times=False)
     return next(
-        (row.consumer_offset for queue, row in found.stats.offsets.items() if queue.queue_id == message.queue_id), None
+        (row.consumer_offset for queue, row in progress.stats.offsets.items() if queue.queue_id == message.queue_id),
+        None,
     )
 
 
@@ -115,7 +116,9 @@ def _track_type(message: MessageExt, topic: str, online: list[ConsumerConnection
         return TrackType.PULL
     if offset is None or offset <= message.queue_offset:
         return TrackType.NOT_CONSUME_YET
-    subscription = next((one.subscriptions[topic] for one in online if topic in one.subscriptions), None)
+    subscription = next(
+        (connected.subscriptions[topic] for connected in online if topic in connected.subscriptions), None
+    )
     return TrackType.CONSUMED if _passes(message, subscription) else TrackType.CONSUMED_BUT_FILTERED
 
 

@@ -81,18 +81,18 @@ class Messages(AdminFamily):
         `msg_id` is the unique key. Nothing is no error: clients report only with tracing on, and some seconds later.
         """
         try:
-            found = await self._queries().by_key(trace_topic, msg_id, TRACE_MESSAGES, None, None)
+            trace_messages = await self._queries().by_key(trace_topic, msg_id, TRACE_MESSAGES, None, None)
         except NoRoute:
             if trace_topic != TRACE_TOPIC:
                 raise
             return MessageTrace((), {})  # brokers make this one for the first trace
         events = [
             event
-            for message in found.messages
+            for message in trace_messages.messages
             for event in trace_events(message.body.decode(errors="replace"))
             if event.msg_id == msg_id
         ]
-        return MessageTrace(tuple(sorted(events, key=_time_of)), found.failures)
+        return MessageTrace(tuple(sorted(events, key=_time_of)), trace_messages.failures)
 
     async def dead_letters(
         self, group: str, *, max_num: int = DEAD_LETTERS, begin: datetime | None = None

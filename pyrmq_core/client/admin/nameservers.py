@@ -32,8 +32,8 @@ class NameServers(AdminFamily):
         """
         if not settings:
             raise InvalidArgument("settings is empty; it has one name with its value at least")
-        for address, known in (await self.config()).answers.items():
-            if unknown := sorted(settings.keys() - known.keys()):
+        for address, config in (await self.config()).answers.items():
+            if unknown := sorted(settings.keys() - config.keys()):
                 raise InvalidArgument(f"NameServer {address} lists no setting {', '.join(unknown)}; nothing is changed")
         await self._servers.change_nameservers(UpdateNamesrvConfig(settings).to_command(), ", ".join(sorted(settings)))
 

@@ -55,16 +55,16 @@ class Producers(AdminFamily):
             return [
                 ConnectedProducer(
                     self._own(group),
-                    one.client_id,
-                    one.address.lstrip("/"),
-                    one.language,
-                    version_name(one.version),
+                    member.client_id,
+                    member.address.lstrip("/"),
+                    member.language,
+                    version_name(member.version),
                     (server.name,),
-                    EPOCH + timedelta(milliseconds=one.last_update_ms) if one.last_update_ms > 0 else None,
+                    EPOCH + timedelta(milliseconds=member.last_update_ms) if member.last_update_ms > 0 else None,
                 )
                 for group, members in answer.groups.items()
                 if is_reachable(group, self._servers.namespace)
-                for one in members
+                for member in members
             ]
 
         servers = await self._servers.brokers()
@@ -84,9 +84,14 @@ class Producers(AdminFamily):
                 raise
             return [
                 ConnectedProducer(
-                    group, one.client_id, one.address, one.language, version_name(one.version), (server.name,)
+                    group,
+                    connection.client_id,
+                    connection.address,
+                    connection.language,
+                    version_name(connection.version),
+                    (server.name,),
                 )
-                for one in ProducerConnections.from_command(answer).connections
+                for connection in ProducerConnections.from_command(answer).connections
             ]
 
         servers = await self._servers.brokers()
@@ -96,16 +101,16 @@ class Producers(AdminFamily):
         return without_namespace(group, self._servers.namespace)
 
 
-def _joined(found: Gathered[list[ConnectedProducer]]) -> ProducerList:
+def _joined(gathered: Gathered[list[ConnectedProducer]]) -> ProducerList:
     """Returns each client of a group once, with all its brokers and its latest heartbeat."""
     rows: dict[tuple[str, str], ConnectedProducer] = {}
-    for answers in found.answers.values():
-        for one in answers:
-            known = rows.setdefault((one.group, one.client_id), one)
-            if known is not one:
-                seen = max((when for when in (known.seen, one.seen) if when is not None), default=None)
-                brokers = tuple(sorted({*known.brokers, *one.brokers}))
-                rows[one.group, one.client_id] = ConnectedProducer(
-                    known.group, known.client_id, known.address, known.language, known.version, brokers, seen
+    for answers in gathered.answers.values():
+        for producer in answers:
+            first = rows.setdefault((producer.group, producer.client_id), producer)
+            if first is not producer:
+                seen = max((when for when in (first.seen, producer.seen) if when is not None), default=None)
+                brokers = tuple(sorted({*first.brokers, *producer.brokers}))
+                rows[producer.group, producer.client_id] = ConnectedProducer(
+                    first.group, first.client_id, first.address, first.language, first.version, brokers, seen
                 )
-    return ProducerList(tuple(rows[key] for key in sorted(rows)), found.failures)
+    return ProducerList(tuple(rows[key] for key in sorted(rows)), gathered.failures)

@@ -81,15 +81,19 @@ class AdminServers:
     async def masters(self, cluster: str | None) -> dict[str, Server]:
         """Returns every master of the cluster (without one: of all) by its broker's name; raises without any."""
         brokers = await self.registered(cluster)
-        masters = {one.broker_name: Server(one.broker_name, one.master) for one in brokers if one.master is not None}
+        masters = {
+            broker.broker_name: Server(broker.broker_name, broker.master)
+            for broker in brokers
+            if broker.master is not None
+        }
         if not masters:
             raise InvalidState("the NameServer knows no master broker; start one, or look why none registered")
         return masters
 
     async def brokers(self, cluster: str | None = None) -> dict[str, Server]:
         """Returns a server of each broker name to read from: the master, else the slave with the lowest id."""
-        found = await self.registered(cluster)
-        reading = {broker.broker_name: reading_address(broker) for broker in found}
+        registered = await self.registered(cluster)
+        reading = {broker.broker_name: reading_address(broker) for broker in registered}
         there = {name: Server(name, address) for name, address in reading.items() if address is not None}
         if not there:
             raise InvalidState("the NameServer knows no broker; start one, or look why none registered")
@@ -148,9 +152,9 @@ class AdminServers:
             except RocketMQError as error:
                 return error
 
-        found = await query_many(servers, one)
-        failures = {server.name: answer for server, answer in found.items() if isinstance(answer, RocketMQError)}
-        answers = {server.name: answer for server, answer in found.items() if not isinstance(answer, RocketMQError)}
+        results = await query_many(servers, one)
+        failures = {server.name: answer for server, answer in results.items() if isinstance(answer, RocketMQError)}
+        answers = {server.name: answer for server, answer in results.items() if not isinstance(answer, RocketMQError)}
         if failures and not answers:
             raise next(iter(failures.values()))
         return Gathered(answers, failures)
@@ -192,7 +196,7 @@ async def change_each(servers: Iterable[Server], change: Callable[[Server], Awai
 
 def _brokers(info: ClusterInfo, cluster: str | None) -> list[BrokerData]:
     if cluster is not None and cluster not in info.cluster_addr_table:
-        known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-        raise InvalidArgument(f"no cluster is named {cluster}; the NameServer knows {known}")
+        clusters = ", ".join(sorted(info.cluster_addr_table)) or "none"
+        raise InvalidArgument(f"no cluster is named {cluster}; the NameServer knows {clusters}")
     names = info.broker_addr_table if cluster is None else info.cluster_addr_table[cluster]
     return [info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table]

@@ -37,7 +37,7 @@ class TopicStats:
 
     @property
     def messages(self) -> int:
-        return sum(one.messages for one in self.queues.values())
+        return sum(queue.messages for queue in self.queues.values())
 
 
 @dataclass(frozen=True, slots=True)

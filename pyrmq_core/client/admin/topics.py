@@ -53,11 +53,11 @@ class Topics(AdminFamily):
         With a namespace, those of the namespace and RocketMQ's own.
         """
         query = GetAllTopicList() if cluster is None else GetTopicsByCluster(cluster)
-        known = await self._servers.ask_nameserver(
+        topics = await self._servers.ask_nameserver(
             query.to_command(), lambda answer: TopicList.from_command(answer).topics
         )
         namespace = self._servers.namespace
-        return tuple(sorted(without_namespace(topic, namespace) for topic in known if is_reachable(topic, namespace)))
+        return tuple(sorted(without_namespace(topic, namespace) for topic in topics if is_reachable(topic, namespace)))
 
     async def stats(self, topic: str) -> TopicStats:
         """Returns the offsets of each queue, of all brokers of the topic that answer; raises `NoRoute` without a route.
@@ -65,14 +65,14 @@ class Topics(AdminFamily):
         Without a master, the slave with the lowest id is queried.
         """
         command = GetTopicStats(self._servers.on_wire(topic)).to_command()
-        found = await self._ask_readers(topic, command, TopicStatsTable.from_command)
+        gathered = await self._ask_readers(topic, command, TopicStatsTable.from_command)
         queues = {
             replace(queue, topic=topic): _queue_stats(offset)
-            for table in found.answers.values()
+            for table in gathered.answers.values()
             for queue, offset in table.offsets.items()
         }
-        rates = [table.put_tps for table in found.answers.values() if table.put_tps is not None]
-        return TopicStats(dict(sorted(queues.items())), sum(rates) if rates else None, found.failures)
+        rates = [table.put_tps for table in gathered.answers.values() if table.put_tps is not None]
+        return TopicStats(dict(sorted(queues.items())), sum(rates) if rates else None, gathered.failures)
 
     async def groups(self, topic: str) -> tuple[str, ...]:
         """Returns the groups that subscribe to the topic or have offsets of it, at any broker that answers; sorted."""
@@ -81,11 +81,11 @@ class Topics(AdminFamily):
     async def group_names(self, topic: str) -> TopicGroupNames:
         """Returns the same groups, and the errors of the brokers that gave no answer."""
         command = QueryTopicGroups(self._servers.on_wire(topic)).to_command()
-        found = await self._ask_readers(topic, command, TopicGroups.from_command)
-        names = {name for answer in found.answers.values() for name in answer.groups}
+        gathered = await self._ask_readers(topic, command, TopicGroups.from_command)
+        names = {name for answer in gathered.answers.values() for name in answer.groups}
         namespace = self._servers.namespace
         own = sorted(without_namespace(name, namespace) for name in names if is_reachable(name, namespace))
-        return TopicGroupNames(tuple(own), found.failures)
+        return TopicGroupNames(tuple(own), gathered.failures)
 
     async def rates(self, topic: str, groups: Iterable[str] = ()) -> TopicRates:
         """Returns the messages a second of the last minute: those stored in the topic, and those these groups got.
@@ -99,9 +99,9 @@ class Topics(AdminFamily):
             put = await self._minute(server, "TOPIC_PUT_NUMS", on_wire)
             return put, {name: await self._minute(server, "GROUP_GET_NUMS", key) for name, key in keys.items()}
 
-        found = await self._servers.gather(await self._readers(topic), ask)
-        got = {name: sum(rates[name] for _, rates in found.answers.values()) for name in names}
-        return TopicRates(sum(put for put, _ in found.answers.values()), got, found.failures)
+        gathered = await self._servers.gather(await self._readers(topic), ask)
+        got = {name: sum(rates[name] for _, rates in gathered.answers.values()) for name in names}
+        return TopicRates(sum(put for put, _ in gathered.answers.values()), got, gathered.failures)
 
     async def clusters(self, topic: str) -> tuple[str, ...]:
         """Returns the clusters whose brokers have the topic; sorted."""
@@ -200,8 +200,8 @@ class Topics(AdminFamily):
         deadline = trio.current_time() + self._servers.timeout
         while True:
             route = await self._route(topic)
-            known = {data.broker_name: data.perm for data in route.queue_datas}
-            missing = sorted(name for name, (_, perm) in changes.items() if known.get(name) != perm)
+            announced = {data.broker_name: data.perm for data in route.queue_datas}
+            missing = sorted(name for name, (_, perm) in changes.items() if announced.get(name) != perm)
             if not missing:
                 return
             if trio.current_time() >= deadline:

@@ -48,8 +48,8 @@ class TopicWatch:
 
     async def add(self, topic: str, listener: TopicListener) -> None:
         """Calls the listener from now on when the queues are other ones than at this moment."""
-        known = (await self._lookups.current_queues([topic]))[topic]
-        self._known[topic] = None if known is None else frozenset(known)
+        queues = (await self._lookups.current_queues([topic]))[topic]
+        self._known[topic] = None if queues is None else frozenset(queues)
         self._listeners[topic] = listener
 
     def remove(self, topic: str) -> None:
@@ -72,8 +72,8 @@ class TopicWatch:
         for topic, queues in (await self._lookups.current_queues(tuple(self._listeners))).items():
             if queues is None or topic not in self._listeners:
                 continue
-            known, self._known[topic] = self._known[topic], frozenset(queues)
-            if known != self._known[topic]:
+            before, self._known[topic] = self._known[topic], frozenset(queues)
+            if before != self._known[topic]:
                 quietly(self._listeners[topic], topic, queues)
 
 

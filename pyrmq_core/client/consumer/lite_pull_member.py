@@ -56,7 +56,7 @@ class LitePullMember:
 
     def consumer_status(self, topic: str) -> Mapping[MessageQueue, int]:
         """Returns how far the topic's queues are consumed."""
-        return {one.queue: one.process_queue.offset_to_commit for one in self._assigned.of_topic(topic)}
+        return {entry.queue: entry.process_queue.offset_to_commit for entry in self._assigned.of_topic(topic)}
 
     def running_info(self, *, jstack: bool) -> ConsumerRunningInfo:
         """Returns the consumer's subscriptions and queues; there are no handlers' stacks to show."""

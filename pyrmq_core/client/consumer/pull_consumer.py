@@ -113,8 +113,10 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
                 raise
             pulled = await pull()
         own = OffsetRange(offset, max(offset, pulled.next_offset))  # a batch topic answers whole records
-        found, left_out = messages_of(pulled, own, rules, allow_gaps=True)
-        messages = tuple(found if wanted.passes_all else [one for one in found if wanted.matches(one.tags)])
+        decoded, left_out = messages_of(pulled, own, rules, allow_gaps=True)
+        messages = tuple(
+            decoded if wanted.passes_all else [message for message in decoded if wanted.matches(message.tags)]
+        )
         following = pulled.next_offset if left_out is None else left_out
         return PullResult(pulled.status, messages, following, pulled.min_offset, pulled.max_offset)
 

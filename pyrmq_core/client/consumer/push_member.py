@@ -84,14 +84,14 @@ class PushMember:
 
     def consumer_status(self, topic: str) -> Mapping[MessageQueue, int]:
         """Returns the offsets to commit of the topic's queues."""
-        return {one.queue: one.process_queue.offset_to_commit for one in self._assigned.of_topic(topic)}
+        return {entry.queue: entry.process_queue.offset_to_commit for entry in self._assigned.of_topic(topic)}
 
     def running_info(self, *, jstack: bool) -> ConsumerRunningInfo:
         """Returns the settings, subscriptions, queues and rates in Java's shape, and the stacks if they are wanted."""
         return ConsumerRunningInfo(
             properties=self._properties(),
-            subscriptions=tuple(one.data() for one in self._membership.subscriptions.values()),
-            queues={one.queue: self._info(one) for one in self._assigned},
+            subscriptions=tuple(subscription.data() for subscription in self._membership.subscriptions.values()),
+            queues={entry.queue: self._info(entry) for entry in self._assigned},
             statuses=self._counts.statuses(trio.current_time()),
             jstack=_stacks() if jstack else None,
         )

@@ -62,11 +62,11 @@ class QueueOffsets:
     async def topics(self) -> tuple[str, ...]:
         """Returns every topic the NameServer knows, system topics too; of a tenant, those that it can name."""
         question = GetAllTopicList().to_command()
-        known = await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
+        topics = await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
         if self._namespace is None:
-            return known
+            return topics
         return tuple(
-            without_namespace(topic, self._namespace) for topic in known if is_reachable(topic, self._namespace)
+            without_namespace(topic, self._namespace) for topic in topics if is_reachable(topic, self._namespace)
         )
 
     async def cluster_info(self) -> ClusterInfo:
@@ -102,8 +102,8 @@ class QueueOffsets:
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
         """Returns each topic's queues as a NameServer knows them at this moment; None for a topic it does not know."""
-        known = await self.topic_queues(topics)
-        return {topic: None if queues is None else queues.readable for topic, queues in known.items()}
+        queues_of = await self.topic_queues(topics)
+        return {topic: None if queues is None else queues.readable for topic, queues in queues_of.items()}
 
     async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
         """Returns the queues as `current_queues` does, and also those that may not be read."""
@@ -124,8 +124,8 @@ class QueueOffsets:
 
         async def expected(topic: str) -> frozenset[str]:
             on_wire = self._on_wire(topic)
-            found = {name for route in await self._routes_everywhere(on_wire) for name in broker_addresses([route])}
-            return order_brokers(order.get(on_wire, "")) | found
+            routed = {name for route in await self._routes_everywhere(on_wire) for name in broker_addresses([route])}
+            return order_brokers(order.get(on_wire, "")) | routed
 
         return await query_many(topics, expected)
 
@@ -147,7 +147,7 @@ class QueueOffsets:
 
         addresses = self._client.nameservers.addresses
         routes = await query_many(addresses if len(addresses) > 1 else (), route)  # the chosen one has said
-        return [found for found in routes.values() if found is not None]
+        return [data for data in routes.values() if data is not None]
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Returns the lowest offset; 0 for the -1 that 5.4.0 answers for a batch topic's queue without messages."""
@@ -168,9 +168,9 @@ class QueueOffsets:
                 raise
             return end  # 5.4.0 fails (NullPointerException) where a batch topic's queue has no messages
         if answer.version >= V5_0_0:  # older ones ignore `boundaryType`
-            found = _offset_of(queue, answer)
+            offset = _offset_of(queue, answer)
             # For a batch topic 5.4.0 answers the last record if all are earlier.
-            return await self._first_at_or_after(queue, found, when_ms) if await self._keeps_batches(queue) else found
+            return await self._first_at_or_after(queue, offset, when_ms) if await self._keeps_batches(queue) else offset
         # 4.9 answers an earlier neighbour, or any message of an equal time: messages are read from before that time on.
         return await self._first_at_or_after(
             queue, await self._offset(queue, self._search(queue, when_ms - 1)), when_ms
@@ -249,12 +249,12 @@ class QueueOffsets:
         that still ends there: its minimum may be left out, and its range is empty then.
         """
         wanted = tuple(queues)
-        known = await self._statistics.bounds(wanted)
-        if len(known) == len(wanted):
-            return known
+        bounds = await self._statistics.bounds(wanted)
+        if len(bounds) == len(wanted):
+            return bounds
         ask = self._bounds if reached is None else lambda queue: self._bounds_beyond(queue, reached.get(queue))
-        asked = await query_many([queue for queue in wanted if queue not in known], ask)
-        return {queue: asked[queue] if queue in asked else known[queue] for queue in wanted}
+        asked = await query_many([queue for queue in wanted if queue not in bounds], ask)
+        return {queue: asked[queue] if queue in asked else bounds[queue] for queue in wanted}
 
     async def _bounds(self, queue: MessageQueue) -> OffsetRange:
         kept = OffsetRange(await self.min_offset(queue), await self.max_offset(queue))
@@ -276,11 +276,11 @@ class QueueOffsets:
         A broker searches one queue a request. Where there are many, one request finds those of a topic on a broker that
         have nothing so late, which need no search.
         """
-        known = await self._statistics.ends_before(when_ms)
-        found = await query_many(
-            [queue for queue in when_ms if queue not in known], lambda queue: self.offset_at(queue, when_ms[queue])
+        ends = await self._statistics.ends_before(when_ms)
+        asked = await query_many(
+            [queue for queue in when_ms if queue not in ends], lambda queue: self.offset_at(queue, when_ms[queue])
         )
-        return {queue: known[queue] if queue in known else found[queue] for queue in when_ms}
+        return {queue: ends[queue] if queue in ends else asked[queue] for queue in when_ms}
 
     async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         return await query_many(queues, self.committed)

@@ -251,7 +251,9 @@ class RunningPushConsumer:
         self.membership.announce_soon()
         if (listener := self._settings.message_queue_listener) is not None:
             every = self.rebalancer.known_queues.get(topic, ())
-            quietly(listener, self._bare(topic), self.bare_queues(every), self.bare_queues([one.queue for one in own]))
+            quietly(
+                listener, self._bare(topic), self.bare_queues(every), self.bare_queues([entry.queue for entry in own])
+            )
 
     def bare_queues(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
         """Returns the queues under their topics' names without the namespace."""

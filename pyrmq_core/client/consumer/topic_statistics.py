@@ -67,10 +67,10 @@ class TopicStatistics:
         Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for one that
         is busy: single requests would fare no better.
         """
-        found: Bounds = {}
+        bounds: Bounds = {}
         for answered in await self._answers(queues):
-            found.update(answered.bounds)
-        return found
+            bounds.update(answered.bounds)
+        return bounds
 
     async def ends_before(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Returns the end of those queues that have a row, and no message stored at or after their time.
@@ -94,9 +94,12 @@ class TopicStatistics:
             groups: dict[Place, list[MessageQueue]] = {}
             for queue in queues:
                 groups.setdefault((queue_of(queue).topic, queue.broker_name), []).append(queue)
-            self._grouped = queues, {place: tuple(some) for place, some in groups.items() if len(some) >= MANY_QUEUES}
+            self._grouped = (
+                queues,
+                {place: tuple(group) for place, group in groups.items() if len(group) >= MANY_QUEUES},
+            )
         now = trio.current_time()
-        return {place: some for place, some in self._grouped[1].items() if self._skipped_until.get(place, now) <= now}
+        return {place: group for place, group in self._grouped[1].items() if self._skipped_until.get(place, now) <= now}
 
     async def _ask(self, place: Place, queues: tuple[MessageQueue, ...]) -> _KeptAnswer:
         topic, broker_name = place

@@ -250,8 +250,8 @@ async def decided_by(
     try:
         if inspect.iscoroutinefunction(function):
             return _checked(await function(*args)), None
-        found = await in_thread(function, *args)
-        return _checked(await found if inspect.isawaitable(found) else found), None
+        returned = await in_thread(function, *args)
+        return _checked(await returned if inspect.isawaitable(returned) else returned), None
     except Exception as error:
         return unknown(error)
 

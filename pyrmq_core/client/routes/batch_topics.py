@@ -36,8 +36,8 @@ class BatchTopics:
 
     def is_known(self, topic: str, broker_name: str) -> bool:
         """Returns True if the broker's last answer was that it stores the topic's batches whole, however old it is."""
-        known = self._known.get((topic, broker_name))
-        return known is not None and known[1]
+        answer = self._known.get((topic, broker_name))
+        return answer is not None and answer[1]
 
     async def is_batch_topic(self, topic: str, broker_name: str, address: str, *, timeout: float) -> bool:
         """Returns whether the broker stores the topic's batches whole; False if it refuses the request.
@@ -55,17 +55,17 @@ class BatchTopics:
 
     async def any_batch_topic(self, topic: str, info: TopicPublishInfo, *, timeout: float) -> bool:
         """Returns whether any broker of the topic stores its batches whole, as `keeps_whole`; queries all at once."""
-        found: list[bool] = []
+        answers: list[bool] = []
 
         async def ask(place: Place) -> None:
-            found.append(await self.keeps_whole(*place, timeout=timeout))
-            if found[-1]:
+            answers.append(await self.keeps_whole(*place, timeout=timeout))
+            if answers[-1]:
                 nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
             for place in dict.fromkeys((topic, queue.broker_name) for queue in info.queues):
                 nursery.start_soon(ask, place)
-        return any(found)
+        return any(answers)
 
     def keeps_whole_nowait(self, topic: str, broker_name: str) -> bool | None:
         """Returns `is_batch_topic`'s answer if it is known and fresh; None if it needs a query to the broker."""
@@ -93,5 +93,5 @@ class BatchTopics:
         return is_batch_topic(TopicConfigFound.from_command(answer).config.attributes)
 
     def _is_fresh(self, place: Place) -> bool:
-        known = self._known.get(place)
-        return known is not None and known[0] == self._routes.answers(place[0])
+        answer = self._known.get(place)
+        return answer is not None and answer[0] == self._routes.answers(place[0])

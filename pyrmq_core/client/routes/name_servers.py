@@ -66,14 +66,14 @@ class NameServers:
 
     def set_addresses(self, addresses: Sequence[str], *, random_start: int) -> None:
         """Sets another list; the chosen NameServer stays if it is listed. Another order alone changes nothing."""
-        known = self._choice
-        if set(addresses) == set(known.addresses):
+        before = self._choice
+        if set(addresses) == set(before.addresses):
             return
         log.info("NameServers are %s from now on", ";".join(addresses))
         self._choice = NameServerChoice.starting_at(addresses, random_start)
-        if known.addresses and known.address in addresses:
-            self._choice = replace(self._choice, chosen=self._choice.addresses.index(known.address))
-        for gone in set(known.addresses) - set(addresses):
+        if before.addresses and before.address in addresses:
+            self._choice = replace(self._choice, chosen=self._choice.addresses.index(before.address))
+        for gone in set(before.addresses) - set(addresses):
             self._pool.close(gone)
             self._failures.pop(gone, None)
 
@@ -143,21 +143,21 @@ class NameServers:
         seconds: float,
     ) -> list[T]:
         """Returns the first result of these NameServers that does not lack the thing; none if all lack it or fail."""
-        found: list[T] = []
+        results: list[T] = []
 
         async def ask(address: str) -> None:
             try:
                 result = await self._one(address, command, read, seconds)
             except RocketMQError:
                 return  # it is among the `failures`
-            if not lacks(result) and not found:
-                found.append(result)
+            if not lacks(result) and not results:
+                results.append(result)
                 nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
             for address in addresses:
                 nursery.start_soon(ask, address)
-        return found
+        return results
 
     async def _one(self, address: str, command: Command, read: Callable[[Command, str], T], seconds: float) -> T:
         """Returns what one NameServer answers, and keeps its failure."""

@@ -111,25 +111,25 @@ class Routes:
 
     def awaits_master(self, topic: str) -> bool:
         """Returns whether the topic could be written to if one of its brokers had a master."""
-        known = self._publish_infos.get(topic)
-        return known is not None and not known.queues and bool(known.without_master)
+        info = self._publish_infos.get(topic)
+        return info is not None and not info.queues and bool(info.without_master)
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
         """Returns `publish_info`'s result if it is known; None if it needs a query."""
-        known = self._publish_infos.get(topic)
-        if known is None or not known.queues or (known.borrowed and topic not in self._lent):
+        info = self._publish_infos.get(topic)
+        if info is None or not info.queues or (info.borrowed and topic not in self._lent):
             return None
-        return known
+        return info
 
     async def route(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData:
         """Returns the topic's route, fetched if it is not known; `NoRoute` when the NameServer has none."""
-        known = self._routes.get(topic)
-        if known is None:
+        route = self._routes.get(topic)
+        if route is None:
             await self.refresh(topic, timeout=timeout)
-            known = self._routes.get(topic)
-        if known is None:
+            route = self._routes.get(topic)
+        if route is None:
             raise self.no_route(topic)
-        return known
+        return route
 
     async def publish_info(
         self, topic: str, *, create_topic_key: str, default_topic_queue_nums: int, timeout: float
@@ -143,7 +143,7 @@ class Routes:
         """
         if (ready := self.known_publish_info(topic)) is not None:
             return ready
-        known = self._publish_infos.get(topic)
+        kept = self._publish_infos.get(topic)
         deadline = trio.current_time() + timeout
         count = self._questions[create_topic_key].count
         try:
@@ -152,7 +152,7 @@ class Routes:
                 template = await self._ask(create_topic_key, deadline - trio.current_time(), count)
                 self._borrow(topic, template, default_topic_queue_nums)
         except RocketMQError:
-            if known is None or not known.keyed_queues:
+            if kept is None or not kept.keyed_queues:
                 raise
         info = self._publish_infos.get(topic)
         if info is None:
@@ -161,8 +161,8 @@ class Routes:
 
     def no_route(self, topic: str) -> NoRoute:
         """Returns the error for a topic that no NameServer knows; it names the brokers that had it, as far as known."""
-        known = self._routes.get(topic)
-        return no_route(topic, self._nameservers, () if known is None else known.broker_datas)
+        route = self._routes.get(topic)
+        return no_route(topic, self._nameservers, () if route is None else route.broker_datas)
 
     async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
         """Queries a NameServer and returns its answer; None for a topic that does not exist.
@@ -235,8 +235,8 @@ class Routes:
         self._lent.add(topic)
         route = borrowed_route(template, queue_nums)
         info = publish_info_of(topic, route, counter_start=self._random_start(), borrowed=True)
-        known = self._publish_infos.get(topic)
-        if known is None or (known.queues, known.keyed_queues) != (info.queues, info.keyed_queues):
+        before = self._publish_infos.get(topic)
+        if before is None or (before.queues, before.keyed_queues) != (info.queues, info.keyed_queues):
             self._publish_infos[topic] = info
 
     def _learn(self, topic: str, route: TopicRouteData) -> None:
@@ -300,8 +300,8 @@ def _route_of(topic: str, answer: Command, address: str) -> TopicRouteData | Non
     return route
 
 
-def _same(known: TopicRouteData | None, route: TopicRouteData) -> bool:
-    return known is not None and _sorted(known) == _sorted(route)
+def _same(before: TopicRouteData | None, route: TopicRouteData) -> bool:
+    return before is not None and _sorted(before) == _sorted(route)
 
 
 def _sorted(route: TopicRouteData) -> tuple[object, ...]:

@@ -24,9 +24,9 @@ UNIT_SUB_FLAG: Final = 2
 
 def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
     """Returns the topic's route, or None when no broker has it; the same object until something in it changes."""
-    known = tables.routes.get(topic)
-    if known is not None:
-        return known
+    kept_route = tables.routes.get(topic)
+    if kept_route is not None:
+        return kept_route
     queues = tables.topic_queue_table.get(topic)
     if not queues:
         return None
@@ -39,33 +39,35 @@ def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
         tables.routes.clear()
     if tables.rules.support_acting_master and not topic.startswith(MEMBER_GROUP_PREFIX):
         brokers = [_with_acting_master(broker, queues[broker.broker_name]) for broker in brokers]
-    found = tables.routes[topic] = TopicRouteData(
+    new_route = tables.routes[topic] = TopicRouteData(
         queue_datas=tuple(queues.values()),
         broker_datas=tuple(brokers),
         filter_server_table=_filter_servers(tables, brokers),
         topic_queue_mapping_by_broker=tables.topic_queue_mapping_info_table.get(topic),
     )
-    return found
+    return new_route
 
 
-def route_in_zone(found: TopicRouteData, zone_name: str) -> TopicRouteData:
+def route_in_zone(route_data: TopicRouteData, zone_name: str) -> TopicRouteData:
     """Returns the route without the brokers of other zones.
 
     A broker without a master stays, whatever its zone. Zone names are compared without regard to upper and lower case.
     """
     far = [
         broker
-        for broker in found.broker_datas
+        for broker in route_data.broker_datas
         if broker.master is not None and (broker.zone_name or "").lower() != zone_name.lower()
     ]
     far_names = {broker.broker_name for broker in far}
     far_addresses = {address for broker in far for address in broker.broker_addrs.values()}
     return replace(
-        found,
-        broker_datas=tuple(broker for broker in found.broker_datas if broker.broker_name not in far_names),
-        queue_datas=tuple(queue for queue in found.queue_datas if queue.broker_name not in far_names),
+        route_data,
+        broker_datas=tuple(broker for broker in route_data.broker_datas if broker.broker_name not in far_names),
+        queue_datas=tuple(queue for queue in route_data.queue_datas if queue.broker_name not in far_names),
         filter_server_table={
-            address: servers for address, servers in found.filter_server_table.items() if address not in far_addresses
+            address: servers
+            for address, servers in route_data.filter_server_table.items()
+            if address not in far_addresses
         },
     )
 

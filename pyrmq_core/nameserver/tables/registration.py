@@ -65,8 +65,8 @@ def register(
     if body is not None:
         yield from check_body(tables, header.broker_name, body)
     check_room(tables, header, connection)
-    known = tables.broker_addr_table.get(header.broker_name)
-    addrs = {} if known is None else dict(known.broker_addrs)
+    before = tables.broker_addr_table.get(header.broker_name)
+    addrs = {} if before is None else dict(before.broker_addrs)
     smallest_before = min(addrs, default=MASTER_ID)
     live = tables.broker_live_table.get(_key(header))
     version = body.data_version if body is not None else live.data_version if live is not None else NO_VERSION
@@ -76,7 +76,7 @@ def register(
     refusal = _refusal(tables, header, holder, version, body)
     if refusal is None:
         addrs[header.broker_id] = header.broker_addr
-    broker = _broker_data(header, known, addrs)
+    broker = _broker_data(header, before, addrs)
     tables.put_broker(broker)
     if isinstance(refusal, RegistrationIgnored):
         tables.drop_live(_key(header))
@@ -185,10 +185,10 @@ def _refusal(
     return RegistrationIgnored(header.broker_name, header.broker_id, header.broker_addr, holder)
 
 
-def _broker_data(header: RegistrationHeader, known: BrokerData | None, addrs: Mapping[int, str]) -> BrokerData:
+def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: Mapping[int, str]) -> BrokerData:
     """Returns the broker with these addresses; its cluster stays that of its first registration."""
     return BrokerData(
-        cluster=header.cluster_name if known is None else known.cluster,
+        cluster=header.cluster_name if before is None else before.cluster,
         broker_name=header.broker_name,
         broker_addrs=addrs,
         enable_acting_master=header.enable_acting_master is True,

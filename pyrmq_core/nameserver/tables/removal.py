@@ -111,7 +111,7 @@ def _remove(tables: RouteTables, all_leaving: Iterable[_Leaving], reason: Remova
 
 
 def _without(broker: BrokerData, address: str) -> BrokerData:
-    return replace(broker, broker_addrs={i: known for i, known in broker.broker_addrs.items() if known != address})
+    return replace(broker, broker_addrs={i: addr for i, addr in broker.broker_addrs.items() if addr != address})
 
 
 def _switch_off_writing(tables: RouteTables, broker_names: Iterable[str]) -> Steps[list[Change]]:

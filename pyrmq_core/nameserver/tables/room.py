@@ -52,9 +52,9 @@ def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) ->
 
 def check_queues(tables: RouteTables, topic: str, broker_names: Iterable[str]) -> None:
     """Raises `BodyError` when a topic with queues at these brokers does not fit."""
-    known = tables.topic_queue_table.get(topic)
-    added = QUEUES_BYTES * len(set(broker_names).difference(known or ()))
-    _check_added(tables, added if known is not None else added + TOPIC_BYTES + len(topic))
+    queues = tables.topic_queue_table.get(topic)
+    added = QUEUES_BYTES * len(set(broker_names).difference(queues or ()))
+    _check_added(tables, added if queues is not None else added + TOPIC_BYTES + len(topic))
 
 
 def check_room(tables: RouteTables, header: RegistrationHeader, connection: object) -> None:

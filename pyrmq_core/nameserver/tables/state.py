@@ -127,13 +127,13 @@ class RouteTables:
             self.forget_digests(self.broker_addr_table)
 
     def put_broker(self, broker: BrokerData) -> None:
-        known = self.broker_addr_table.get(broker.broker_name)
-        if known == broker:
+        before = self.broker_addr_table.get(broker.broker_name)
+        if before == broker:
             return
-        if known is None:
+        if before is None:
             self._name_numbers[broker.broker_name] = next(self._numbers)
         else:
-            self._forget_addresses(known)
+            self._forget_addresses(before)
         for address in broker.broker_addrs.values():
             self.names.setdefault(BrokerAddrInfo(broker.cluster, address), {})[broker.broker_name] = None
         self.broker_addr_table[broker.broker_name] = broker
@@ -163,13 +163,13 @@ class RouteTables:
 
     def put_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> bool:
         """Records a sign of life over this connection; returns True when the broker was not alive before."""
-        known = self.broker_live_table.get(key)
-        if known is not None and known.connection is not live.connection:
-            self._forget_connection(key, known)
-        number = next(self._numbers) if known is None else known.number
+        before = self.broker_live_table.get(key)
+        if before is not None and before.connection is not live.connection:
+            self._forget_connection(key, before)
+        number = next(self._numbers) if before is None else before.number
         self.broker_live_table[key] = replace(live, number=number)
         self.connections.setdefault(live.connection, set()).add(key)
-        return known is None
+        return before is None
 
     def drop_live(self, key: BrokerAddrInfo) -> bool:
         live = self.broker_live_table.pop(key, None)

@@ -208,10 +208,10 @@ def _json_fields(fields: Mapping[str, str]) -> str:
 
 
 def _decode_answer_lazily(header: bytes, body: bytes | memoryview) -> Command | None:
-    found = _LAZY_ANSWER.fullmatch(header)
-    if found is None:
+    match = _LAZY_ANSWER.fullmatch(header)
+    if match is None:
         return None
-    fields, language, digits, remark, version = found.groups()
+    fields, language, digits, remark, version = match.groups()
     opaque = int(digits)
     if fields.rfind(b"{") or not MIN_INT <= opaque <= MAX_INT:
         return None

@@ -23,10 +23,10 @@ _SLOTS: Final[dict[str, Any]] = {name: Command.__dict__[name] for name in Comman
 
 def lent_answer(form: AnswerForm, header: bytes, body: memoryview) -> LentAnswer | None:
     """Returns the answer, or None if its header is not of this form."""
-    found = form.fullmatch(header)
-    if found is None:
+    match = form.fullmatch(header)
+    if match is None:
         return None
-    numbers = tuple(map(int, found.groups()))
+    numbers = tuple(map(int, match.groups()))
     return _make_lent(header, body, numbers[-1], numbers)
 
 

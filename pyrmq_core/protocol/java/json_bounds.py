@@ -62,10 +62,10 @@ def check_depth(text: str) -> None:
 
 def container_end(text: str, start: int) -> int:
     """Returns the end of the object or array at `start`; `ValueError` if it has none or is nested too deeply."""
-    found = _value().match(text, start)
-    if found is None:
+    match = _value().match(text, start)
+    if match is None:
         raise ValueError(_too_deep())
-    return found.end()
+    return match.end()
 
 
 def ends_before(text: str, start: int, limit: int) -> bool:
@@ -76,8 +76,8 @@ def ends_before(text: str, start: int, limit: int) -> bool:
 
 def parts_end(text: str, start: int, limit: int) -> int:
     """Returns the end of the whole parts of an object or array from `start` on: after the last comma before `limit`."""
-    found = _parts().match(text, start, limit)
-    return found.end() if found is not None else start
+    match = _parts().match(text, start, limit)
+    return match.end() if match is not None else start
 
 
 def check_value(value: Any, text: str, start: int, end: int) -> None:

@@ -76,29 +76,29 @@ class JsonWalk:
         start = self.position
         self._depth += 1
         if self._depth <= MAX_DEPTH:
-            found = yield from (self._object_steps() if opening == "{" else self._array_steps())
+            container = yield from (self._object_steps() if opening == "{" else self._array_steps())
         # A value no longer than one step did not match as a whole only because it is nested too deeply.
         if self._depth > MAX_DEPTH or self.position - start <= self._at_once:
             raise self._fault(f"it is nested deeper than {MAX_DEPTH}")
         self._depth -= 1
-        return found
+        return container
 
     def _object_steps(self) -> Generator[None, None, dict[str, Any]]:
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for _ in self._parts("{", "}"):
-            found.update(self._short_parts("{", "}") or ())
+            members.update(self._short_parts("{", "}") or ())
             yield
             name = self._name()
-            found[name] = yield from self.steps()
-        return found
+            members[name] = yield from self.steps()
+        return members
 
     def _array_steps(self) -> Generator[None, None, list[Any]]:
-        found: list[Any] = []
+        elements: list[Any] = []
         for _ in self._parts("[", "]"):
-            found += self._short_parts("[", "]") or ()
+            elements += self._short_parts("[", "]") or ()
             yield
-            found.append((yield from self.steps()))
-        return found
+            elements.append((yield from self.steps()))
+        return elements
 
     def _short_parts(self, opening: str, closing: str) -> Any:
         """Reads the next parts of an object or array together, as many as fit into one step.

@@ -20,27 +20,27 @@ def member(name: str, default: Any, read: Callable[[Any], Any]) -> Any:
 
 def to_members(value: Any) -> dict[str, Any]:
     """Returns the members of a dataclass whose fields are made by `member`; other fields are left out."""
-    found = {
+    members = {
         field.metadata["member"]: getattr(value, field.name)
         for field in dataclasses.fields(value)
         if "member" in field.metadata
     }
-    return {name: found[name] for name in sorted(found) if found[name] is not None}
+    return {name: members[name] for name in sorted(members) if members[name] is not None}
 
 
 def from_members(cls: type[T], members: Any) -> T:
     """Returns the dataclass; `TypeError` or `ValueError` names a member of the wrong type."""
     if not isinstance(members, Mapping):
         raise TypeError(f"{type(members).__name__} is no object")
-    found = {}
+    values = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # the caller's class is a dataclass
         name = field.metadata.get("member")
         if name is not None and members.get(name) is not None:
             try:
-                found[field.name] = field.metadata["read"](members[name])
+                values[field.name] = field.metadata["read"](members[name])
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{name}: {error}") from error
-    return cls(**found)
+    return cls(**values)
 
 
 def flag_member(value: object) -> bool:

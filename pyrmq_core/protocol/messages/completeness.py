@@ -25,7 +25,7 @@ def check_complete(
     expected = len(within)
     if len(offsets) == expected and offsets == list(range(within.start, within.end)):
         return
-    if len(offsets) > expected or any(one >= next_one for one, next_one in pairwise(offsets)):
+    if len(offsets) > expected or any(earlier >= later for earlier, later in pairwise(offsets)):
         raise RecordError(
             f"{queue.broker_name} answered {len(offsets)} messages for the {expected} offsets {within.start} to "
             f"{within.end} of {queue}, some of them twice or out of order; the broker's queue is damaged"

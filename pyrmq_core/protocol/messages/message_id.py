@@ -73,9 +73,9 @@ class IdRun:
         number, left, ids = self.counter, self.count, list[str]()
         while left > 0:  # those whose upper two digits are the same, together
             low = number & 0xFF
-            prefix, some = f"{self.prefix}{BYTE_TEXTS[number >> 8 & 0xFF]}", BYTE_TEXTS[low : low + left]
-            ids += [prefix + text for text in some]
-            number, left = number + len(some), left - len(some)
+            prefix, endings = f"{self.prefix}{BYTE_TEXTS[number >> 8 & 0xFF]}", BYTE_TEXTS[low : low + left]
+            ids += [prefix + text for text in endings]
+            number, left = number + len(endings), left - len(endings)
         return ids
 
 
@@ -134,10 +134,10 @@ def offset_msg_ids(host_ip: bytes, port: int, offsets: Sequence[int]) -> str:
     """Returns the ids of messages, with commas between them."""
     if len(offsets) == 1:  # what single sends have: columns cost nine times as much
         return offset_msg_id(host_ip, port, offsets[0])
-    one = host_ip + OFFSET_TAIL.pack(port, 0)
-    whole, packed = bytearray(one * len(offsets)), struct.pack(f">{len(offsets)}q", *offsets)
-    put_numbers(whole, len(one) - OFFSET_BYTES, len(one), packed, OFFSET_BYTES)
-    return whole.hex(",", len(one)).upper()
+    first_id = host_ip + OFFSET_TAIL.pack(port, 0)
+    whole, packed = bytearray(first_id * len(offsets)), struct.pack(f">{len(offsets)}q", *offsets)
+    put_numbers(whole, len(first_id) - OFFSET_BYTES, len(first_id), packed, OFFSET_BYTES)
+    return whole.hex(",", len(first_id)).upper()
 
 
 def decode_offset_msg_id(text: str) -> OffsetId:

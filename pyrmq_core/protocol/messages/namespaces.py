@@ -51,8 +51,8 @@ def message_without_namespace(message: MessageExt, namespace: str | None) -> Mes
 
 def instance_namespace(nameserver: str) -> str | None:
     """Returns the namespace in the address of a hosted instance; None for any other address."""
-    found = INSTANCE_ENDPOINT.fullmatch(nameserver.strip())
-    return found.group(1) if found else None
+    match = INSTANCE_ENDPOINT.fullmatch(nameserver.strip())
+    return match.group(1) if match else None
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -27,7 +27,7 @@ def queue_from(members: Mapping[str, Any]) -> MessageQueue:
 
 
 def queues_from(values: Iterable[Mapping[str, Any]]) -> Iterable[MessageQueue]:
-    return (queue_from(one) for one in values)
+    return (queue_from(members) for members in values)
 
 
 def dump_queue_table(table: Mapping[MessageQueue, Any]) -> bytes:
@@ -64,7 +64,7 @@ def queue_offsets_from(value: Any) -> dict[MessageQueue, int]:
     (remoting/protocol/body/ResetOffsetBodyForC.java).
     """
     if isinstance(value, list):
-        return {queue_from(one): long_member(one["offset"]) for one in value}
+        return {queue_from(members): long_member(members["offset"]) for members in value}
     return {queue: long_member(offset) for queue, offset in queue_table_from(value).items()}
 
 

@@ -182,7 +182,9 @@ def _body(members: Mapping[str, Any]) -> RegistrationBody:
     configs = members.get("topicConfigTable") or ()
     if not isinstance(configs, tuple):
         raise BodyError(f"{WHAT}: topicConfigTable is not an object")
-    if not isinstance(filter_servers, list | None) or not all(isinstance(one, str) for one in filter_servers or ()):
+    if not isinstance(filter_servers, list | None) or not all(
+        isinstance(server, str) for server in filter_servers or ()
+    ):
         raise BodyError(f"{WHAT}: filterServerList is not a list of addresses")
     if not isinstance(infos, dict) or not all(isinstance(info, dict) for info in infos.values()):
         raise BodyError(f"{WHAT}: topicQueueMappingInfoMap is not an object of objects")

@@ -143,8 +143,8 @@ class AssignedQueues:
         A queue whose pulling has stalled is dropped and added anew.
         """
         async with self._changing:
-            known = self.of_topic(topic)
-            lost = [one for one in known if one.queue not in wanted or _is_at_end(one)]
+            assigned = self.of_topic(topic)
+            lost = [entry for entry in assigned if entry.queue not in wanted or _is_at_end(entry)]
             held = await self._drop_all(lost)
             await self._unlock_unless(lambda queue: queue.topic != topic or queue in wanted)
             new = [queue for queue in wanted if queue not in self._table]
@@ -157,7 +157,7 @@ class AssignedQueues:
         """Drops the queues of all topics but these; returns whether no more is to be done."""
         self._problems.keep(START, topics)
         async with self._changing:
-            held = await self._drop_all([one for queue, one in self._table.items() if queue.topic not in topics])
+            held = await self._drop_all([entry for queue, entry in self._table.items() if queue.topic not in topics])
             await self._unlock_unless(lambda queue: queue.topic in topics)
         return not held
 
@@ -168,7 +168,7 @@ class AssignedQueues:
         """
         async with self._changing:
             moved = [self._table[queue] for queue in offsets if queue in self._table]
-            moved = [one for one in moved if only in (None, one.process_queue)]
+            moved = [entry for entry in moved if only in (None, entry.process_queue)]
             for assigned in moved:
                 assigned.process_queue.correct(offsets[assigned.queue])
             await self._drop_all(moved, holds=False)
@@ -234,7 +234,9 @@ class AssignedQueues:
     async def _unlock_unless(self, is_kept: Callable[[MessageQueue], bool]) -> None:
         """Gives back the locks of queues that were to be added, could not be, and are not kept now."""
         if self._locks is not None:
-            await self._locks.unlock([one for one in self._locks.wanted if one not in self._table and not is_kept(one)])
+            await self._locks.unlock(
+                [queue for queue in self._locks.wanted if queue not in self._table and not is_kept(queue)]
+            )
 
     def _start(self, queue: MessageQueue, offset: int) -> None:
         process_queue = ProcessQueue(queue, offset)
@@ -268,7 +270,7 @@ class AssignedQueues:
                 await assigned.wait_idle()
         every = len(dropped)
         if self._locks is not None and holds:
-            dropped = [one for one in dropped if one.in_handlers <= 0 or _is_held_too_long(one)]
+            dropped = [entry for entry in dropped if entry.in_handlers <= 0 or _is_held_too_long(entry)]
         for assigned in dropped:
             self._note_offset(assigned.process_queue)
         queues = [assigned.queue for assigned in dropped]

@@ -135,7 +135,7 @@ class ConcurrentService:
     async def _make_calls(self, worker: Worker, assigned: AssignedQueue) -> None:
         process_queue, size = assigned.process_queue, self._batch_size
         count = 1 if self._observer.has_hooks else self._batches_a_run()
-        batches: list[Messages] = [one for _ in range(count) if (one := process_queue.take(size))]
+        batches: list[Messages] = [messages for _ in range(count) if (messages := process_queue.take(size))]
         context = self._observer.begin(assigned.queue, batches[0]) if self._observer.has_hooks else None
         worker.run = run = CallRun(batches, context)
         assigned.entered(sum(map(len, batches)))
@@ -157,7 +157,7 @@ class ConcurrentService:
         if most == 1:
             return 1
         free = sum(1 for worker in self._workers if worker.queue is None)
-        waiting = sum(len(one.process_queue.waiting) for one in self._ready)
+        waiting = sum(len(queue.process_queue.waiting) for queue in self._ready)
         return max(1, min(most, waiting // (self._batch_size * (free + 1))))
 
     async def _recall_from_slow_runs(self) -> None:

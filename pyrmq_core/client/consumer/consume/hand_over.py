@@ -103,9 +103,9 @@ class HandOver:
 
     def resume(self, assigned: Iterable[AssignedQueue]) -> None:
         """Returns messages of these queues again."""
-        for one in assigned:
-            self._paused.discard(one.queue)
-            self.arrived(one)
+        for entry in assigned:
+            self._paused.discard(entry.queue)
+            self.arrived(entry)
 
     def is_paused(self, queue: MessageQueue) -> bool:
         return queue in self._paused

@@ -259,8 +259,8 @@ class Intake:
             log.warning("%s: %s; the consumer goes on with what is kept", pull.queue, lost)
             return self.receiver.messages(pull, allow_gaps=True)
         except RecordError as error:
-            found = self._unreadable.pass_over(pull, error, self.receiver.rules)
-            return self.receiver.wanted(pull, found.messages), found.next_offset
+            part = self._unreadable.pass_over(pull, error, self.receiver.rules)
+            return self.receiver.wanted(pull, part.messages), part.next_offset
 
     async def _wait_for_room(self) -> None:
         while not self._gate.is_open or not self.process_queue.has_room(self.limits):

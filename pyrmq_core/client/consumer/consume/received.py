@@ -36,8 +36,8 @@ class Receiver:
         `allow_gaps`.
         """
         own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
-        found, left_out = messages_of(pull, own, self.rules, allow_gaps=allow_gaps)
-        return self.wanted(pull, found), pull.next_offset if left_out is None else left_out
+        messages, left_out = messages_of(pull, own, self.rules, allow_gaps=allow_gaps)
+        return self.wanted(pull, messages), pull.next_offset if left_out is None else left_out
 
     def wanted(self, pull: RawPull, messages: list[MessageExt]) -> list[MessageExt]:
         """Returns those messages of a pull that pass the filter, as they were sent."""

@@ -66,15 +66,15 @@ class Membership:
 
     def filter_of(self, topic: str) -> Filter:
         """Returns the filter of a subscribed topic; `InvalidState` if it was unsubscribed."""
-        known = self._subscriptions.get(topic)
-        if known is None:
+        subscription = self._subscriptions.get(topic)
+        if subscription is None:
             raise InvalidState(f"group {self._group} no longer subscribes to {topic}")
-        return known.filter
+        return subscription.filter
 
     def subscribe(self, topic: str, wanted: Filter) -> Subscription:
         """Adds a subscription, or changes the topic's filter; `announce` reports it to brokers."""
-        known = self._subscriptions.get(topic)
-        version = _now_ms() if known is None else max(_now_ms(), known.version_ms + 1)  # a clock may be set back
+        before = self._subscriptions.get(topic)
+        version = _now_ms() if before is None else max(_now_ms(), before.version_ms + 1)  # a clock may be set back
         subscription = self._subscriptions[topic] = Subscription(topic, wanted, version)
         self._note()
         return subscription
@@ -85,9 +85,11 @@ class Membership:
 
     def renew_version(self, topic: str) -> None:
         """Raises the version of a subscription, as Java's clients do when the consumer's queues have changed."""
-        known = self._subscriptions.get(topic)
-        if known is not None:
-            self._subscriptions[topic] = Subscription(topic, known.filter, max(_now_ms(), known.version_ms + 1))
+        subscription = self._subscriptions.get(topic)
+        if subscription is not None:
+            self._subscriptions[topic] = Subscription(
+                topic, subscription.filter, max(_now_ms(), subscription.version_ms + 1)
+            )
             self._note()
 
     async def join(self, member: ConsumerMember) -> None:

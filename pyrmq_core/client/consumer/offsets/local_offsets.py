@@ -40,11 +40,11 @@ class LocalOffsetStore(OffsetsInMemory):
         """Returns the file's offset; raises `StoreError` if neither it nor its `.bak` can be read."""
         async with self._lock:
             before = self.known(queue)
-            found = (await trio.to_thread.run_sync(self._file.read)).get(queue)
-            if found is None or found < 0:
+            offset = (await trio.to_thread.run_sync(self._file.read)).get(queue)
+            if offset is None or offset < 0:
                 return None
-            self._adopt(queue, found, before)
-            return found
+            self._adopt(queue, offset, before)
+            return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
         """Writes the file once if any of the offsets changed; it is on the medium then, `confirmed` or not."""

@@ -52,8 +52,8 @@ def _entry(queue: MessageQueue, offset: int) -> bytes:
 
 
 def _queue_of(name: str) -> MessageQueue:
-    if found := _TO_STRING.fullmatch(name):
-        return MessageQueue(found[1], found[2], int_member(found[3]))
+    if match := _TO_STRING.fullmatch(name):
+        return MessageQueue(match[1], match[2], int_member(match[3]))
     return queue_from(load_key(name))
 
 

@@ -74,13 +74,13 @@ class RemoteOffsetStore(OffsetsInMemory):
         A 4.9 broker answers 0 for every queue without an offset.
         """
         before = self.known(queue)
-        found = await self._lookups.committed(queue, zero_if_young=True)
-        if found is None or found < 0:
+        offset = await self._lookups.committed(queue, zero_if_young=True)
+        if offset is None or offset < 0:
             return None
-        self._adopt(queue, found, before)
-        if found == 0:
+        self._adopt(queue, offset, before)
+        if offset == 0:
             self._send_again([queue])  # so that the group has an offset there, as one of Java has
-        return found
+        return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
         """Sends what changed: one-way, or with `confirmed` as requests that the broker answers.

@@ -52,23 +52,23 @@ class OffsetsInMemory:
         With `increase_only` the higher of the old and the new offset stays. Without it the offset was moved, perhaps by
         the broker: it is sent the next time though it may have come back to the value that was sent last.
         """
-        known = self._offsets.get(queue)
-        if known is None:
+        entry = self._offsets.get(queue)
+        if entry is None:
             self._offsets[queue] = ConsumedOffset(offset)
-        elif not known.is_frozen:
-            known.offset = max(known.offset, offset) if increase_only else offset
+        elif not entry.is_frozen:
+            entry.offset = max(entry.offset, offset) if increase_only else offset
             if not increase_only:
-                known.sent = known.confirmed = None
+                entry.sent = entry.confirmed = None
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
         """Notes an offset that no update changes any more, until the queue is forgotten."""
-        known = self._offsets.setdefault(queue, ConsumedOffset(offset))
-        known.offset, known.is_frozen = offset, True
+        entry = self._offsets.setdefault(queue, ConsumedOffset(offset))
+        entry.offset, entry.is_frozen = offset, True
 
     def known(self, queue: MessageQueue) -> int | None:
         """Returns the offset in memory; None if there is none."""
-        known = self._offsets.get(queue)
-        return None if known is None else known.offset
+        entry = self._offsets.get(queue)
+        return None if entry is None else entry.offset
 
     def forget(self, queue: MessageQueue) -> None:
         """Drops the queue from memory: it is no longer this consumer's."""
@@ -77,22 +77,22 @@ class OffsetsInMemory:
     def _send_again(self, queues: Iterable[MessageQueue]) -> None:
         """Has the offsets of these queues sent the next time, whether they change or not."""
         for queue in queues:
-            if (known := self._offsets.get(queue)) is not None:
-                known.sent = known.confirmed = None
+            if (entry := self._offsets.get(queue)) is not None:
+                entry.sent = entry.confirmed = None
 
     def _changed(self, queues: Iterable[MessageQueue], *, confirmed: bool) -> dict[MessageQueue, ConsumedOffset]:
-        known = {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
-        return {queue: one for queue, one in known.items() if one.is_changed(confirmed=confirmed)}
+        entries = {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
+        return {queue: entry for queue, entry in entries.items() if entry.is_changed(confirmed=confirmed)}
 
     def _adopt(self, queue: MessageQueue, stored: int, before: int | None) -> None:
         """Takes a value that was read from the broker or file, if memory still has `before` and nothing newer to store.
 
         Without it a later pull would commit the older value of memory (OffsetStore.readOffset of Java sets it too).
         """
-        known = self._offsets.get(queue)
-        if known is None and before is None:
-            known = self._offsets[queue] = ConsumedOffset(stored)
-        elif known is None or known.is_frozen or known.offset != before or known.is_changed(confirmed=False):
+        entry = self._offsets.get(queue)
+        if entry is None and before is None:
+            entry = self._offsets[queue] = ConsumedOffset(stored)
+        elif entry is None or entry.is_frozen or entry.offset != before or entry.is_changed(confirmed=False):
             return
-        known.offset = stored
-        known.end_sending(stored, confirmed=True)
+        entry.offset = stored
+        entry.end_sending(stored, confirmed=True)

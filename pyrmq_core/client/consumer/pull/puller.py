@@ -220,7 +220,7 @@ class Puller:
         except BrokerNotFound:
             return False
         return not self._proxies.isdisjoint(addresses) or any(
-            one in self._client.nameservers.addresses for one in addresses
+            address in self._client.nameservers.addresses for address in addresses
         )
 
     def forget(self, queue: MessageQueue) -> None:

@@ -148,10 +148,10 @@ class RangeProgress:
 
     def take(self) -> list[RawPull]:
         """Returns the delivered pulls, none at the range's end. Raises the error of a broken slice that is next."""
-        taken, self._delivered, self._delivered_bytes, self._delivered_messages = self._delivered, [], 0, 0
-        if not taken and self.slices and (error := self.slices[0].error) is not None:
+        pulls, self._delivered, self._delivered_bytes, self._delivered_messages = self._delivered, [], 0, 0
+        if not pulls and self.slices and (error := self.slices[0].error) is not None:
             raise error
-        return taken
+        return pulls
 
     def _accept(self, pull: RawPull) -> PullSlice | None:
         """Delivers what is new of the pull; returns the gap in front of it instead, if there is one.

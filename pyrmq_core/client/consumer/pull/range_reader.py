@@ -288,8 +288,8 @@ class RangeReader:
                     address = await self._puller.address(self._queue)
                     pull = await self._puller.pull(self._queue, start, max_messages=wanted, tags=self._tags)
                 else:
-                    address, known, result = self._address, result, None
-                    pull = self._known(start, known)
+                    address, answer, result = self._address, result, None
+                    pull = self._known(start, answer)
                 if self._is_moved(pull):
                     return pull
                 fault = fault_of(pull, end, filtered=not self._tags.passes_all and pull.passes is None)

@@ -84,8 +84,8 @@ class RangesReader:
 
     def close(self) -> None:
         """Ignores the answers to pulls under way."""
-        for one in self._begun:
-            one.reader.close()
+        for begun in self._begun:
+            begun.reader.close()
 
     def _end_first(self) -> None:
         ended = self._begun.popleft()
@@ -95,10 +95,10 @@ class RangesReader:
     def _begin_more(self, wanted_bytes: int, wanted_messages: int) -> None:
         while self._waiting and self._has_room(*self._waiting[0]):
             queue, offsets = self._waiting.popleft()
-            one = _BegunRange(self._make(queue, offsets), offsets.end - offsets.start)
-            self._begun.append(one)
-            self._begun_messages += one.messages
-            self._nursery.start_soon(one.begin, wanted_bytes, wanted_messages)
+            begun = _BegunRange(self._make(queue, offsets), offsets.end - offsets.start)
+            self._begun.append(begun)
+            self._begun_messages += begun.messages
+            self._nursery.start_soon(begun.begin, wanted_bytes, wanted_messages)
 
     def _has_room(self, queue: MessageQueue, offsets: OffsetRange) -> bool:
         if self._is_proxied(queue):  # a proxy drops answers of several ranges that come at once

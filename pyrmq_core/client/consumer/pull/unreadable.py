@@ -50,16 +50,16 @@ def readable(pull: RawPull, rules: BodyRules) -> Readable:
         record = replace(pull, records=records[position : position + raw.store_size], is_unfiltered=False)
         position += raw.store_size
         try:
-            found, _ = messages_of(record, OffsetRange(reached, own.end), rules)
+            decoded, _ = messages_of(record, OffsetRange(reached, own.end), rules)
         except RecordError as error:
             faults.append(error)
             reached = max(reached, raw.queue_offset + 1)
             continue
-        plain_bytes += sum(len(message.body) for message in found)
+        plain_bytes += sum(len(message.body) for message in decoded)
         if plain_bytes > MAX_DECOMPRESSED_BYTES and messages:
             return Readable(messages, faults, reached)
-        messages += found
-        reached = max(reached, raw.queue_offset + 1, *(message.queue_offset + 1 for message in found))
+        messages += decoded
+        reached = max(reached, raw.queue_offset + 1, *(message.queue_offset + 1 for message in decoded))
     return Readable(messages, faults, max(reached, own.end))
 
 
@@ -80,15 +80,15 @@ class UnreadableRecords:
         self._tries += 1
         if self._tries < TRIES:
             raise error
-        found = readable(pull, rules)
-        if found.next_offset <= pull.start:
+        part = readable(pull, rules)
+        if part.next_offset <= pull.start:
             raise error
-        is_whole = found.next_offset >= pull.next_offset  # without faults: of offsets that came twice
-        for fault in found.faults or [error] * is_whole:
+        is_whole = part.next_offset >= pull.next_offset  # without faults: of offsets that came twice
+        for fault in part.faults or [error] * is_whole:
             log.warning(
                 "%s: a record could not be read in %d tries and is not consumed; the consumer goes on behind it: %s",
                 pull.queue,
                 TRIES,
                 fault,
             )
-        return found
+        return part

@@ -239,22 +239,22 @@ class AllocateMachineRoomNearby:
         queues_in = _by_room(queues, self.resolver.broker_deploy_in)
         members_in = _by_room(client_ids, self.resolver.consumer_deploy_in)
         own = next(room for room, members in members_in.items() if client_id in members)
-        found: list[MessageQueue] = []
+        allocated: list[MessageQueue] = []
         if own in queues_in:
-            found += self.strategy.allocate(group, client_id, queues_in[own], members_in[own])
+            allocated += self.strategy.allocate(group, client_id, queues_in[own], members_in[own])
         for room in sort_client_ids(queues_in.keys() - members_in.keys()):
-            found += self.strategy.allocate(group, client_id, queues_in[room], client_ids)
-        return tuple(found)
+            allocated += self.strategy.allocate(group, client_id, queues_in[room], client_ids)
+        return tuple(allocated)
 
 
 def _by_room(things: Iterable[T], room_of: Callable[[T], str]) -> dict[str, list[T]]:
-    found: dict[str, list[T]] = {}
+    rooms: dict[str, list[T]] = {}
     for thing in things:
         room = text_of(f"the machine room of {thing}", room_of(thing))
         if not room:
             raise InvalidArgument(f"the machine room of {thing} is empty: the resolver has to name one")
-        found.setdefault(room, []).append(thing)
-    return found
+        rooms.setdefault(room, []).append(thing)
+    return rooms
 
 
 MOST_VIRTUAL_NODES: Final = 10_000

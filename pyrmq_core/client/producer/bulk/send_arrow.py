@@ -66,8 +66,10 @@ async def send_rows(
     ) as window:
         try:
             for batch in arrow.batches_of(rows):  # joined once more: keeping them would be a second copy of the table
-                for name, some in arrow.by_topic(batch, topic):
-                    await _send_topic(sender, window, lanes, name, some, queue=queue, limit=limit, timeout=timeout)
+                for name, topic_rows in arrow.by_topic(batch, topic):
+                    await _send_topic(
+                        sender, window, lanes, name, topic_rows, queue=queue, limit=limit, timeout=timeout
+                    )
             return await window.drain()
         except RocketMQError as error:
             raise await _failed(error, window, first) from error
@@ -97,19 +99,19 @@ async def _send_topic(
     if topic not in lanes:
         lanes[topic] = await sender.publish_info(topic, timeout=timeout), {}
     info, targets = lanes[topic]
-    for key, some in arrow.by_queue(rows, max(1, len(info.keyed_queues))):
+    for key, key_rows in arrow.by_queue(rows, max(1, len(info.keyed_queues))):
         keyed: Target = ANY_QUEUE
         if key is not None:
             queue_of_key = info.queue_of_key(key)
             keyed = targets.setdefault(queue_of_key, KeyedQueue(key, (queue_of_key,)))
-        await _send_in_order(window, topic, some, keyed, limit, whole=whole)
+        await _send_in_order(window, topic, key_rows, keyed, limit, whole=whole)
 
 
 async def _send_in_order(window: SendWindow, topic: str, rows: Any, to: Target, limit: Any, *, whole: bool) -> None:
     arrow = columnar()
     if whole:  # a batch topic: one tag a request, nothing compressed
-        for some in arrow.by_tag(rows):
-            for part in arrow.outgoing_parts(some):
+        for tag_rows in arrow.by_tag(rows):
+            for part in arrow.outgoing_parts(tag_rows):
                 for payload in arrow.encode_rows(part, topic, unique_id_runs, limit.of_batch_topic(), single_tag=True):
                     await window.put(payload, to)
         return

@@ -135,8 +135,8 @@ class QueueSelector:
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
         """Returns the queues under the tenant's name of the topic, with a counter that lasts as long as they do."""
-        known = self._tenant_infos.get(topic)
-        if known is None or known[0] is not info:
+        infos = self._tenant_infos.get(topic)
+        if infos is None or infos[0] is not info:
             queues = [replace(queue, topic=topic) for queue in info.queues]
             mine = TopicPublishInfo(
                 topic,
@@ -147,8 +147,8 @@ class QueueSelector:
                 without_master=info.without_master,
                 keyed_queues=[replace(queue, topic=topic) for queue in info.keyed_queues],
             )
-            known = self._tenant_infos[topic] = (info, mine)
-        return known[1]
+            infos = self._tenant_infos[topic] = (info, mine)
+        return infos[1]
 
 
 def answered_queue(queue: MessageQueue, answer: Command) -> MessageQueue:

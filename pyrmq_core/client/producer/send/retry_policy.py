@@ -189,9 +189,9 @@ def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: 
     )
 
 
-def no_such_queue(queue: MessageQueue, known: Sequence[MessageQueue], failed: SendFailed) -> QueueNotFound:
-    """Returns the error of a send to a queue that its broker does not have; `known` are the topic's queues."""
-    there = sorted(one.queue_id for one in known if one.broker_name == queue.broker_name)
+def no_such_queue(queue: MessageQueue, queues: Sequence[MessageQueue], failed: SendFailed) -> QueueNotFound:
+    """Returns the error of a send to a queue that its broker does not have; `queues` are those of the topic."""
+    there = sorted(other.queue_id for other in queues if other.broker_name == queue.broker_name)
     has = f"it has {there[0]} to {there[-1]} there" if there else "it has none there to write to"
     return QueueNotFound(
         f"topic {queue.topic} has no queue {queue.queue_id} on {queue.broker_name}; by the route of this moment {has}: "

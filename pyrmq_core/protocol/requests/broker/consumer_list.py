@@ -39,6 +39,6 @@ class ConsumerList:
     @classmethod
     def from_command(cls, command: Command) -> Self:
         ids = load_object(command.body, "consumer list").get("consumerIdList")
-        if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+        if not isinstance(ids, list) or not all(isinstance(client_id, str) for client_id in ids):
             raise BodyError("consumer list: consumerIdList is not a list of texts")
         return cls(tuple(ids))

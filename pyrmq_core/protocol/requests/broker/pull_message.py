@@ -65,8 +65,8 @@ def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
         following, maximum, minimum, _ = answer.numbers
         return following, maximum, minimum
     ext = answer.ext
-    if type(ext) is LazyFields and (found := _FIND_OFFSETS(ext.raw)):
-        return int(found[1]), int(found[2]), int(found[3])
+    if type(ext) is LazyFields and (match := _FIND_OFFSETS(ext.raw)):
+        return int(match[1]), int(match[2]), int(match[3])
     try:
         return parse_long(ext["nextBeginOffset"]), parse_long(ext["maxOffset"]), parse_long(ext["minOffset"])
     except (KeyError, ValueError):

@@ -143,10 +143,10 @@ class MessageStored(HeaderResponse):
     def from_command(cls, command: Command) -> MessageStored:
         """Returns the answer; in the usual form at a fifth of the cost, since one is read for every message."""
         ext = command.ext
-        found = _USUAL.fullmatch(ext.raw.decode("latin-1")) if type(ext) is LazyFields else None
-        if found is None:
+        match = _USUAL.fullmatch(ext.raw.decode("latin-1")) if type(ext) is LazyFields else None
+        if match is None:
             return decode_fields(cls, ext, cls.__name__)
-        queue_id, transaction_id, msg_id, trace_on, region_id, queue_offset = found.groups()
+        queue_id, transaction_id, msg_id, trace_on, region_id, queue_offset = match.groups()
         return _make_stored(msg_id, int(queue_id), int(queue_offset), transaction_id, None, region_id, trace_on, None)
 
 

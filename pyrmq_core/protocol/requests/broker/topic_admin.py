@@ -85,12 +85,12 @@ def attribute_text(attributes: Mapping[str, str]) -> str:
     return ",".join(f"+{name}={value}" for name, value in attributes.items())
 
 
-def changed_attributes(known: Mapping[str, str], text: str) -> dict[str, str]:
-    """Returns `known` after the changes of a 17: `+name=value` sets an attribute, `-name` removes it.
+def changed_attributes(present: Mapping[str, str], text: str) -> dict[str, str]:
+    """Returns the `present` attributes after the changes of a 17: `+name=value` sets an attribute, `-name` removes it.
 
     `HeaderError` for a change in any other form.
     """
-    attributes = dict(known)
+    attributes = dict(present)
     for change in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = change[1:].partition("=")
         if change[0] == "+" and equals and name:

@@ -125,7 +125,7 @@ class ConsumerRunningInfo:
         jstack = members.get("jstack")
         return cls(
             properties=_texts(members.get("properties")),
-            subscriptions=tuple(SubscriptionData.from_members(one) for one in members.get("subscriptionSet") or ()),
+            subscriptions=tuple(SubscriptionData.from_members(data) for data in members.get("subscriptionSet") or ()),
             queues={queue: from_members(ProcessQueueInfo, info) for queue, info in queues.items()},
             pop_queues={queue: from_members(PopProcessQueueInfo, info) for queue, info in pop_queues.items()},
             statuses={

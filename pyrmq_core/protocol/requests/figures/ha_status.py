@@ -69,7 +69,7 @@ class HaStatus:
 
     def to_command(self) -> Command:
         members = to_members(self)
-        members["haConnectionInfo"] = [to_members(one) for one in self.connections]
+        members["haConnectionInfo"] = [to_members(connection) for connection in self.connections]
         if self.client is not None:
             members["haClientRuntimeInfo"] = to_members(self.client)
         return success(body=dumps(members))

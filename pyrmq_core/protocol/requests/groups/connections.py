@@ -124,7 +124,7 @@ class AllProducers:
         try:
             return cls(
                 {
-                    group: tuple(from_members(ProducerInfo, one) for one in listed)
+                    group: tuple(from_members(ProducerInfo, producer) for producer in listed)
                     for group, listed in (members.get("data") or {}).items()
                 }
             )
@@ -133,7 +133,7 @@ class AllProducers:
 
 
 def _connections(members: Mapping[str, Any]) -> tuple[Connection, ...]:
-    return tuple(from_members(Connection, one) for one in members.get("connectionSet") or ())
+    return tuple(from_members(Connection, connection) for connection in members.get("connectionSet") or ())
 
 
 def _optional(value: object) -> str | None:

@@ -89,11 +89,11 @@ class ConsumeTimeSpans:
             return cls(
                 tuple(
                     QueueTimeSpan(
-                        queue_from(one["messageQueue"]),
-                        long_member(one.get("minTimeStamp", 0)),
-                        long_member(one.get("delayTime", 0)),
+                        queue_from(span["messageQueue"]),
+                        long_member(span.get("minTimeStamp", 0)),
+                        long_member(span.get("delayTime", 0)),
                     )
-                    for one in members.get("consumeTimeSpanSet") or ()
+                    for span in members.get("consumeTimeSpanSet") or ()
                 )
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:

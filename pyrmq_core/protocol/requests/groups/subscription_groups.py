@@ -50,9 +50,9 @@ class SubscriptionGroupConfig:
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
         """Returns the settings; `TypeError` or `ValueError` for a member of the wrong type."""
-        known = from_members(cls, members)
-        others = {name: value for name, value in members.items() if name not in to_members(known)}
-        return cls(**{name: getattr(known, name) for name in FIELDS}, others=others)
+        config = from_members(cls, members)
+        others = {name: value for name, value in members.items() if name not in to_members(config)}
+        return cls(**{name: getattr(config, name) for name in FIELDS}, others=others)
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
@@ -96,7 +96,7 @@ class AllSubscriptionGroups:
         members = load_object(command.body, "groups")
         try:
             table = members.get("subscriptionGroupTable") or {}
-            return cls({name: SubscriptionGroupConfig.from_members(one) for name, one in table.items()})
+            return cls({name: SubscriptionGroupConfig.from_members(config) for name, config in table.items()})
         except (AttributeError, TypeError, ValueError) as error:
             raise BodyError(f"groups: a member is of the wrong type: {error!r}") from error
 
