@@ -265,13 +265,13 @@ class BrokerRegistration:
         version = self._topics.data_version
         try:
             answer = await self._call(server, self._query(), self._timeout_seconds)
-            found = KnownDataVersion.from_command(answer)
+            reported = KnownDataVersion.from_command(answer)
         except RocketMQError as error:
             log.info(
                 "NameServer %s is sent all topics, since the version is not known there: %s", server.address, error
             )
             return False
-        return not found.changed and found.data_version in (None, version)
+        return not reported.changed and reported.data_version in (None, version)
 
     def _query(self) -> Command:
         header, version = self._header, self._topics.data_version

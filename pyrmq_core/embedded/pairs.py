@@ -31,14 +31,14 @@ class Pair:
         if client is None or client.master is None:
             return False
         connected = self.master.broker.ha.replicas.connected
-        return any(one.address == client.own_address and one.acknowledged >= 0 for one in connected)
+        return any(slave.address == client.own_address and slave.acknowledged >= 0 for slave in connected)
 
 
 def pairs_of(running: Mapping[str, RunningBroker]) -> list[Pair]:
     """Returns the pairs among running brokers by name."""
-    masters = {one.name: (name, one) for name, one in running.items() if not one.config.is_slave}
-    slaves = [(name, one) for name, one in running.items() if one.config.is_slave and one.name in masters]
-    return [Pair(*masters[one.name], name, one) for name, one in slaves]
+    masters = {broker.name: (name, broker) for name, broker in running.items() if not broker.config.is_slave}
+    slaves = [(name, broker) for name, broker in running.items() if broker.config.is_slave and broker.name in masters]
+    return [Pair(*masters[slave.name], name, slave) for name, slave in slaves]
 
 
 async def follow(pairs: Iterable[Pair]) -> None:

@@ -107,7 +107,7 @@ class KeptPorts:
 
     def _known(self) -> dict[str, object]:
         try:
-            known = json.loads(self._path.read_text(encoding="utf-8"))
+            ports = json.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return known if isinstance(known, dict) else {}
+        return ports if isinstance(ports, dict) else {}

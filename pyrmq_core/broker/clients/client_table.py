@@ -133,20 +133,20 @@ class ClientTable:
         return self._by_producer_id.get(client_id)
 
     def members(self, group: str) -> Mapping[Peer, ClientInfo]:
-        known = self.consumers.get(group)
-        return {} if known is None else known.members
+        consumers = self.consumers.get(group)
+        return {} if consumers is None else consumers.members
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        known = self.consumers.get(group)
-        return None if known is None else known.subscriptions.get(topic)
+        consumers = self.consumers.get(group)
+        return None if consumers is None else consumers.subscriptions.get(topic)
 
     def _note_consumer(self, data: ConsumerData, peer: Peer, info: ClientInfo) -> bool:
         group = self.consumers.setdefault(data.group_name, ConsumerGroup())
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
-        known = group.members.get(peer)
-        changed = known is None or known.client_id != info.client_id
+        registered = group.members.get(peer)
+        changed = registered is None or registered.client_id != info.client_id
         group.members[peer] = info
         subscribed = {subscription.topic: subscription for subscription in data.subscriptions}
         for topic, subscription in subscribed.items():
@@ -172,9 +172,9 @@ class ClientTable:
         self._forget_if_idle(peer, own)
 
     def _drop_consumer(self, group: str, peer: Peer) -> None:
-        known = self.consumers[group]
-        del known.members[peer]
-        if not known.members:
+        consumers = self.consumers[group]
+        del consumers.members[peer]
+        if not consumers.members:
             del self.consumers[group]
         own = self._groups_of[peer]
         del own.consumers[group]

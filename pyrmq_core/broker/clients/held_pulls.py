@@ -90,12 +90,12 @@ class _Queue:
         """Removes and returns all pulls."""
         return self._taken([held for waiting in self.by_code.values() for held in waiting])
 
-    def _taken(self, found: list[_Held]) -> list[_Held]:
-        taken = list(dict.fromkeys(found))
-        for held in taken:
+    def _taken(self, pulls: list[_Held]) -> list[_Held]:
+        distinct = list(dict.fromkeys(pulls))
+        for held in distinct:
             self.remove(held)
             held.is_waiting = False
-        return taken
+        return distinct
 
 
 class HeldPulls:

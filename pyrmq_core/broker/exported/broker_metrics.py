@@ -88,10 +88,10 @@ def _connections(broker: Broker) -> Iterator[Family]:
     producers, consumers = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for members in list(broker.clients.producers.values()):
         producers.update(_program(info) for info in list(members.values()))
-    for group, found in list(broker.clients.consumers.items()):
-        mode = "pull" if found.consume_type == "CONSUME_ACTIVELY" else "push"
+    for group, connected in list(broker.clients.consumers.items()):
+        mode = "pull" if connected.consume_type == "CONSUME_ACTIVELY" else "push"
         own = (group, mode, _truth(group in SYSTEM_GROUPS))
-        consumers.update((*own, *_program(info)) for info in list(found.members.values()))
+        consumers.update((*own, *_program(info)) for info in list(connected.members.values()))
     for name, text, labels, counted in (
         ("rocketmq_producer_connections", "Producers that are connected.", PROGRAM, producers),
         (

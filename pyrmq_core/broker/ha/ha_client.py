@@ -63,7 +63,7 @@ class FollowLines:
         now, kind = trio.current_time(), NUMBERS.sub("", line)
         goes_on = kind == self._last and not self._is_followed
         self._is_followed, self._last = False, kind
-        self._logged_at = {one: at for one, at in self._logged_at.items() if now < at + REPEAT_SECONDS}
+        self._logged_at = {text: at for text, at in self._logged_at.items() if now < at + REPEAT_SECONDS}
         if not goes_on and kind not in self._logged_at:
             self._logged_at[kind] = now
             self._is_failure_logged = True

@@ -113,10 +113,10 @@ def timer_checkpoint(answer: Command, address: str) -> TimerCheckpoint | None:
         return None
     if answer.code != ResponseCode.SUCCESS:
         raise response_error(answer, RequestCode.GET_TIMER_CHECK_POINT, address)
-    found = TimerCheckpoint.decode(bytes(answer.body))
-    if found is None or min(found.read_ms, found.log_position, found.queue_offset) < 0:
+    checkpoint = TimerCheckpoint.decode(bytes(answer.body))
+    if checkpoint is None or min(checkpoint.read_ms, checkpoint.log_position, checkpoint.queue_offset) < 0:
         raise BodyError("timers: the body is no checkpoint")
-    return replace(found, log_end=None, precision_ms=None) if found.read_ms else None
+    return replace(checkpoint, log_end=None, precision_ms=None) if checkpoint.read_ms else None
 
 
 def _members(answer: Command, what: str) -> Steps[dict[str, Any]]:
@@ -136,9 +136,9 @@ def _page(
     answer: Command, members: Mapping[str, Any], table: str, total: str, read: Callable[[str, Any], V]
 ) -> Steps[Page[V]]:
     version = DataVersion.from_members(members.get("dataVersion") or {})
-    found = _object(members, table)
-    page: Page[V] = Page(version, {}, _total(answer, total), len(found))
-    for number, (name, row) in enumerate(found.items()):
+    rows = _object(members, table)
+    page: Page[V] = Page(version, {}, _total(answer, total), len(rows))
+    for number, (name, row) in enumerate(rows.items()):
         if number % ROWS_AT_ONCE == 0:
             yield
         try:

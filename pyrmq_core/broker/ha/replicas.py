@@ -93,7 +93,9 @@ class Replicas:
     def in_sync(self, log_end: int) -> list[Replica]:
         """Returns the slaves that are near enough to the log's end."""
         most_gap = self.rules.most_gap
-        return [one for one in self.connected if one.acknowledged >= 0 and log_end - one.acknowledged < most_gap]
+        return [
+            slave for slave in self.connected if slave.acknowledged >= 0 and log_end - slave.acknowledged < most_gap
+        ]
 
     def can_copy(self, end: int) -> bool:
         """Returns False if the rules need slaves in sync with a log up to `end`, and there are too few."""
@@ -109,10 +111,10 @@ class Replicas:
             with trio.move_on_at(deadline):
                 await waiting[2].wait()
         finally:
-            place = bisect_left(self._waiting, waiting[:2], key=lambda one: one[:2])
+            place = bisect_left(self._waiting, waiting[:2], key=lambda entry: entry[:2])
             if self._waiting[place : place + 1] == [waiting]:
                 del self._waiting[place]
         return waiting[2].is_set()
 
     def _count(self, end: int) -> int:
-        return sum([one.acknowledged >= end for one in self.connected])
+        return sum([slave.acknowledged >= end for slave in self.connected])

@@ -198,32 +198,32 @@ class SlaveTables:
         return True
 
     async def _fetch_topics(self, address: str) -> None:
-        known = self._topics.data_version
+        version = self._topics.data_version
         code = RequestCode.GET_ALL_TOPIC_CONFIG
-        page = await self._fetch_pages(address, code, TOPIC_FIELDS, topics_page, known)
+        page = await self._fetch_pages(address, code, TOPIC_FIELDS, topics_page, version)
         if page is not None:
             self._topics.replace(page.table, page.version)
             _note_left_out("topics", address, page)
         self.has_topics.set()
 
     async def _fetch_groups(self, address: str) -> None:
-        known = self._groups.data_version
+        version = self._groups.data_version
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-        page = await self._fetch_pages(address, code, GROUP_FIELDS, groups_page, known)
+        page = await self._fetch_pages(address, code, GROUP_FIELDS, groups_page, version)
         if page is not None:
             self._groups.replace(page.table, page.forbidden, page.version)
             _note_left_out("groups", address, page)
 
     async def _fetch_offsets(self, address: str) -> None:
         """Takes the master's offsets, after it got those that were committed here."""
-        found = await read_in_steps(offset_rows(await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)))
-        await self._own.give_back(found.rows, self._ask, address)
-        async for (topic, group), row in InTurns(found.rows.items()):
+        fetched = await read_in_steps(offset_rows(await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)))
+        await self._own.give_back(fetched.rows, self._ask, address)
+        async for (topic, group), row in InTurns(fetched.rows.items()):
             if len(self._offsets) >= MOST_ROWS:
                 raise BodyError(f"the offsets of more than {MOST_ROWS} groups and topics are not kept")
             self._offsets.merge(topic, group, self._own.others(topic, group, row))
-        if found.version is not None:
-            self._offsets.data_version = found.version
+        if fetched.version is not None:
+            self._offsets.data_version = fetched.version
 
     async def _fetch_deliveries(self, address: str) -> None:
         levels = await read_in_steps(delay_offsets(await self._asked(address, RequestCode.GET_ALL_DELAY_OFFSET)))
@@ -234,7 +234,7 @@ class SlaveTables:
         await self._delivery.fetched(FetchedState(levels, timers, bounds[1]))
 
     async def _fetch_pages(
-        self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], known: DataVersion
+        self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], own_version: DataVersion
     ) -> Page[V] | None:
         """Returns a table, fetched page by page; None if its version is known.
 
@@ -245,7 +245,7 @@ class SlaveTables:
             first, version = (0, "") if whole is None else (whole.rows, whole.version.to_json().decode())
             ext = {fields.first: str(first), fields.most: str(PAGE_ROWS), "dataVersion": version}
             page = await read_in_steps(read(await self._asked(address, code, ext)))
-            if page.version == known:
+            if page.version == own_version:
                 return None
             if whole is not None and page.version == whole.version:
                 if not page.rows:
@@ -295,8 +295,8 @@ async def read_in_steps(steps: Steps[T]) -> T:
         try:
             next(steps)
         except StopIteration as ended:
-            found: T = ended.value
-            return found
+            result: T = ended.value
+            return result
         await trio.lowlevel.checkpoint()
 
 

@@ -96,20 +96,20 @@ def consumer_status(broker: Broker, request: Command, _: Peer) -> Answer:
 
 async def _collect(broker: Broker, called: Mapping[str, Peer], header: GetConsumerStatus) -> Command:
     """Calls the members in turns of a few; one that does not answer costs `STATUS_SECONDS` once in all."""
-    found: dict[str, Mapping[MessageQueue, int]] = {}
+    offsets_of: dict[str, Mapping[MessageQueue, int]] = {}
     waiting = iter(called.items())
 
     async def ask_next() -> None:
         for client_id, peer in waiting:
             offsets = await _offsets_of(broker, client_id, peer, header)
             if offsets is not None:
-                found[client_id] = offsets
+                offsets_of[client_id] = offsets
 
     with trio.move_on_after(STATUS_SECONDS):
         async with trio.open_nursery() as nursery:
             for _ in range(min(MEMBERS_AT_ONCE, len(called))):
                 nursery.start_soon(ask_next)
-    return ConsumerStatus(clients=found).to_command()
+    return ConsumerStatus(clients=offsets_of).to_command()
 
 
 async def _offsets_of(

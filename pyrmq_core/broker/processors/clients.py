@@ -65,7 +65,7 @@ def _read_heart_beat(broker: Broker, request: Command) -> HeartBeat | Command:
         return refusal(ResponseCode.INVALID_PARAMETER, remark)
     members = load_object(request.body, "heartbeat")
     lists = [data.get("subscriptionDataSet") for data in _objects(members.get("consumerDataSet"))]
-    subscriptions = sum(len(one) for one in lists if isinstance(one, list))
+    subscriptions = sum(len(subscribed) for subscribed in lists if isinstance(subscribed, list))
     if subscriptions > config.max_subscriptions_per_heartbeat:
         remark = f"the heartbeat has {subscriptions} subscriptions, and maxSubscriptionsPerHeartbeat is "
         return refusal(ResponseCode.INVALID_PARAMETER, f"{remark}{config.max_subscriptions_per_heartbeat}")
@@ -80,12 +80,12 @@ def _read_heart_beat(broker: Broker, request: Command) -> HeartBeat | Command:
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _without_faults(data: ConsumerData) -> ConsumerData:
     if any(topic_fault(subscription.topic) for subscription in data.subscriptions):
-        valid = tuple(one for one in data.subscriptions if not topic_fault(one.topic))
+        valid = tuple(filtered for filtered in data.subscriptions if not topic_fault(filtered.topic))
         return replace(data, subscriptions=valid)
     return data
 
@@ -93,8 +93,8 @@ def _without_faults(data: ConsumerData) -> ConsumerData:
 async def _take_in_turns(broker: Broker, beat: HeartBeat, request: Command, peer: Peer) -> Command:
     topics: list[TopicConfig] = []
     for start in range(0, len(beat.consumers), GROUPS_AT_ONCE):
-        some = beat.consumers[start : start + GROUPS_AT_ONCE]
-        part = replace(beat, consumers=some, producer_groups=() if start else beat.producer_groups)
+        consumers = beat.consumers[start : start + GROUPS_AT_ONCE]
+        part = replace(beat, consumers=consumers, producer_groups=() if start else beat.producer_groups)
         topics += _take(broker, part, request, peer)
         await trio.lowlevel.checkpoint()
     return await _after_topics(broker, topics, _taken(beat))
@@ -103,19 +103,19 @@ async def _take_in_turns(broker: Broker, beat: HeartBeat, request: Command, peer
 def _take(broker: Broker, beat: HeartBeat, request: Command, peer: Peer) -> list[TopicConfig]:
     """Registers the groups; returns the retry topics that do not exist yet."""
     now_ms = broker.now_ms()
-    taken: list[ConsumerData] = []
+    accepted: list[ConsumerData] = []
     topics: list[TopicConfig] = []
     for data in beat.consumers:
         group = broker.groups.find(data.group_name, now_ms)
         if group is None:
             continue
-        taken.append(data)
+        accepted.append(data)
         name = RETRY_PREFIX + data.group_name
         if name not in broker.topics and not topic_fault(name):
             queues = group["retryQueueNums"]
             topics.append(TopicConfig(name, queues, queues, READ_WRITE))
-    changed = broker.clients.heartbeat(beat, taken, peer, request.language, request.version, broker.running_ms())
-    for data in taken:
+    changed = broker.clients.heartbeat(beat, accepted, peer, request.language, request.version, broker.running_ms())
+    for data in accepted:
         broker.filters.register(data.group_name, data.subscriptions, now_ms)
     broker.notify_groups(changed)
     return topics
@@ -158,8 +158,8 @@ def check_client_config(broker: Broker, request: Command, _peer: Peer) -> Comman
         return success()
     if not isinstance(subscription, dict):
         raise BodyError("client configuration: subscriptionData is not an object")
-    found = filter_of_expression(broker, subscription.get("subString"), subscription.get("expressionType"))
-    return found if isinstance(found, Command) else success()
+    parsed = filter_of_expression(broker, subscription.get("subString"), subscription.get("expressionType"))
+    return parsed if isinstance(parsed, Command) else success()
 
 
 def connections_of(members: Any) -> list[dict[str, Any]]:

@@ -100,9 +100,9 @@ async def _send_to_members(broker: Broker, header: ResetOffset, topic: TopicConf
         committed = broker.offsets.committed(header.group, header.topic, queue_id)
         if committed is None:
             return refusal(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
-        found = _offset_by_time(broker, header, queue_id)
+        by_time = _offset_by_time(broker, header, queue_id)
         queue = MessageQueue(header.topic, broker.config.broker_name, queue_id)
-        offsets[queue] = found if header.is_force or found < committed else committed
+        offsets[queue] = by_time if header.is_force or by_time < committed else committed
     members = list(broker.clients.members(header.group))
     if not members:
         remark = (

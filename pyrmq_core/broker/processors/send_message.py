@@ -101,12 +101,12 @@ def send(broker: Broker, request: Command, peer: Peer) -> Answer:
 
 def check_topic(broker: Broker, topic: str) -> None:
     """Raises `RequestRefused` for an impossible name, which no known topic has, and for a topic closed to sends."""
-    known = broker.topics.get(topic)
-    if known is None and (fault := topic_fault(topic)):
+    config = broker.topics.get(topic)
+    if config is None and (fault := topic_fault(topic)):
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
     if topic in CLOSED_TOPICS:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
-    if known is not None and known.order and not broker.config.broker_permission & WRITE:
+    if config is not None and config.order and not broker.config.broker_permission & WRITE:
         raise RequestRefused(
             ResponseCode.NO_PERMISSION, f"the broker[{broker.config.advertised_ip}] sending message is forbidden"
         )
@@ -142,10 +142,10 @@ async def saved_topic(broker: Broker, message: SendMessage) -> TopicConfig:
     A new topic is announced to the NameServers before the sender gets its answer: its next query finds the route.
     """
     if message.topic not in broker.topics:
-        made = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
-        if made is None:
+        config = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
+        if config is None:
             raise _no_topic(message.topic)
-        await announce_topics(broker, made)
+        await announce_topics(broker, config)
     with refused_by_disk():
         await broker.topics.saved(message.topic)
     topic = broker.topics.get(message.topic)
@@ -351,8 +351,8 @@ def _refuse_delays_inside(broker: Broker, body: bytes, pieces: Sequence[Piece]) 
     """Raises `RequestRefused` for a batch with a delayed message, which RocketMQ would store without its delay."""
     if IN_ALL_DELAYS not in body or not any(name in body for name in DELAYS_INSIDE):
         return
-    for one in pieces or batch_pieces(body):
-        properties = decode_properties(decode_java_utf8(one.properties[SHORT.size :]))
+    for member in pieces or batch_pieces(body):
+        properties = decode_properties(decode_java_utf8(member.properties[SHORT.size :]))
         if any(name in properties for name in DELAYING):
             raise message_illegal(broker, "A message of a batch cannot be delayed; send it by itself.")
 

@@ -79,8 +79,8 @@ async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
     """
     wanted = []
     for topic in topics:
-        known = broker.topics.get(topic.topic)
-        attributes = {} if known is None else known.attributes
+        before = broker.topics.get(topic.topic)
+        attributes = {} if before is None else before.attributes
         named = replace(topic, attributes=dict(topic.attributes.items() - attributes.items()))
         changed = changed_topic(broker, UpdateTopic.of(named))
         if isinstance(changed, Command):
@@ -98,12 +98,12 @@ def changed_topic(broker: Broker, header: UpdateTopic) -> TopicConfig | Command:
         return refusal(ResponseCode.INVALID_PARAMETER, fault)
     if header.topic_filter_type not in FILTER_TYPES:
         return refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{header.topic_filter_type}] value invalid")
-    known = broker.topics.get(header.topic)
-    if known is not None and (said := UNCHANGEABLE.search(header.attributes or "")):
+    before = broker.topics.get(header.topic)
+    if before is not None and (said := UNCHANGEABLE.search(header.attributes or "")):
         remark = f"attempt to update an unchangeable attribute. key: {said[1]}"
         return refusal(ResponseCode.SYSTEM_ERROR, remark)
     try:
-        attributes = changed_attributes({} if known is None else known.attributes, header.attributes or "")
+        attributes = changed_attributes({} if before is None else before.attributes, header.attributes or "")
     except HeaderError as error:
         return refusal(ResponseCode.SYSTEM_ERROR, str(error))
     if fault := attribute_fault(attributes):
@@ -282,8 +282,8 @@ def _page(request: Command, first: str, most: str, version: DataVersion) -> tupl
         raise HeaderError(f"{first} or {most} is no number: {error}") from error
     if count <= 0:
         return 0, None
-    known = request.ext.get("dataVersion", "")
-    is_same = known.strip() and DataVersion.from_json(known.encode()) == version
+    own_version = request.ext.get("dataVersion", "")
+    is_same = own_version.strip() and DataVersion.from_json(own_version.encode()) == version
     start = max(0, start) if is_same else 0
     return start, start + count
 

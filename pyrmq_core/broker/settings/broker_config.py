@@ -367,13 +367,13 @@ def unused_names(properties: Mapping[str, str]) -> list[str]:
 
 def unknown_names(properties: Mapping[str, str]) -> list[str]:
     """Returns the names among these settings that do not exist, each with the nearest one that does."""
-    known = [
+    names = [
         *(field.metadata["name"] for field in _plain_fields()),
         *TLS_NAMES,
         *ACCESS_NAMES,
         *(JVM_PREFIX + name for name in RATIOS),
     ]
-    return setting_rules.nearest(sorted(set(properties) - {*known, *setting_rules.KNOWN}), known)
+    return setting_rules.nearest(sorted(set(properties) - {*names, *setting_rules.KNOWN}), names)
 
 
 def check_role(role: str, broker_id: int, ha_master_address: str) -> None:

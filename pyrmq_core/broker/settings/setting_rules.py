@@ -308,9 +308,9 @@ def check(settings: Mapping[str, str]) -> None:
         raise InvalidArgument("; ".join(faults))
 
 
-def nearest(unknown: Iterable[str], known: Iterable[str]) -> list[str]:
+def nearest(unknown: Iterable[str], settings: Iterable[str]) -> list[str]:
     """Returns each unknown name with the nearest known one, if any is near."""
-    names = [*known, *KNOWN]
+    names = [*settings, *KNOWN]
     hints = []
     for name in unknown:
         close = difflib.get_close_matches(name, names, 1)

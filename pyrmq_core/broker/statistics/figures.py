@@ -188,8 +188,8 @@ class BrokerFigures:
     def _make(self, table: dict[str, Tally], key: str, topic: str) -> Tally:
         if len(table) >= MAX_TALLIES:
             return self._rest
-        made = table[key] = Tally(self._is_system(topic))
-        return made
+        tally = table[key] = Tally(self._is_system(topic))
+        return tally
 
     def _forget(self, is_gone: Callable[[list[str], Tally], bool]) -> Iterator[None]:
         """Removes the tallies for which this is true of the parts of their key, and of themselves."""

@@ -46,7 +46,7 @@ class Totals(NamedTuple):
 
     at_ms: int
     put: int
-    found: int
+    get_found: int
     missed: int
     transferred: int
     timers_in: int = 0
@@ -119,9 +119,9 @@ class StoreRates:
             "dispatchMaxBuffer": 0,
             "getMessageEntireTimeMax": self.get_longest_ms,
             "putTps": self._rates(lambda totals: totals.put),
-            "getFoundTps": self._rates(lambda totals: totals.found),
+            "getFoundTps": self._rates(lambda totals: totals.get_found),
             "getMissTps": self._rates(lambda totals: totals.missed),
-            "getTotalTps": self._rates(lambda totals: totals.found + totals.missed),
+            "getTotalTps": self._rates(lambda totals: totals.get_found + totals.missed),
             "getTransferredTps": self._rates(lambda totals: totals.transferred),
             "putLatency99": f"{self._latency(0.99):.2f}",
             "putLatency999": f"{self._latency(0.999):.2f}",

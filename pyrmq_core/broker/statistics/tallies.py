@@ -58,17 +58,17 @@ class Tally:
 
     def take_sample(self, period: Period, now_ms: int) -> None:
         """Keeps the counters as they are now; the first sample of a period stands behind one of zeros."""
-        taken = self.samples.get(period)
-        if taken is None:
-            taken = self.samples[period] = deque([Sample(now_ms - period.every_ms)], maxlen=period.kept)
-        taken.append(Sample(now_ms, self.messages, self.requests, self.size_bytes))
+        samples = self.samples.get(period)
+        if samples is None:
+            samples = self.samples[period] = deque([Sample(now_ms - period.every_ms)], maxlen=period.kept)
+        samples.append(Sample(now_ms, self.messages, self.requests, self.size_bytes))
 
     def figure(self, period: Period, counter: str) -> Figure:
         """Returns what `messages` or `size_bytes` gained between the first and the last sample of a period."""
-        taken = self.samples.get(period)
-        if not taken:
+        samples = self.samples.get(period)
+        if not samples:
             return NO_FIGURE
-        first, last = taken[0], taken[-1]
+        first, last = samples[0], samples[-1]
         gained: int = getattr(last, counter) - getattr(first, counter)
         requests, passed_ms = last.requests - first.requests, last.at_ms - first.at_ms
         return Figure(

@@ -200,7 +200,7 @@ def uniform_entries(pieces: UniformPieces, size: int, places: bytes) -> bytes:
     entries = bytearray(ENTRY.pack(0, size, code or 0) * count)
     put_numbers(entries, 0, ENTRY.size, places, LONG_BYTES)
     if code is None:
-        codes = [properties_tags_code(one[SHORT.size :]) for one in pieces.properties()]
+        codes = [properties_tags_code(encoded[SHORT.size :]) for encoded in pieces.properties()]
         put_numbers(entries, ENTRY.size - LONG_BYTES, ENTRY.size, struct.pack(f">{count}q", *codes), LONG_BYTES)
     return bytes(entries)
 

@@ -86,10 +86,12 @@ class UniformPieces(Sequence[Piece]):
 
     def properties(self, first: int = 0, most: int | None = None) -> list[bytes]:
         """Returns the properties of all messages, or of some, as in `Piece`."""
-        body, end, taken = self.body, len(self.body), self.size - self.properties_at
+        body, end, properties_bytes = self.body, len(self.body), self.size - self.properties_at
         if most is not None:
             end = min(end, (first + most) * self.size)
-        return [body[at : at + taken] for at in range(first * self.size + self.properties_at, end, self.size)]
+        return [
+            body[at : at + properties_bytes] for at in range(first * self.size + self.properties_at, end, self.size)
+        ]
 
     def property_rows(self, first: int, most: int) -> PropertyRows:
         """Returns the properties of some messages, at least one."""
@@ -123,7 +125,7 @@ def property_rows(pieces: Sequence[Piece], first: int, most: int) -> PropertyRow
 def joined_rows(properties: Sequence[bytes]) -> PropertyRows | None:
     """Returns properties, at least of one message, as rows if they have one length."""
     size, count = len(properties[0]), len(properties)
-    if [len(one) for one in properties].count(size) != count:
+    if [len(encoded) for encoded in properties].count(size) != count:
         return None
     return PropertyRows(b"".join(properties), 0, size, size, count)
 

@@ -132,18 +132,18 @@ class Checkpoint:
         if data is None or len(data) < CHECKPOINT.size + CHECKPOINT_CRC.size:
             return cls()
         *times, mark, safe, queues, entries, log_start, file = CHECKPOINT.unpack_from(data)
-        known = cls(*times)
+        checkpoint = cls(*times)
         if mark == CHECKPOINT_MARK and _has_crc(data, CHECKPOINT.size):
             index_file = None if file == NO_FILE else file
-            marked = replace(known, safe_offset=safe, queues=queues, entries=entries)
+            marked = replace(checkpoint, safe_offset=safe, queues=queues, entries=entries)
             return replace(marked, log_start=log_start, index_file=index_file)
         if mark == MARK_WITHOUT_INDEX and _has_crc(data, CHECKPOINT.size - LONG_BYTES):
-            return replace(known, safe_offset=safe, queues=queues, entries=entries, log_start=log_start)
+            return replace(checkpoint, safe_offset=safe, queues=queues, entries=entries, log_start=log_start)
         if mark == MARK_WITHOUT_START and _has_crc(data, CHECKPOINT.size - 2 * LONG_BYTES):
-            return replace(known, safe_offset=safe, queues=queues, entries=entries)
+            return replace(checkpoint, safe_offset=safe, queues=queues, entries=entries)
         if mark == MARK_WITHOUT_ENTRIES and not any(data[CHECKPOINT.size - 3 * LONG_BYTES : CHECKPOINT.size]):
-            return replace(known, safe_offset=safe, queues=queues)
-        return known
+            return replace(checkpoint, safe_offset=safe, queues=queues)
+        return checkpoint
 
 
 def _has_crc(data: bytes, size: int) -> bool:

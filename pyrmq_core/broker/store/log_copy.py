@@ -68,12 +68,12 @@ class LogCopy:
         log = self._log
         if self.end == log.end or 0 < log.end - self._searched < SEARCH_BYTES:
             return False
-        found = next_record(log, max(self.end, self._searched - OVERLAP_BYTES), log.end)
-        if found == log.end:
-            self._searched = found
+        intact = next_record(log, max(self.end, self._searched - OVERLAP_BYTES), log.end)
+        if intact == log.end:
+            self._searched = intact
             return False
-        self.holes.append((self.end, found))
-        self.end, self._searched = found, -SEARCH_BYTES
+        self.holes.append((self.end, intact))
+        self.end, self._searched = intact, -SEARCH_BYTES
         return True
 
     def _is_incomplete(self) -> bool:

@@ -244,8 +244,8 @@ class MessageStore(StoreReader):
     def take_damage(self) -> list[tuple[int, int]]:
         """Returns the ranges of the copied log, found since the last call, in which no record can be read."""
         assert self._copy is not None, "a slave's store replays"
-        found, self._copy.holes = self._copy.holes, []
-        return found
+        holes, self._copy.holes = self._copy.holes, []
+        return holes
 
     def records(self, start: int) -> Iterator[RawRecord | Hole | LogEnd]:
         """Yields the records of the log from an offset on, what cannot be read, and the log's end."""

@@ -82,10 +82,10 @@ def consume_queue_form(queue: AnyConsumeQueue, entries: bytes) -> bytes:
 
 def _by_queue(messages: Iterable[Waiting]) -> Iterable[list[Waiting]]:
     """Returns the messages of each queue, in the order of the queues' first ones."""
-    found: dict[QueueKey, list[Waiting]] = {}
+    groups: dict[QueueKey, list[Waiting]] = {}
     for stored in messages:
-        found.setdefault(stored.key, []).append(stored)
-    return found.values()
+        groups.setdefault(stored.key, []).append(stored)
+    return groups.values()
 
 
 class QueueTable:
@@ -116,10 +116,10 @@ class QueueTable:
         """Returns the queue; a new one is a batch queue if its topic is, for an unknown topic if `has_batch`."""
         queue = self.get(key)
         if queue is None:
-            known = self.is_batch_topic(key[0])
-            if known is None:
+            is_batch_topic = self.is_batch_topic(key[0])
+            if is_batch_topic is None:
                 self.on_unknown_topic(key[0])
-            queue = self._make(key, is_batch=has_batch if known is None else known)
+            queue = self._make(key, is_batch=has_batch if is_batch_topic is None else is_batch_topic)
         return queue
 
     def retire_files(self, key: QueueKey) -> list[Callable[[], None]]:
@@ -157,13 +157,13 @@ class QueueTable:
 
     def _make(self, key: QueueKey, *, is_batch: bool) -> AnyConsumeQueue:
         files, settings, place = self._files, self._settings, queue_folder(*key)
-        made: AnyConsumeQueue
+        queue: AnyConsumeQueue
         if is_batch:
-            made = BatchConsumeQueue(files, f"{BATCH_QUEUES_FOLDER}/{place}", settings.batch_queue_file_bytes)
+            queue = BatchConsumeQueue(files, f"{BATCH_QUEUES_FOLDER}/{place}", settings.batch_queue_file_bytes)
         else:
-            made = ConsumeQueue(files, f"{QUEUES_FOLDER}/{place}", settings.queue_file_bytes)
-        self.by_key[key] = made
-        return made
+            queue = ConsumeQueue(files, f"{QUEUES_FOLDER}/{place}", settings.queue_file_bytes)
+        self.by_key[key] = queue
+        return queue
 
 
 class AppendGroup:

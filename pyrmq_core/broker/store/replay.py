@@ -78,21 +78,21 @@ class Replay:
         `unknown_topic` is its name.
         """
         cost = 0.0
-        for found in scan_runs(self._log, start, self._trusted):
-            match found:
+        for part in scan_runs(self._log, start, self._trusted):
+            match part:
                 case LogEnd():
-                    self.end = found
+                    self.end = part
                     continue
                 case Hole():
-                    self.holes.append((found.start, found.end))
+                    self.holes.append((part.start, part.end))
                     continue
                 case UniformRecords():
-                    cost += found.count / UNIFORM_FOR_ONE + len(found.data) / BYTES_FOR_ONE
-                    waits, behind = self._take_run(found, whole=whole), found.end
+                    cost += part.count / UNIFORM_FOR_ONE + len(part.data) / BYTES_FOR_ONE
+                    waits, behind = self._take_run(part, whole=whole), part.end
                 case _:
                     cost += 1
-                    waits = self._take_record(found, whole=whole)
-                    behind = found.commit_log_offset + found.store_size
+                    waits = self._take_record(part, whole=whole)
+                    behind = part.commit_log_offset + part.store_size
             if waits is not None:
                 self.end = waits
                 break
@@ -101,39 +101,39 @@ class Replay:
                 break
         self._write_all()
 
-    def _take_run(self, found: UniformRecords, *, whole: bool) -> LogEnd | None:
+    def _take_run(self, run: UniformRecords, *, whole: bool) -> LogEnd | None:
         """Takes uniform records; those that do not follow the last one of their queue, one by one."""
-        entries, key = None, (decode_java_utf8(found.topic), found.queue_id)
-        if not whole or (found.queue_offset + found.count) * MIN_RECORD_BYTES <= found.offset:
+        entries, key = None, (decode_java_utf8(run.topic), run.queue_id)
+        if not whole or (run.queue_offset + run.count) * MIN_RECORD_BYTES <= run.offset:
             try:
-                entries = self._following(key, self._queue_of(key, False), found.queue_offset)
+                entries = self._following(key, self._queue_of(key, False), run.queue_offset)
             except UnsafePath:
                 pass
             except UnknownTopic as unknown:
                 self.unknown_topic = unknown.topic
-                return LogEnd(found.offset)
+                return LogEnd(run.offset)
         if entries is None:
-            waiting = (self._take_record(record, whole=whole) for record in found.records())
+            waiting = (self._take_record(record, whole=whole) for record in run.records())
             return next((waits for waits in waiting if waits is not None), None)
-        self.records += found.count
-        self.last_store_ms = found.store_timestamp_ms
-        entries += found.entries()
-        self._note_unwritten(found.count)
+        self.records += run.count
+        self.last_store_ms = run.store_timestamp_ms
+        entries += run.entries()
+        self._note_unwritten(run.count)
         return None
 
-    def _take_record(self, found: RawRecord, *, whole: bool) -> LogEnd | None:
+    def _take_record(self, record: RawRecord, *, whole: bool) -> LogEnd | None:
         """Takes a record; returns its place if its topic is unknown."""
         self.records += 1
-        self.last_store_ms = found.store_timestamp_ms
-        if found.commit_log_offset < self._trusted and body_crc(found.body) != found.body_crc:
-            self.bad_bodies.append(found.commit_log_offset)
+        self.last_store_ms = record.store_timestamp_ms
+        if record.commit_log_offset < self._trusted and body_crc(record.body) != record.body_crc:
+            self.bad_bodies.append(record.commit_log_offset)
         try:
-            self._take(found, whole=whole)
+            self._take(record, whole=whole)
         except (UnsafePath, _DamagedRecord):
-            self.holes.append((found.commit_log_offset, found.commit_log_offset + found.store_size))
+            self.holes.append((record.commit_log_offset, record.commit_log_offset + record.store_size))
         except UnknownTopic as unknown:
             self.unknown_topic = unknown.topic
-            return LogEnd(found.commit_log_offset)
+            return LogEnd(record.commit_log_offset)
         return None
 
     def _following(self, key: QueueKey, queue: AnyConsumeQueue, queue_offset: int) -> bytearray | None:
@@ -148,38 +148,38 @@ class Replay:
         if self._unwritten_entries >= ENTRIES_AT_ONCE:
             self._write_all()
 
-    def _take(self, found: RawRecord, *, whole: bool) -> None:
-        if found.sys_flag & TRANSACTION_MASK in WITHOUT_ENTRY:
+    def _take(self, record: RawRecord, *, whole: bool) -> None:
+        if record.sys_flag & TRANSACTION_MASK in WITHOUT_ENTRY:
             return
-        is_batch = found.sys_flag & BATCH_RECORD == BATCH_RECORD
-        key = (decode_java_utf8(found.topic), found.queue_id)
+        is_batch = record.sys_flag & BATCH_RECORD == BATCH_RECORD
+        key = (decode_java_utf8(record.topic), record.queue_id)
         queue = self._queue_of(key, is_batch)
         if isinstance(queue, BatchConsumeQueue):
-            entry = batch_entry_of(found, self._entry_of(found))
+            entry = batch_entry_of(record, self._entry_of(record))
         elif is_batch:  # the topic was a batch topic, then deleted, and is a plain one now
             return
         else:
-            entry = self._entry_of(found)
+            entry = self._entry_of(record)
         if isinstance(queue, BatchConsumeQueue):
-            self._place(key, queue, found, entry, whole=whole)
+            self._place(key, queue, record, entry, whole=whole)
             return
-        if whole and found.queue_offset * MIN_RECORD_BYTES > found.commit_log_offset:
+        if whole and record.queue_offset * MIN_RECORD_BYTES > record.commit_log_offset:
             raise _DamagedRecord
-        unwritten = self._following(key, queue, found.queue_offset)
+        unwritten = self._following(key, queue, record.queue_offset)
         if unwritten is not None:
             unwritten += entry
             self._note_unwritten(1)
         else:
             self._write_all()
-            self._place(key, queue, found, entry, whole=whole)
+            self._place(key, queue, record, entry, whole=whole)
 
-    def _place(self, key: QueueKey, queue: AnyConsumeQueue, found: RawRecord, entry: bytes, *, whole: bool) -> None:
+    def _place(self, key: QueueKey, queue: AnyConsumeQueue, record: RawRecord, entry: bytes, *, whole: bool) -> None:
         """Writes an entry at its record's queue offset, which may be any."""
-        if found.commit_log_offset < self._trusted and not _is_placed(queue, found, entry):
+        if record.commit_log_offset < self._trusted and not _is_placed(queue, record, entry):
             raise _DamagedRecord
         if whole and (queue.end or not self._log.start):  # otherwise the older messages went with their segments
-            self.gaps += max(0, found.queue_offset - queue.end)
-        if _refill(queue, found.queue_offset, entry, whole):
+            self.gaps += max(0, record.queue_offset - queue.end)
+        if _refill(queue, record.queue_offset, entry, whole):
             self.on_written(key, queue, entry)
 
     def _write_all(self) -> None:

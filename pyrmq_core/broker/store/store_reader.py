@@ -99,19 +99,19 @@ class StoreReader:
 
         Looks at the queues with the last messages, at most `SEARCHED_QUEUES`.
         """
-        found = self.start
+        position = self.start
         slots = [(slots_of(queue), key) for key, queue in self.queues.by_key.items()]
-        ends = [(one.entry(one.end - 1).physical_offset, key) for one, key in slots if one.end > one.start]
+        ends = [(slot.entry(slot.end - 1).physical_offset, key) for slot, key in slots if slot.end > slot.start]
         for last, key in sorted(ends, reverse=True)[:SEARCHED_QUEUES]:
-            if last <= found:
+            if last <= position:
                 break
             with contextlib.suppress(StoreError):  # of a damaged queue
                 before = self.search(key, time_ms, upper=False) - 1
                 if before >= self.bounds(key)[0]:
-                    found = max(found, self.entry(key, before).physical_offset)
-        return found
+                    position = max(position, self.entry(key, before).physical_offset)
+        return position
 
     def last_message(self) -> int | None:
         """Returns the physical offset of the last message that is in a queue; None without one."""
         slots = [slots_of(queue) for queue in self.queues.by_key.values()]
-        return max([one.entry(one.end - 1).physical_offset for one in slots if one.end > one.start], default=None)
+        return max([slot.entry(slot.end - 1).physical_offset for slot in slots if slot.end > slot.start], default=None)

@@ -213,10 +213,10 @@ class KeyIndexing:
         """Makes the steps, with rests that are long while messages are stored."""
         end, began = self._store.end, time.perf_counter()
         for _ in steps:
-            taken = time.perf_counter() - began
+            seconds = time.perf_counter() - began
             is_busy = self._store.end != end
             end = self._store.end
-            await trio.sleep(max(LEAST_REST_SECONDS, REST * taken) if is_busy else taken)
+            await trio.sleep(max(LEAST_REST_SECONDS, REST * seconds) if is_busy else seconds)
             began = time.perf_counter()
 
     async def _seal_full_files(self) -> None:

@@ -28,8 +28,8 @@ class ChangingRows(Generic[K, V]):
         """Returns a row to change at once; makes an empty one for an unknown key."""
         row = self._unshared.get(key)
         if row is None:
-            known: Any = self._rows.get(key, ())
-            row = self._rows[key] = self._unshared[key] = self._make(known)
+            before: Any = self._rows.get(key, ())
+            row = self._rows[key] = self._unshared[key] = self._make(before)
         return row
 
     def remove(self, key: K) -> None:

@@ -82,7 +82,7 @@ class ConsumerFilters:
         """Reads the file. All groups are dead until they send a heartbeat."""
         members = load_config(self._files, FILE_NAME)
         try:
-            found = [
+            rows = [
                 (topic, group, _loaded(data, now_ms))
                 for topic, by_group in (members.get("filterDataByTopic") or {}).items()
                 for group, data in by_group["groupFilterData"].items()
@@ -90,8 +90,8 @@ class ConsumerFilters:
             ]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StoreError(f"{FILE_NAME}: a member is missing or wrong: {error!r}") from error
-        for topic, group, one in sorted(found, key=lambda row: row[2].dead_ms):
-            if self._put(topic, group, one):
+        for topic, group, consumer_filter in sorted(rows, key=lambda row: row[2].dead_ms):
+            if self._put(topic, group, consumer_filter):
                 self._dead[topic, group] = None
 
     def find(self, group: str, topic: str) -> ConsumerFilter | None:
@@ -100,16 +100,16 @@ class ConsumerFilters:
 
     def members_of(self, group: str, topic: str) -> dict[str, Any] | None:
         """Returns a group's expression as the file has it; None without one."""
-        found = self.find(group, topic)
-        return None if found is None else _members(topic, group, found)
+        consumer_filter = self.find(group, topic)
+        return None if consumer_filter is None else _members(topic, group, consumer_filter)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
         """Takes the expressions of a heartbeat; the group's other ones are dead."""
         topics = set()
-        for one in subscriptions:
-            topics.add(one.topic)
-            if one.expression_type == SQL92 and 0 < len(one.sub_string) <= MAX_CHARS:
-                self._register(group, one, now_ms)
+        for subscription in subscriptions:
+            topics.add(subscription.topic)
+            if subscription.expression_type == SQL92 and 0 < len(subscription.sub_string) <= MAX_CHARS:
+                self._register(group, subscription, now_ms)
         for topic in self._topics_of.get(group, set()) - topics:
             self._kill(topic, group, now_ms)
 
@@ -119,63 +119,63 @@ class ConsumerFilters:
             self._kill(topic, group, now_ms)
 
     def _register(self, group: str, data: SubscriptionData, now_ms: int) -> None:
-        known = self.find(group, data.topic)
-        is_newer = known is None or data.sub_version > known.client_version
-        if known is None or (is_newer and data.sub_string != known.expression):
-            if known is not None:
+        before = self.find(group, data.topic)
+        is_newer = before is None or data.sub_version > before.client_version
+        if before is None or (is_newer and data.sub_string != before.expression):
+            if before is not None:
                 self._remove(data.topic, group)
             self._put(data.topic, group, ConsumerFilter(data.sub_string, data.sub_version, now_ms))
-        elif is_newer or (data.sub_version == known.client_version and known.is_dead):
-            self._replace(data.topic, group, replace(known, client_version=data.sub_version, dead_ms=0))
+        elif is_newer or (data.sub_version == before.client_version and before.is_dead):
+            self._replace(data.topic, group, replace(before, client_version=data.sub_version, dead_ms=0))
             self._dead.pop((data.topic, group), None)
             self.is_changed = True
 
-    def _put(self, topic: str, group: str, one: ConsumerFilter) -> bool:
+    def _put(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> bool:
         """Keeps an expression, in the place of the first dead ones if need be; returns False if there is no room."""
-        while not self._has_room(one) and self._dead:
+        while not self._has_room(consumer_filter) and self._dead:
             self._remove(*next(iter(self._dead)))
-        if not self._has_room(one):
+        if not self._has_room(consumer_filter):
             return False
-        self._topics.change(topic)[group] = one
+        self._topics.change(topic)[group] = consumer_filter
         self._topics_of.setdefault(group, set()).add(topic)
         self._count += 1
-        self._chars += len(one.expression)
+        self._chars += len(consumer_filter.expression)
         self.is_changed = True
         return True
 
-    def _has_room(self, one: ConsumerFilter) -> bool:
-        return self._count < MOST_FILTERS and self._chars + len(one.expression) <= MOST_CHARS
+    def _has_room(self, consumer_filter: ConsumerFilter) -> bool:
+        return self._count < MOST_FILTERS and self._chars + len(consumer_filter.expression) <= MOST_CHARS
 
     def _remove(self, topic: str, group: str) -> None:
         groups = self._topics.change(topic)
-        one = groups.pop(group)
+        consumer_filter = groups.pop(group)
         if not groups:
             self._topics.remove(topic)
         self._topics_of[group].discard(topic)
         if not self._topics_of[group]:
             del self._topics_of[group]
         self._count -= 1
-        self._chars -= len(one.expression)
+        self._chars -= len(consumer_filter.expression)
         self._dead.pop((topic, group), None)
         self.is_changed = True
 
     def _kill(self, topic: str, group: str, now_ms: int) -> None:
-        one = self.find(group, topic)
-        if one is not None and (topic, group) not in self._dead:
-            self._replace(topic, group, replace(one, dead_ms=max(now_ms, one.born_ms)))
+        consumer_filter = self.find(group, topic)
+        if consumer_filter is not None and (topic, group) not in self._dead:
+            self._replace(topic, group, replace(consumer_filter, dead_ms=max(now_ms, consumer_filter.born_ms)))
             self._dead[topic, group] = None
             self.is_changed = True
 
-    def _replace(self, topic: str, group: str, one: ConsumerFilter) -> None:
+    def _replace(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> None:
         """Keeps the changed expression as another object: that of a snapshot stays as it is."""
-        self._topics.change(topic)[group] = one
+        self._topics.change(topic)[group] = consumer_filter
 
     def clean(self, now_ms: int) -> None:
         """Removes the expressions that are dead for filterDataCleanTimeSpan."""
         while self._dead:
             topic, group = next(iter(self._dead))
-            one = self.find(group, topic)
-            if one is not None and now_ms - one.dead_ms < self._kept_ms:
+            consumer_filter = self.find(group, topic)
+            if consumer_filter is not None and now_ms - consumer_filter.dead_ms < self._kept_ms:
                 break
             self._remove(topic, group)
 
@@ -197,14 +197,14 @@ def _loaded(data: Mapping[str, Any], now_ms: int) -> ConsumerFilter:
     )
 
 
-def _members(topic: str, group: str, one: ConsumerFilter) -> dict[str, Any]:
+def _members(topic: str, group: str, consumer_filter: ConsumerFilter) -> dict[str, Any]:
     return {
-        "bornTime": one.born_ms,
-        "clientVersion": one.client_version,
+        "bornTime": consumer_filter.born_ms,
+        "clientVersion": consumer_filter.client_version,
         "consumerGroup": group,
-        "dead": one.is_dead,
-        "deadTime": one.dead_ms,
-        "expression": one.expression,
+        "dead": consumer_filter.is_dead,
+        "deadTime": consumer_filter.dead_ms,
+        "expression": consumer_filter.expression,
         "expressionType": SQL92,
         "topic": topic,
     }
@@ -213,10 +213,10 @@ def _members(topic: str, group: str, one: ConsumerFilter) -> dict[str, Any]:
 def _text(snapshot: Mapping[str, Mapping[str, ConsumerFilter]]) -> bytes:
     topics: dict[str, Any] = {}
     for topic, groups in snapshot.items():
-        for group, one in groups.items():
-            if not one.is_wrong:
+        for group, consumer_filter in groups.items():
+            if not consumer_filter.is_wrong:
                 bloom = {"bitNum": BLOOM_BITS, "bitPos": bloom_bits(f"{group}#{topic}")}
-                data = {"bloomFilterData": bloom, **_members(topic, group, one)}
+                data = {"bloomFilterData": bloom, **_members(topic, group, consumer_filter)}
                 topics.setdefault(topic, {"groupFilterData": {}, "topic": topic})["groupFilterData"][group] = data
     return encode_config({"filterDataByTopic": topics})
 
@@ -225,11 +225,11 @@ def bloom_bits(text: str) -> list[int]:
     """Returns the bits of a text in a Bloom filter; Java's broker reads no file without them."""
     hashed = murmur3_long(text.encode())
     first, second = hashed & 0xFFFF_FFFF, hashed >> 32
-    found = []
+    bits = []
     for number in range(1, BLOOM_HASHES + 1):
         combined = first + number * second & 0xFFFF_FFFF
-        found.append((combined if combined <= MAX_INT else combined ^ 0xFFFF_FFFF) % BLOOM_BITS)
-    return found
+        bits.append((combined if combined <= MAX_INT else combined ^ 0xFFFF_FFFF) % BLOOM_BITS)
+    return bits
 
 
 def murmur3_long(data: bytes) -> int:

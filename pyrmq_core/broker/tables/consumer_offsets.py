@@ -80,8 +80,8 @@ class GroupOffsets:
 
     def merge(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
         """Takes offsets that were committed at another broker; those of other queues stay."""
-        known = self._committed.find((topic, group))
-        if known is None or not known.items() >= offsets.items():
+        before = self._committed.find((topic, group))
+        if before is None or not before.items() >= offsets.items():
             self._queues(topic, group).update(offsets)
             self.is_changed = True
 

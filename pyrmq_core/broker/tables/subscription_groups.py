@@ -98,9 +98,9 @@ class GroupTable:
 
     def find(self, group: str, now_ms: int) -> GroupConfig | None:
         """Returns a group's settings. An unknown group is made, or None returned if that is off or the name wrong."""
-        known = self._groups.get(group)
-        if known is not None or not self.auto_create:
-            return known
+        config = self._groups.get(group)
+        if config is not None or not self.auto_create:
+            return config
         try:
             check_group(group)
         except InvalidArgument:

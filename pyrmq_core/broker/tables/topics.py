@@ -89,8 +89,8 @@ class TopicTable:
 
     def is_batch_topic(self, topic: str) -> bool | None:
         """Returns True if the topic's queues store a batch as one record; None for an unknown topic."""
-        known = self._topics.get(topic)
-        return None if known is None else is_batch_topic(known.attributes)
+        config = self._topics.get(topic)
+        return None if config is None else is_batch_topic(config.attributes)
 
     def is_system(self, topic: str) -> bool:
         """Returns True for a topic that the broker made for itself, such as those of its own and its cluster's name."""
@@ -140,12 +140,12 @@ class TopicTable:
 
     def put(self, topic: TopicConfig, now_ms: int) -> bool:
         """Makes or changes a topic, in effect at once and in the file when `file.written` returns; False if equal."""
-        known = self._topics.get(topic.topic)
-        if known == topic:
+        before = self._topics.get(topic.topic)
+        if before == topic:
             return False
         self._topics[topic.topic] = topic
         self._changed(now_ms, topic.topic)
-        if known is None:
+        if before is None:
             self.unsaved[topic.topic] = self.file.changes
         return True
 

@@ -89,9 +89,9 @@ class OpenSlot:
             self._times.pop()
         return due_ms, position
 
-    def give_back(self, taken: Sequence[tuple[int, int]]) -> None:
+    def give_back(self, entries: Sequence[tuple[int, int]]) -> None:
         """Puts back the entries taken last, in the order in which they were taken; they are the next ones again."""
-        self._given_back += reversed(taken)
+        self._given_back += reversed(entries)
 
     def left(self) -> Iterator[int]:
         """Yields all entries that are left: those that take others back, then the others, those of a time in order."""

@@ -80,12 +80,12 @@ class TimerCheckpoint:
         if data is None or len(data) < FIELDS.size:
             return None
         read_ms, position, offset, masters, version, changed_ms, changes = FIELDS.unpack_from(data)
-        known = (read_ms, position, min(offset, masters), version, changed_ms, changes)
+        values = (read_ms, position, min(offset, masters), version, changed_ms, changes)
         whole = FIELDS.size + OWN.size
         if len(data) < whole + CRC.size or CRC.unpack_from(data, whole)[0] != zlib.crc32(data[:whole]):
-            return cls(*known)
+            return cls(*values)
         mark, log_end, precision_ms = OWN.unpack_from(data, FIELDS.size)
-        return cls(*known, log_end, precision_ms) if mark == MARK else cls(*known)
+        return cls(*values, log_end, precision_ms) if mark == MARK else cls(*values)
 
 
 def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
@@ -130,4 +130,4 @@ def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
     places = [place]
     if saved.queue_offset < end:
         places.insert(0, min(place, store.entry(TIMER_QUEUE, max(saved.queue_offset, start)).physical_offset))
-    return next((one for one in places if store.end - one <= MAX_LOOKED_AT_BYTES), None)
+    return next((position for position in places if store.end - position <= MAX_LOOKED_AT_BYTES), None)

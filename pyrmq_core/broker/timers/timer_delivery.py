@@ -61,7 +61,7 @@ class TimerDelivery:
         self.copies = DeliveredCopies()
         if not self._store.bounds(TIMER_QUEUE)[1]:  # no timer message was ever stored
             return
-        records = (found for found in self._store.records(start) if isinstance(found, RawRecord))
+        records = (record for record in self._store.records(start) if isinstance(record, RawRecord))
         self.copies.find(records, start, self._store.bounds(TIMER_QUEUE)[1], now_ms)
 
     def message(self, entry: TimerEntry) -> TimerMessage | None:
@@ -84,10 +84,10 @@ class TimerDelivery:
         Raises `StoreError` if one cannot be delivered, after those before it were. Then it is the slot's next one.
         """
         left_bytes, failure = STEP_BYTES, None
-        taken: list[tuple[int, int]] = []
+        entries: list[tuple[int, int]] = []
         copies: list[DueCopy] = []
         while left_bytes > 0 and (due := slot.take(now_ms)) is not None:
-            taken.append(due)
+            entries.append(due)
             try:
                 entry = timer_log.entry(due[1])
                 copy = self._copy(slot, entry, now_ms)
@@ -96,11 +96,11 @@ class TimerDelivery:
                 break
             left_bytes -= max(entry.size, MESSAGE_BYTES)
             if copy is None:
-                taken.pop()
+                entries.pop()
             else:
                 copies.append(copy)
         stored, refused = self._store_copies(copies, now_ms)
-        slot.give_back(taken[stored:])
+        slot.give_back(entries[stored:])
         if failure := refused or failure:
             raise failure
         return left_bytes <= 0

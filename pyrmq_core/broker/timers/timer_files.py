@@ -47,9 +47,9 @@ class TimerFiles:
     @property
     def names(self) -> list[str]:
         """The names of those files that exist."""
-        found = [] if self.log.is_empty else ["timerlog"]
-        found += ["timerwheel"] if self.wheel.exists else []
-        return [*found, *([timer_checkpoint.PATH] if self.has_checkpoint else [])]
+        names = [] if self.log.is_empty else ["timerlog"]
+        names += ["timerwheel"] if self.wheel.exists else []
+        return [*names, *([timer_checkpoint.PATH] if self.has_checkpoint else [])]
 
     def open(self, commit_log_end: int) -> str:
         """Opens and repairs the files; returns the reason if they have to be built anew from the messages.
@@ -58,9 +58,9 @@ class TimerFiles:
 
         Raises `StoreError` for files of the timer log with another length than the settings say.
         """
-        found = TimerCheckpoint.decode(self._files.load(timer_checkpoint.PATH))
-        self.has_checkpoint = found is not None and found.read_ms > 0  # zeros: made and never written
-        self.saved = saved = found if found is not None and self.has_checkpoint else NOTHING
+        checkpoint = TimerCheckpoint.decode(self._files.load(timer_checkpoint.PATH))
+        self.has_checkpoint = checkpoint is not None and checkpoint.read_ms > 0  # zeros: made and never written
+        self.saved = saved = checkpoint if checkpoint is not None and self.has_checkpoint else NOTHING
         self.log.open()
         is_whole = self.wheel.open()
         if not is_whole:

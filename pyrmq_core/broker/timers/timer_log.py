@@ -116,18 +116,18 @@ class TimerLog:
         if not 0 <= at <= len(self._window) - ENTRY.size:
             self._look_at(position)
             at = position - self._window_start
-        found = _entry(self._window, at, position)
-        if found is None:
+        entry = _entry(self._window, at, position)
+        if entry is None:
             raise DamagedTimers(f"the timer log has no entry at {position}")
-        return found
+        return entry
 
     def scan(self, start: int) -> Iterator[tuple[int, TimerEntry]]:
         """Yields offsets and entries from `start` on; afterwards `end` is behind the last one, and zeros follow it."""
         for base in [base for base in self._opened if base + self._file_bytes > start]:
             position = max(base, start)
-            for found in self._entries(base, position - base):
-                yield found
-                position = found[0] + ENTRY.size
+            for item in self._entries(base, position - base):
+                yield item
+                position = item[0] + ENTRY.size
             is_blank = self._is_blank(base, position - base)
             if not is_blank:
                 self.cut(position)
@@ -156,8 +156,8 @@ class TimerLog:
         removals: list[Callable[[], None]] = []
         for base in list(self._opened)[:-1]:
             last = base + (self._file_bytes - BLANK.size) // ENTRY.size * ENTRY.size - ENTRY.size
-            found = _entry(self._opened[base].read(last - base, ENTRY.size), 0, last)
-            if found is not None and found.physical_offset >= physical_offset:
+            entry = _entry(self._opened[base].read(last - base, ENTRY.size), 0, last)
+            if entry is not None and entry.physical_offset >= physical_offset:
                 break
             if self._newest_of(base) >= physical_offset:
                 break
@@ -213,10 +213,10 @@ class TimerLog:
             count = min(WINDOW_BYTES, last + ENTRY.size - position) // ENTRY.size * ENTRY.size
             data = file.read(position, count)
             for at in range(0, count, ENTRY.size):
-                found = _entry(data, at, base + position + at)
-                if found is None:
+                entry = _entry(data, at, base + position + at)
+                if entry is None:
                     return
-                yield base + position + at, found
+                yield base + position + at, entry
             position += count
 
     def _is_blank(self, base: int, position: int) -> bool:

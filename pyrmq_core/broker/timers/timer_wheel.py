@@ -99,8 +99,8 @@ class TimerWheel:
             read = min(high - low, SLOTS - index, COUNTED_AT_ONCE)
             data = self._file.read(index * SLOT.size, read * SLOT.size)
             if data != NO_SLOTS[: len(data)]:
-                found = enumerate(SLOT.iter_unpack(data), low)
-                total += sum([slot[3] for expected, slot in found if slot[0] == expected])
+                slots = enumerate(SLOT.iter_unpack(data), low)
+                total += sum([slot[3] for expected, slot in slots if slot[0] == expected])
             low += read
         return total
 

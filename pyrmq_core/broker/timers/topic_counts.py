@@ -36,15 +36,15 @@ class TopicCounts:
     def clear(self) -> None:
         self._numbers.clear()
 
-    def by_topic(self, known: Iterable[str]) -> dict[str, int]:
-        """Returns the numbers; `known` are the broker's topics, some of whose entries an earlier run wrote.
+    def by_topic(self, topics: Iterable[str]) -> dict[str, int]:
+        """Returns the numbers; `topics` are the broker's topics, some of whose entries an earlier run wrote.
 
         The messages of a topic that was deleted meanwhile are left out.
         """
         if len(self._numbers) > TOPICS_KEPT:
             self._numbers = Counter({key: number for key, number in self._numbers.items() if number})
         if not self._numbers.keys() <= self._names.keys():
-            self._names.update((topic_hash(topic), topic) for topic in known)
+            self._names.update((topic_hash(topic), topic) for topic in topics)
         self._names = {key: name for key, name in self._names.items() if key in self._numbers}
         return {self._names[key]: number for key, number in self._numbers.items() if key in self._names}
 

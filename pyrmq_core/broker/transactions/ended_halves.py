@@ -85,10 +85,10 @@ class EndedHalves:
 
     def end(self, offset: int, *, committed: bool) -> None:
         """Notes a producer's end of a half message and of its last successor."""
-        for one in dict.fromkeys((offset, self.last(offset))):
-            if one not in self._ends and not self.is_done(one):
-                self.finish(one)
-            self._ends[one] = committed or self._ends.get(one, False)
+        for half_offset in dict.fromkeys((offset, self.last(offset))):
+            if half_offset not in self._ends and not self.is_done(half_offset):
+                self.finish(half_offset)
+            self._ends[half_offset] = committed or self._ends.get(half_offset, False)
         _shorten(self._ends, self._most_kept)
 
     def replace(self, offset: int, successor: int) -> None:

@@ -275,8 +275,8 @@ class Transactions:
 
     def _progress(self, key: QueueKey) -> int:
         start, end = self._store.bounds(key)
-        known = self._offsets.committed(TRANSACTION_GROUP, *key)
-        return min(max(start, known or 0), end)
+        progress = self._offsets.committed(TRANSACTION_GROUP, *key)
+        return min(max(start, progress or 0), end)
 
     def _save_progress(self) -> None:
         self._op_offset = self._ended.first_needed(self._op_offset)

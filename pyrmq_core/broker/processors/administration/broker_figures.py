@@ -47,14 +47,14 @@ def ha_status(broker: Broker, _request: Command, _: Peer) -> Command:
     members = {
         "haConnectionInfo": [
             {
-                "addr": one.address,
-                "slaveAckOffset": one.acknowledged,
-                "diff": end - one.acknowledged,
-                "inSync": one in in_sync,
-                "transferredByteInSecond": one.bytes_per_second(),
-                "transferFromWhere": one.sent,
+                "addr": slave.address,
+                "slaveAckOffset": slave.acknowledged,
+                "diff": end - slave.acknowledged,
+                "inSync": slave in in_sync,
+                "transferredByteInSecond": slave.bytes_per_second(),
+                "transferFromWhere": slave.sent,
             }
-            for one in replicas.connected
+            for slave in replicas.connected
         ],
         "inSyncSlaveNums": len(in_sync),
         "master": True,

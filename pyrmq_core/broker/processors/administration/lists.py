@@ -43,16 +43,16 @@ STEPS_AT_ONCE: Final = 2
 
 async def update_topics(broker: Broker, request: Command, _: Peer) -> Command:
     """Makes the topics of a list in its turn, and then waits for their file and the NameServers."""
-    made: list[TopicConfig] = []
-    answer = await in_turn(broker.long_work, partial(_make_topics, broker, request.body, made))
-    if made or (answer.code == ResponseCode.SUCCESS and broker.topics.file.is_behind):
+    changed: list[TopicConfig] = []
+    answer = await in_turn(broker.long_work, partial(_make_topics, broker, request.body, changed))
+    if changed or (answer.code == ResponseCode.SUCCESS and broker.topics.file.is_behind):
         outcome = await announced(broker)
         return outcome if answer.code == ResponseCode.SUCCESS else answer
     return answer
 
 
-async def _make_topics(broker: Broker, body: bytes | memoryview, made: list[TopicConfig]) -> Command:
-    """Makes or changes the topics of a list, and adds those that changed to `made`."""
+async def _make_topics(broker: Broker, body: bytes | memoryview, changed: list[TopicConfig]) -> Command:
+    """Makes or changes the topics of a list, and adds those that changed to `changed`."""
     listed: list[UpdateTopic] = []
     try:
         async for header in InTurns(listed_topics(body), STEPS_AT_ONCE):
@@ -70,7 +70,7 @@ async def _make_topics(broker: Broker, body: bytes | memoryview, made: list[Topi
             if isinstance(topic, Command):
                 refusals.append(topic)
             elif broker.topics.put(topic, broker.now_ms()):
-                made.append(topic)
+                changed.append(topic)
     return refusals[0] if refusals else success()
 
 
@@ -150,7 +150,7 @@ def _listed(body: bytes | memoryview, name: str) -> Generator[None, None, list[M
         raise BodyError(f"{name} is not a list of objects")
     if len(listed) > MAX_LISTED:
         raise InvalidArgument(f"the list has more than {MAX_LISTED} members; send it in parts")
-    if not all(isinstance(one, dict) for one in listed):
+    if not all(isinstance(item, dict) for item in listed):
         raise BodyError(f"{name} is not a list of objects")
     return listed
 

@@ -46,9 +46,9 @@ async def query_message(config: BrokerConfig, index: KeyIndexing, request: Comma
     return refusal(ResponseCode.SYSTEM_BUSY, BUSY) if records is None else _answer(records)
 
 
-def _answer(found: Found) -> Command:
-    answer = MessagesFound(*found.last_update, b"".join(found.records)).to_command()
-    return answer if found.records else refusal(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND, answer.ext)
+def _answer(result: Found) -> Command:
+    answer = MessagesFound(*result.last_update, b"".join(result.records)).to_command()
+    return answer if result.records else refusal(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND, answer.ext)
 
 
 def view_message(store: MessageStore, request: Command) -> Command:

@@ -36,28 +36,28 @@ def memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def suggested_broker(broker: Broker, group_name: str, found: GetResult) -> int:
+def suggested_broker(broker: Broker, group_name: str, result: GetResult) -> int:
     """Returns the id of the broker to pull from next: with slaveReadEnable a slave's, for a reader far behind."""
     config = broker.config
     if not config.slave_read_enable:
         return MASTER_ID
     is_behind = False
-    if found.last_place is not None:
+    if result.last_place is not None:
         most_bytes = memory_bytes() * config.access_message_in_memory_max_ratio // PERCENT
-        is_behind = broker.store.end - found.last_place > most_bytes
+        is_behind = broker.store.end - result.last_place > most_bytes
     group = broker.groups.known(group_name) or {}
     suggested = group.get("whichBrokerWhenConsumeSlowly", 1) if is_behind else group.get("brokerId", MASTER_ID)
     return suggested if isinstance(suggested, int) else MASTER_ID
 
 
-def unmoved(broker: Broker, found: GetResult, offset: int) -> GetResult:
+def unmoved(broker: Broker, result: GetResult, offset: int) -> GetResult:
     """Returns the result of a pull at an offset; on a slave, with that offset as the next one where a master moves it.
 
     The master may have the messages: a slave is behind it, or began to copy it later.
     """
-    if broker.config.is_slave and found.status in MOVES:
-        return replace(found, next_offset=offset)
-    return found
+    if broker.config.is_slave and result.status in MOVES:
+        return replace(result, next_offset=offset)
+    return result
 
 
 def is_unmoved(broker: Broker, answer: Command, offset: int) -> bool:

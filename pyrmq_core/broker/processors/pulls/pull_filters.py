@@ -60,11 +60,11 @@ def filter_of(broker: Broker, header: PullMessage) -> PullFilter | Command:
 
 def _registered(broker: Broker, header: PullMessage, subscription: SubscriptionData) -> PullFilter | Command:
     """Returns the filter of an expression in a heartbeat, as the broker registered it."""
-    known = broker.filters.find(header.consumer_group, header.topic)
-    passes = None if known is None else known.passes()
-    if known is None or passes is None:
+    consumer_filter = broker.filters.find(header.consumer_group, header.topic)
+    passes = None if consumer_filter is None else consumer_filter.passes()
+    if consumer_filter is None or passes is None:
         return refusal(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER)
-    if known.client_version < header.sub_version:
+    if consumer_filter.client_version < header.sub_version:
         return refusal(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
     if not broker.config.enable_property_filter:
         return _sql_off(subscription.expression_type)

@@ -119,22 +119,22 @@ def _look(broker: Broker, header: PullMessage, chosen: PullFilter) -> Command:
     limits = broker.config.pull_limits
     most = GetLimits(min(header.max_msg_nums, limits.max_messages), limits.max_bytes, header.max_msg_nums)
     began = time.perf_counter_ns()
-    found = unmoved(broker, _get(broker, header, most, chosen), header.queue_offset)
+    result = unmoved(broker, _get(broker, header, most, chosen), header.queue_offset)
     took_ms = (time.perf_counter_ns() - began) // 1_000_000
-    broker.figures.store.note_get(found.count, took_ms)
-    if found.count:
+    broker.figures.store.note_get(result.count, took_ms)
+    if result.count:
         broker.figures.note_get(
-            header.topic, header.consumer_group, header.queue_id, found.count, len(found.records), took_ms
+            header.topic, header.consumer_group, header.queue_id, result.count, len(result.records), took_ms
         )
-    broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, found.next_offset)
+    broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_offset)
     return PullAnswer(
-        code=_code(broker, found, header.queue_offset),
-        remark=found.status.name,
-        next_begin_offset=found.next_offset,
-        min_offset=found.min_offset,
-        max_offset=found.max_offset,
-        suggest_which_broker_id=suggested_broker(broker, header.consumer_group, found),
-        records=found.records,
+        code=_code(broker, result, header.queue_offset),
+        remark=result.status.name,
+        next_begin_offset=result.next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+        suggest_which_broker_id=suggested_broker(broker, header.consumer_group, result),
+        records=result.records,
     ).to_command()
 
 
@@ -171,15 +171,15 @@ def _get(broker: Broker, header: PullMessage, most: GetLimits, chosen: PullFilte
     if chosen.passes is None:
         return broker.store.get(key, offset, most, chosen.tags_codes)
     while True:  # as with tags, one answer examines a limited number of entries, then returns the next offset
-        found = broker.store.get(key, offset, most)
-        if found.status is not GetStatus.FOUND:
-            return found if offset == header.queue_offset else replace(found, status=GetStatus.NO_MATCHED_MESSAGE)
-        records = _passing(found.records, chosen.passes)
+        result = broker.store.get(key, offset, most)
+        if result.status is not GetStatus.FOUND:
+            return result if offset == header.queue_offset else replace(result, status=GetStatus.NO_MATCHED_MESSAGE)
+        records = _passing(result.records, chosen.passes)
         if records:
-            return replace(found, records=b"".join(records), count=len(records))
-        if found.next_offset >= found.max_offset or found.next_offset - header.queue_offset >= MAX_SCANNED_ENTRIES:
-            return replace(found, status=GetStatus.NO_MATCHED_MESSAGE, records=b"", count=0)
-        offset = found.next_offset
+            return replace(result, records=b"".join(records), count=len(records))
+        if result.next_offset >= result.max_offset or result.next_offset - header.queue_offset >= MAX_SCANNED_ENTRIES:
+            return replace(result, status=GetStatus.NO_MATCHED_MESSAGE, records=b"", count=0)
+        offset = result.next_offset
 
 
 def _passing(records: bytes, passes: Passes) -> list[bytes]:
@@ -192,16 +192,16 @@ def _passing(records: bytes, passes: Passes) -> list[bytes]:
     return chosen
 
 
-def _code(broker: Broker, found: GetResult, offset: int) -> ResponseCode:
+def _code(broker: Broker, result: GetResult, offset: int) -> ResponseCode:
     """Returns the answer's code; for a queue without messages, PULL_NOT_FOUND at 0 and PULL_OFFSET_MOVED elsewhere.
 
     A slave moves no reader.
     """
-    if found.status in EMPTY and offset == 0:
+    if result.status in EMPTY and offset == 0:
         return ResponseCode.PULL_NOT_FOUND
-    if found.status in MOVES and broker.config.is_slave:
+    if result.status in MOVES and broker.config.is_slave:
         return ResponseCode.PULL_RETRY_IMMEDIATELY
-    return CODES[found.status]
+    return CODES[result.status]
 
 
 def _refuse(broker: Broker, header: PullMessage, request: Command, peer: Peer) -> Command | None:

@@ -150,8 +150,8 @@ class DiskFiles:
         with _named("look at the file system of", place):
             while not place.exists() and place != place.parent:
                 place = place.parent
-            found = shutil.disk_usage(place)
-            return DiskSpace(found.total, found.total - found.used, found.free)
+            usage = shutil.disk_usage(place)
+            return DiskSpace(usage.total, usage.total - usage.used, usage.free)
 
     def load(self, path: str) -> bytes | None:
         place = self.full_path(path)
@@ -204,29 +204,29 @@ class DiskFiles:
                 self._lock = None
 
     def sync(self, path: str) -> None:
-        place, made = self.full_path(path), self._made.get(path)
+        place, creation = self.full_path(path), self._made.get(path)
         with _named("sync", place):
             try:
                 with self._descriptors.held(path) as opened:
                     getattr(os, "fdatasync", os.fsync)(opened.number)
-                    self._check(path, made, os.fstat(opened.number))
+                    self._check(path, creation, os.fstat(opened.number))
             except FileNotFoundError:
-                self._check(path, made, None)
+                self._check(path, creation, None)
 
     def check(self, path: str) -> None:
         """Raises `StoreError` if a file that was opened and not removed is gone."""
         with _named("look at", self.full_path(path)):
             self._check(path, self._made.get(path), None)
 
-    def _check(self, path: str, made: object, held: os.stat_result | None) -> None:
+    def _check(self, path: str, creation: object, held: os.stat_result | None) -> None:
         """Raises `StoreError` if the file is gone or replaced, unless the store itself removes it and took its mark."""
         place = self.full_path(path)
         try:
-            found: os.stat_result | None = place.stat()
+            on_disk: os.stat_result | None = place.stat()
         except (FileNotFoundError, NotADirectoryError):
-            found = None
-        is_there = found is not None and (held is None or os.path.samestat(held, found))
-        if not is_there and made is not None and self._made.get(path) is made:
+            on_disk = None
+        is_there = on_disk is not None and (held is None or os.path.samestat(held, on_disk))
+        if not is_there and creation is not None and self._made.get(path) is creation:
             raise StoreError(f"{place} was removed or replaced while the broker uses it")
 
     def _listing(self, folder: str, *, folders: bool) -> list[str]:

@@ -115,7 +115,7 @@ class ForgetfulFiles:
                     self._dropped[page] = self._synced.pop(page)
             raise
         finally:
-            self._syncing[path] = [one for one in self._syncing[path] if one is not meanwhile]
+            self._syncing[path] = [unsynced for unsynced in self._syncing[path] if unsynced is not meanwhile]
         for page in pages:
             if page in meanwhile:
                 self._synced[page] = meanwhile[page]

@@ -69,12 +69,12 @@ def mixed_entries(messages: Sequence[Message]) -> Entries:
             filled = [repeat(column, len(numbers)) if isinstance(column, int) else column for column in columns]
             for number, *row in zip(numbers, *filled, strict=True):
                 found_rows[number] = row
-    found = Entries([], [], [])
+    entries = Entries([], [], [])
     for hashes, message in zip(found_rows, messages, strict=True):
-        found.hashes.extend(hashes)
-        found.offsets.extend([message.offset] * len(hashes))
-        found.times_ms.extend([message.time_ms] * len(hashes))
-    return found
+        entries.hashes.extend(hashes)
+        entries.offsets.extend([message.offset] * len(hashes))
+        entries.times_ms.extend([message.time_ms] * len(hashes))
+    return entries
 
 
 def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:

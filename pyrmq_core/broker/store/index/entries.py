@@ -58,10 +58,10 @@ def interleaved(columns: Sequence[Sequence[int]]) -> list[int]:
     """Returns the first of each column, then the second of each, and so on."""
     if not columns:
         return []
-    found = [0] * (len(columns) * len(columns[0]))
+    rows = [0] * (len(columns) * len(columns[0]))
     for at, column in enumerate(columns):
-        found[at :: len(columns)] = column
-    return found
+        rows[at :: len(columns)] = column
+    return rows
 
 
 def packed(*fields: Sequence[int]) -> bytes:

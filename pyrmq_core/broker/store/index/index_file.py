@@ -133,7 +133,7 @@ class IndexFile:
             linked = table.link(hashes[:right], number)
             if linked != list(previous[:right]):
                 table.unlink(hashes[:right], linked)
-                right = [one == other for one, other in zip(linked, previous, strict=False)].index(False)
+                right = [link == other for link, other in zip(linked, previous, strict=False)].index(False)
                 linked = table.link(hashes[:right], number)
             used += linked.count(NO_ENTRY)
             if right:
@@ -237,8 +237,8 @@ class IndexFile:
         end = number = self.header.next_entry
         while number > FIRST_ENTRY:
             count = min(ENTRIES_AT_ONCE, number - FIRST_ENTRY)
-            for one in reversed([*self.entries(number - count, count)]):
-                if one[1] != offset:
+            for entry in reversed([*self.entries(number - count, count)]):
+                if entry[1] != offset:
                     return end - number
                 number -= 1
         return end - number
@@ -276,8 +276,8 @@ def _seconds(time_ms: int, begin_ms: int) -> int:
 def _all_seconds(times_ms: Sequence[int], begin_ms: int) -> list[int]:
     if times_ms.count(times_ms[0]) == len(times_ms):
         return [_seconds(times_ms[0], begin_ms)] * len(times_ms)
-    known = {time_ms: _seconds(time_ms, begin_ms) for time_ms in set(times_ms)}
-    return [known[time_ms] for time_ms in times_ms]
+    seconds_of = {time_ms: _seconds(time_ms, begin_ms) for time_ms in set(times_ms)}
+    return [seconds_of[time_ms] for time_ms in times_ms]
 
 
 def _ascending(offsets: Sequence[int], lowest: int, end: int) -> int:

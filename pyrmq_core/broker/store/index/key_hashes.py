@@ -73,18 +73,18 @@ def pairs(properties: bytes) -> Iterator[tuple[bytes, int, int]]:
 def key_spans(properties: bytes) -> list[KeySpan]:
     """Returns where the indexed values are; of equal names the last one that has a value counts, as in Java."""
     values = _values(properties)
-    found = []
+    spans = []
     if UNIQUE in values:
-        found.append(KeySpan(*values[UNIQUE], is_tag=False))
+        spans.append(KeySpan(*values[UNIQUE], is_tag=False))
     if WORDS in values:
         start, end = values[WORDS]
         for word in properties[start:end].split(WORD_END):
             if word:
-                found.append(KeySpan(start, start + len(word), is_tag=False))
+                spans.append(KeySpan(start, start + len(word), is_tag=False))
             start += len(word) + len(WORD_END)
     if TAG in values:
-        found.append(KeySpan(*values[TAG], is_tag=True))
-    return found
+        spans.append(KeySpan(*values[TAG], is_tag=True))
+    return spans
 
 
 def _values(properties: bytes) -> dict[bytes, tuple[int, int]]:

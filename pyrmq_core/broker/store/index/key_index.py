@@ -123,8 +123,8 @@ class KeyIndex:
         """Returns True if the log has a record of this store time at a place, or has its begin behind it."""
         if place < self._store.start:
             return True
-        found = next(self._store.records(place)) if place < self._store.end else None
-        return isinstance(found, RawRecord) and found.store_timestamp_ms == store_ms
+        record = next(self._store.records(place)) if place < self._store.end else None
+        return isinstance(record, RawRecord) and record.store_timestamp_ms == store_ms
 
     @property
     def last_update(self) -> tuple[int, int]:
@@ -192,9 +192,9 @@ class KeyIndex:
         self.is_live = True
 
     def find(
-        self, key: tuple[str, str, str | None], most: int, times_ms: tuple[int, int], found: list[int]
+        self, key: tuple[str, str, str | None], most: int, times_ms: tuple[int, int], offsets: list[int]
     ) -> Iterator[None]:
-        """Adds to `found` the log offsets of records under a key, the newest first, in steps.
+        """Adds to `offsets` the log offsets of records under a key, the newest first, in steps.
 
         A key is topic, word and type of index; times are the first and the last store time. As the index holds hashes,
         a record may have another key.
@@ -205,16 +205,16 @@ class KeyIndex:
             if file.overlaps(begin_ms, end_ms):
                 for entry in file.chain(wanted):
                     time_ms = file.store_ms(entry)
-                    if len(found) >= most or entry.seconds < 0:
+                    if len(offsets) >= most or entry.seconds < 0:
                         break
                     if entry.key_hash == wanted and begin_ms <= time_ms <= end_ms:
-                        found.append(entry.offset)
+                        offsets.append(entry.offset)
                     if time_ms < begin_ms:
                         break
                     walked += 1
                     if walked % WALKED_AT_ONCE == 0:
                         yield
-            if file.header.begin_ms < begin_ms or len(found) >= most:
+            if file.header.begin_ms < begin_ms or len(offsets) >= most:
                 break
 
     def full_file(self) -> IndexFile | None:

@@ -33,24 +33,24 @@ def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple
     """
     messages: list[Message] = []
     weight = 0
-    for found in _runs_and_records(store, start, end):
-        if isinstance(found, Hole):
-            start = found.end
+    for part in _runs_and_records(store, start, end):
+        if isinstance(part, Hole):
+            start = part.end
             continue
-        if isinstance(found, _Columns):
+        if isinstance(part, _Columns):
             if messages:
                 yield messages, start
                 messages, weight = [], 0
-            start = found.end
-            yield found.entries, start
+            start = part.end
+            yield part.entries, start
             continue
-        weight += _weight(found)
+        weight += _weight(part)
         if weight > step_bounds.WEIGHT_AT_ONCE:
             yield messages, start
-            messages, weight = [], _weight(found)
-        start = found.commit_log_offset + found.store_size
-        if not _is_rolled_back(found):
-            messages.append(_message(found))
+            messages, weight = [], _weight(part)
+        start = part.commit_log_offset + part.store_size
+        if not _is_rolled_back(part):
+            messages.append(_message(part))
     yield messages, start
 
 
@@ -63,17 +63,17 @@ class _Columns(NamedTuple):
 
 def _runs_and_records(store: MessageStore, start: int, end: int) -> Iterator[RawRecord | _Columns | Hole]:
     """Yields the records that begin from one offset to another, and the unreadable ranges between them."""
-    for found in store.runs(start, store.readable_end):
-        if isinstance(found, LogEnd):
+    for part in store.runs(start, store.readable_end):
+        if isinstance(part, LogEnd):
             return
-        if isinstance(found, Hole):
-            yield found
+        if isinstance(part, Hole):
+            yield part
             continue
-        if isinstance(found, UniformRecords):
-            yield from _parts(found, range(found.offset, min(found.end, end), found.size))
-        elif found.commit_log_offset < end:
-            yield found
-        if (found.end if isinstance(found, UniformRecords) else found.commit_log_offset) >= end:
+        if isinstance(part, UniformRecords):
+            yield from _parts(part, range(part.offset, min(part.end, end), part.size))
+        elif part.commit_log_offset < end:
+            yield part
+        if (part.end if isinstance(part, UniformRecords) else part.commit_log_offset) >= end:
             return
 
 
@@ -100,11 +100,11 @@ def next_with_keys(store: MessageStore, place: int) -> Generator[None, None, int
     """
     start = place if place == store.start else place - 1
     weight = 0
-    for found in store.records(max(start, store.start)):
-        if isinstance(found, RawRecord):
-            if found.commit_log_offset >= place and not _is_rolled_back(found) and key_spans(found.properties):
-                return found.commit_log_offset
-            weight += _weight(found)
+    for record in store.records(max(start, store.start)):
+        if isinstance(record, RawRecord):
+            if record.commit_log_offset >= place and not _is_rolled_back(record) and key_spans(record.properties):
+                return record.commit_log_offset
+            weight += _weight(record)
             if weight > step_bounds.WEIGHT_AT_ONCE:
                 yield
                 weight = 0

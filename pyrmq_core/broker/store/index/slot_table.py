@@ -54,21 +54,21 @@ class SlotTable:
         The entries of one hash follow each other, unless another column has its slot.
         """
         slots, modulus, keys = self._slots, self._count, len(hashes)
-        one = {key: column % modulus for key, column in enumerate(hashes) if isinstance(column, int)}
+        single = {key: column % modulus for key, column in enumerate(hashes) if isinstance(column, int)}
         many = {
             key: [key_hash % modulus for key_hash in column]
             for key, column in enumerate(hashes)
             if not isinstance(column, int)
         }
-        shared = set(one.values())
-        if len(shared) != len(one) or not all(shared.isdisjoint(column) for column in many.values()):
+        shared = set(single.values())
+        if len(shared) != len(single) or not all(shared.isdisjoint(column) for column in many.values()):
             flat = [[column] * count if isinstance(column, int) else column for column in hashes]
             linked = self.link(interleaved(flat), first)
             return [linked[key::keys] for key in range(keys)]
         numbers = [range(first + key, first + key + keys * count, keys) for key in range(keys)]
-        found: list[Sequence[int]] = [()] * keys
-        for key, slot in one.items():
-            found[key] = [slots[slot], *numbers[key][:-1]]
+        links: list[Sequence[int]] = [()] * keys
+        for key, slot in single.items():
+            links[key] = [slots[slot], *numbers[key][:-1]]
             slots[slot] = numbers[key][-1]
         previous: list[int] = []
         for slot, number in zip(
@@ -77,8 +77,8 @@ class SlotTable:
             previous.append(slots[slot])
             slots[slot] = number
         for at, key in enumerate(many):
-            found[key] = previous[at :: len(many)]
-        return found
+            links[key] = previous[at :: len(many)]
+        return links
 
     def unlink(self, hashes: Sequence[int], previous: Sequence[int]) -> None:
         """Takes back a `link`."""

@@ -43,10 +43,10 @@ class WaitingMessages:
 
         There have to be messages.
         """
-        waiting, taken, weight = self._sends, 0, 0
+        waiting, consumed, weight = self._sends, 0, 0
         messages: list[Message] = []
-        while taken < len(waiting) and len(messages) < step_bounds.MESSAGES_AT_ONCE:
-            append, positions, store_ms, _ = waiting[taken]
+        while consumed < len(waiting) and len(messages) < step_bounds.MESSAGES_AT_ONCE:
+            append, positions, store_ms, _ = waiting[consumed]
             if len(positions) >= BATCH:
                 break
             weight += sum([step_bounds.weight(piece.properties) for piece in append.pieces])
@@ -54,10 +54,10 @@ class WaitingMessages:
                 break
             pairs = zip(append.pieces, positions, strict=True)
             messages += [Message(append.topic, piece.properties, offset, store_ms) for piece, offset in pairs]
-            taken += 1
-        if not taken:
+            consumed += 1
+        if not consumed:
             return self._of_first(waiting[0])
-        for _ in range(taken):
+        for _ in range(consumed):
             end = self._remove_first()
         return mixed_entries(messages), end
 
@@ -82,8 +82,8 @@ class WaitingMessages:
         if entries is None:
             properties = properties_of(append.pieces, first, step_bounds.count_like(like))
             count = step_bounds.count_of_step(properties)
-            some = zip(properties[:count], positions[first : first + count], strict=True)
-            messages = [Message(append.topic, *one, store_ms) for one in some]
+            parts = zip(properties[:count], positions[first : first + count], strict=True)
+            messages = [Message(append.topic, *part, store_ms) for part in parts]
             if count == 1:
                 entries, self._of_message = next_part(messages[0], self._of_message, step_bounds.KEYS_AT_ONCE)
                 if self._of_message:

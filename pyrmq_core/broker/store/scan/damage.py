@@ -45,16 +45,16 @@ def keep_aside(files: Files, log: CommitLog, start: int) -> DamageCopy | None:
 
 def record_offsets(data: bytes, base: int) -> list[int]:
     """Returns the offsets of records, found by magic number and by the log offset in each; nothing else is checked."""
-    found = []
+    offsets = []
     for magic in MAGICS:
         at = data.find(magic)
         while at >= 0:
             begin = at - MAGIC_POSITION
             place = data[begin + COMMIT_LOG_OFFSET_POSITION :][:OFFSET_BYTES] if begin >= 0 else b""
             if len(place) == OFFSET_BYTES and int.from_bytes(place) == base + begin:
-                found.append(base + begin)
+                offsets.append(base + begin)
             at = data.find(magic, at + 1)
-    return sorted(found)
+    return sorted(offsets)
 
 
 def next_record(log: CommitLog, offset: int, end: int) -> int:
@@ -68,8 +68,8 @@ def next_record(log: CommitLog, offset: int, end: int) -> int:
             offset += left
             continue
         size = min(READ_BYTES, left, end - offset)
-        if found := record_offsets(log.read(offset, size), offset):
-            return found[0]
+        if offsets := record_offsets(log.read(offset, size), offset):
+            return offsets[0]
         # The next piece overlaps this one, whose end may have cut a record's magic number or log offset.
         offset += size if size in (left, end - offset) else size - MIN_RECORD_BYTES
     return end

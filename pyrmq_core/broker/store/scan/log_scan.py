@@ -54,11 +54,11 @@ def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | H
 
     Before `trusted` the log was synced: a range that cannot be read is a `Hole`, and a record's body may be damaged.
     """
-    for found in scan_runs(log, start, trusted):
-        if isinstance(found, UniformRecords):
-            yield from found.records()
+    for part in scan_runs(log, start, trusted):
+        if isinstance(part, UniformRecords):
+            yield from part.records()
         else:
-            yield found
+            yield part
 
 
 def scan_runs(
@@ -67,17 +67,17 @@ def scan_runs(
     """Yields the same as `scan`, and uniform records together, from `trusted` or `runs_from` on."""
     offset, runs_from = start, trusted if runs_from is None else runs_from
     while True:
-        for found in _scan(log, offset, trusted, runs_from):
-            if isinstance(found, LogEnd):
+        for part in _scan(log, offset, trusted, runs_from):
+            if isinstance(part, LogEnd):
                 break
-            yield found
+            yield part
         else:
             raise AssertionError("a scan ends with the end of the log")
-        offset = next_record(log, found.offset, trusted) if found.offset < trusted else found.offset
-        if offset == found.offset:
-            yield found
+        offset = next_record(log, part.offset, trusted) if part.offset < trusted else part.offset
+        if offset == part.offset:
+            yield part
             return
-        yield Hole(found.offset, offset)
+        yield Hole(part.offset, offset)
 
 
 def _scan(log: CommitLog, start: int, trusted: int, runs_from: int) -> Iterator[RawRecord | UniformRecords | LogEnd]:
@@ -112,9 +112,9 @@ def _scan(log: CommitLog, start: int, trusted: int, runs_from: int) -> Iterator[
             yield run
             offset = run.end
             continue
-        found = _check(buffer, offset - base, offset, any_body=offset < trusted)
-        yield found
-        if isinstance(found, LogEnd):
+        part = _check(buffer, offset - base, offset, any_body=offset < trusted)
+        yield part
+        if isinstance(part, LogEnd):
             return
         offset += size
     yield LogEnd(offset)
@@ -147,10 +147,10 @@ class _Runs:
 def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False) -> RawRecord | None:
     """Returns the record of `size` bytes at `offset`; None if there is no such record."""
     try:
-        found = _check(log.read(offset, size), 0, offset, any_body=any_body)
+        record = _check(log.read(offset, size), 0, offset, any_body=any_body)
     except StoreError:
         return None
-    return found if isinstance(found, RawRecord) and found.store_size == size else None
+    return record if isinstance(record, RawRecord) and record.store_size == size else None
 
 
 def record_bytes(log: CommitLog, offset: int) -> bytes | None:
@@ -164,10 +164,10 @@ def record_bytes(log: CommitLog, offset: int) -> bytes | None:
         is_head = magic in (MAGIC_V1, MAGIC_V2) and place == offset
         if not is_head or size > min(MAX_RECORD_BYTES, log.end - offset):
             return None
-        found = log.read(offset, size)
+        stored = log.read(offset, size)
     except StoreError:
         return None
-    return None if isinstance(_check(found, 0, offset), LogEnd) else found
+    return None if isinstance(_check(stored, 0, offset), LogEnd) else stored
 
 
 def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False) -> RawRecord | LogEnd:
