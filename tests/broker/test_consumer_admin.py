@@ -140,6 +140,28 @@ async def test_the_pull_of_a_former_owner_does_not_take_a_reset_from_the_present
         assert (await pull(present, 4)).code == ResponseCode.PULL_NOT_FOUND
 
 
+@pytest.mark.parametrize("behind", [0, 3])
+async def test_a_second_member_that_does_not_know_of_a_reset_is_moved_too(behind: int, tmp_path: Path) -> None:
+    """Two members have one queue for a while when their views of the group differ, as after the end of a broker."""
+    async with serving(tmp_path) as served:
+        await with_messages(served)
+        former, owner, heir = [await member(served, lambda request, peer: None, client_id=name) for name in "abc"]
+        await reset(served, queue_id=0, offset=1)
+        assert (await pull(former, 2)).next_begin_offset == 1
+        assert (await pull(former, 1)).code == ResponseCode.SUCCESS
+        for _ in range(2):  # the answer to the first may be lost
+            assert (await commit(owner, behind)).remark == "Offset has been previously reset"
+            moved = await pull(owner, behind, 5, commit_offset=behind)
+            assert (moved.code, moved.next_begin_offset) == (ResponseCode.PULL_OFFSET_MOVED, 1)
+        assert await committed(served) == 1
+        assert (await pull(owner, 1)).code == ResponseCode.SUCCESS
+        assert (await commit(owner, 2)).remark is None
+        assert (await pull(heir, 2)).code == ResponseCode.SUCCESS  # it begins at the committed offset
+        assert (await commit(heir, 3)).remark is None
+        for at in (former, owner, heir):  # a member that has followed may go where it wants
+            assert (await pull(at, 0)).code == ResponseCode.SUCCESS
+
+
 def test_members_that_do_not_follow_a_reset_are_let_go_after_a_while() -> None:
     offsets, queue = GroupOffsets(MemoryFiles()), ("g", "T", 0)
     offsets.reset(*queue, 5)
@@ -148,6 +170,7 @@ def test_members_that_do_not_follow_a_reset_are_let_go_after_a_while() -> None:
     assert not offsets.may_commit(*queue, 9, now=1000.0 + RESET_SECONDS)
     assert offsets.moved_to(*queue, 9, now=1001.0 + RESET_SECONDS) is None
     assert offsets.may_commit(*queue, 9, now=1001.0 + RESET_SECONDS)
+    assert offsets.moved_to(*queue, 3, now=1001.0 + RESET_SECONDS) is None
 
 
 async def test_all_queues_are_reset_to_a_time_or_to_their_end(tmp_path: Path) -> None:

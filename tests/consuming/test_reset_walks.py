@@ -29,7 +29,9 @@ MOST_RESETS = 3
 class GivesOnce(GroupOffsets):
     """The offsets of a broker that gives a reset to one pull, as Apache RocketMQ does."""
 
-    def moved_to(self, group: str, topic: str, queue_id: int, offset: int | None, now: float) -> int | None:
+    def moved_to(
+        self, group: str, topic: str, queue_id: int, offset: int | None, now: float, member: object = None
+    ) -> int | None:
         moved_to = super().moved_to(group, topic, queue_id, None, now)
         if moved_to is not None:
             self.end_reset(group, topic, queue_id)

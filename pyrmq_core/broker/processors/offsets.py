@@ -12,6 +12,7 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.broker import Answer
+from pyrmq_core.broker.clients.client_table import ClientInfo, ClientTable
 from pyrmq_core.broker.in_turns import BoundedWork
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, object_pieces
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
@@ -20,6 +21,7 @@ from pyrmq_core.broker.tables.config_files import encode_config
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.broker.tables.topics import TopicTable
+from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.requests.broker.consumer_offsets import (
@@ -80,7 +82,14 @@ def query_consumer_offset(offsets: GroupOffsets, store: MessageStore, request: C
     return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
 
 
-def update_consumer_offset(groups: GroupTable, topics: TopicTable, offsets: GroupOffsets, request: Command) -> Command:
+def update_consumer_offset(
+    groups: GroupTable,
+    topics: TopicTable,
+    offsets: GroupOffsets,
+    clients: ClientTable,
+    request: Command,
+    peer: Peer,
+) -> Command:
     header = UpdateConsumerOffset.from_command(request)
     if header.consumer_group not in groups:
         return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.consumer_group} not exist!")
@@ -89,12 +98,21 @@ def update_consumer_offset(groups: GroupTable, topics: TopicTable, offsets: Grou
     # The topic's number of queues is no limit, since it may have been larger; RocketMQ keeps a commit for any number.
     if not 0 <= header.queue_id < MAX_QUEUES_PER_TOPIC:
         return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{header.queue_id}] is illegal, no topic has it")
-    key, offset = (header.consumer_group, header.topic, header.queue_id), header.commit_offset
+    key = (header.consumer_group, header.topic, header.queue_id)
+    member = clients.members(header.consumer_group).get(peer)
     is_out_of_date = header.from_slave and offsets.was_reset(*key)
-    if is_out_of_date or not offsets.may_commit(*key, offset, trio.current_time()):
+    if is_out_of_date or not commit(offsets, key, header.commit_offset, member):
         return replace(success(), remark=PREVIOUSLY_RESET)
-    offsets.commit(*key, offset)
     return success()
+
+
+def commit(offsets: GroupOffsets, key: tuple[str, str, int], offset: int, member: ClientInfo | None) -> bool:
+    """Commits the offset of a group, topic and queue id, unless a reset forbids it; returns whether it did."""
+    client_id = None if member is None else member.client_id
+    if not offsets.may_commit(*key, offset, trio.current_time(), client_id):
+        return False
+    offsets.commit(*key, offset)
+    return True
 
 
 def all_delay_offsets(delays: DelayLevels) -> Command:

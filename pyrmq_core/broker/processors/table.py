@@ -63,8 +63,8 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
         topic=topic_fault,
     ),
     RequestCode.UPDATE_CONSUMER_OFFSET: checked(
-        lambda broker, request, _: offset_requests.update_consumer_offset(
-            broker.groups, broker.topics, broker.offsets, request
+        lambda broker, request, peer: offset_requests.update_consumer_offset(
+            broker.groups, broker.topics, broker.offsets, broker.clients, request, peer
         ),
         consumerGroup=group_fault,
         topic=topic_fault,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -27,11 +27,15 @@ RESET_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class _Reset:
-    """A group's reset of one queue, first given to a pull at `given_at`; `is_over` once its members have it."""
+    """A group's reset of one queue, first given to a pull at `given_at`; `is_over` once a member goes on there.
+
+    `followers` are the ids of the members that have: two read a queue while it goes from one to the other.
+    """
 
     offset: int
     given_at: float = math.inf
     is_over: bool = False
+    followers: set[str] = field(default_factory=set)
 
 
 class GroupOffsets:
@@ -114,43 +118,67 @@ class GroupOffsets:
         resets = self._resets.get((topic, group))
         return resets is not None and (reset := resets.get(queue_id)) is not None and not reset.is_over
 
-    def may_commit(self, group: str, topic: str, queue_id: int, offset: int, now: float) -> bool:
-        """Returns whether a consumer's commit counts: not while the queue is reset to another offset."""
-        reset = self._pending(group, topic, queue_id, now)
+    def may_commit(
+        self, group: str, topic: str, queue_id: int, offset: int, now: float, member: str | None = None
+    ) -> bool:
+        """Returns whether a consumer's commit counts: not while the queue is reset to another offset.
+
+        Nor does that of a member, by its id, which has not followed a reset that others follow.
+        """
+        reset = self._current(group, topic, queue_id, now)
         if reset is None:
             return True
+        if reset.is_over:
+            return member is None or member in reset.followers
         reset.is_over = offset == reset.offset and reset.given_at <= now
+        if reset.is_over and member is not None:
+            reset.followers.add(member)
         return reset.is_over
 
     def was_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Returns whether the queue was reset since this start: what was committed before elsewhere is out of date."""
         return queue_id in self._resets.get((topic, group), {})
 
-    def moved_to(self, group: str, topic: str, queue_id: int, offset: int | None, now: float) -> int | None:
-        """Returns the offset to which a pull of the group is moved by a reset; None if it goes on.
+    def may_move(self, group: str, topic: str, queue_id: int) -> bool:
+        """Returns whether `moved_to` can move a pull of the queue: not without a reset, nor long after one."""
+        resets = self._resets.get((topic, group))
+        return resets is not None and (reset := resets.get(queue_id)) is not None and reset.given_at > -math.inf
+
+    def moved_to(
+        self, group: str, topic: str, queue_id: int, offset: int | None, now: float, member: str = ""
+    ) -> int | None:
+        """Returns the offset to which a member's pull is moved by a reset; None if it goes on.
 
         `offset` is that of the pull, None for one that began before the reset. The reset ends with the first pull there
         by a member that was moved: the answer to another may be lost, or reach a client that has given the queue up.
+        Other members are moved, too, if they are not where the reset and the commits since then led.
         """
-        reset = self._pending(group, topic, queue_id, now)
-        if reset is None:
+        reset = self._current(group, topic, queue_id, now)
+        if reset is None or member in reset.followers:
             return None
-        if reset.given_at <= now and offset == reset.offset:
-            reset.is_over = True
-            return None
-        reset.given_at = min(reset.given_at, now)
-        return reset.offset
+        if reset.is_over:
+            follows = offset is not None and reset.offset <= offset <= (self.committed(group, topic, queue_id) or 0)
+        else:
+            follows = reset.is_over = reset.given_at <= now and offset == reset.offset
+            reset.given_at = min(reset.given_at, now)
+        if not follows:
+            return reset.offset
+        reset.followers.add(member)
+        return None
 
     def end_reset(self, group: str, topic: str, queue_id: int) -> None:
-        """Ends a reset that was given to a group without members, whose pulls keep their own offsets."""
-        self._resets[topic, group][queue_id].is_over = True
+        """Ends a reset for every member, or that of a group without members, whose pulls keep their own offsets."""
+        self._resets[topic, group][queue_id] = _Reset(0, given_at=-math.inf, is_over=True)
 
-    def _pending(self, group: str, topic: str, queue_id: int, now: float) -> _Reset | None:
-        if not self.is_reset(group, topic, queue_id):
+    def _current(self, group: str, topic: str, queue_id: int, now: float) -> _Reset | None:
+        """Returns the queue's reset until its time is over."""
+        if not self.may_move(group, topic, queue_id):
             return None
         reset = self._resets[topic, group][queue_id]
-        reset.is_over = now - reset.given_at > RESET_SECONDS
-        return None if reset.is_over else reset
+        if now - reset.given_at <= RESET_SECONDS:
+            return reset
+        self.end_reset(group, topic, queue_id)
+        return None
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int | None:
         return self._pulled.get((topic, group), {}).get(queue_id)

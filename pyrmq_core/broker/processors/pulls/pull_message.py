@@ -2,8 +2,9 @@
 
 Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. Two differences:
 a reset offset is given to every pull of the group's members until one goes on there, and no other offset is committed
-meanwhile; RocketMQ gives it once, which may be to a pull of a client that has given the queue up. And a slave holds a
-pull at an offset that only its master may have, for up to shortPollingTimeMills: Java's clients repeat it at once.
+meanwhile; then to each other member that does not know of it. RocketMQ gives it once, which may be to a pull of a
+client that has given the queue up. And a slave holds a pull at an offset that only its master may have, for up to
+shortPollingTimeMills: Java's clients repeat it at once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import trio
 
 from pyrmq_core.broker.broker import HELP, Answer, Broker
 from pyrmq_core.broker.clients.held_pulls import MILLISECONDS, MOST_MS, held_bytes
+from pyrmq_core.broker.processors.offsets import commit
 from pyrmq_core.broker.processors.pulls.pull_advice import MOVES, is_unmoved, suggested_broker, unmoved
 from pyrmq_core.broker.processors.pulls.pull_filters import PullFilter, filter_of, forbidden
 from pyrmq_core.broker.store.reading import MAX_SCANNED_ENTRIES, GetLimits, GetResult, GetStatus
@@ -58,11 +60,8 @@ def pull(broker: Broker, request: Command, peer: Peer) -> Answer:
     if isinstance(chosen, Command):
         return chosen
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    committed = header.commit_offset
-    if header.sys_flag & COMMIT_OFFSET and broker.offsets.may_commit(
-        group, topic, queue_id, committed, trio.current_time()
-    ):
-        broker.offsets.commit(group, topic, queue_id, committed)
+    if header.sys_flag & COMMIT_OFFSET:
+        commit(broker.offsets, (group, topic, queue_id), header.commit_offset, broker.clients.members(group).get(peer))
     answer = _moved(broker, header, peer, header.queue_offset) or _look(broker, header, chosen)
     if header.sys_flag & SUSPEND and answer.code != ResponseCode.SUCCESS:
         size_bytes = held_bytes(request, chosen.tags_codes)
@@ -145,12 +144,14 @@ def _moved(broker: Broker, header: PullMessage, peer: Peer, offset: int | None) 
     keep offsets of their own.
     """
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    if not broker.offsets.is_reset(group, topic, queue_id):
+    if not broker.offsets.may_move(group, topic, queue_id):
         return None
     members = broker.clients.members(group)
-    if members and peer not in members:
+    member = members.get(peer)
+    if members and member is None:
         return None
-    reset = broker.offsets.moved_to(group, topic, queue_id, offset, trio.current_time())
+    client_id = "" if member is None else member.client_id
+    reset = broker.offsets.moved_to(group, topic, queue_id, offset, trio.current_time(), client_id)
     if reset is None:
         return None
     if not members:
