@@ -173,11 +173,12 @@ OPTIONS: Final = (
     ),
     _option(
         "--timeout",
+        envvar="PYRMQ_TIMEOUT",
         default=TIMEOUT_SECONDS,
         show_default=True,
         type=click.FloatRange(0, 3600, min_open=True),
         metavar="SECONDS",
-        help="The time that one request may take.",
+        help="The time that one request may take.  [PYRMQ_TIMEOUT]",
     ),
     _option("--access-key", envvar="PYRMQ_ACCESS_KEY", help="Signs requests.  [PYRMQ_ACCESS_KEY]"),
     _option("--secret-key", envvar="PYRMQ_SECRET_KEY", help="Better in the variable or a file.  [PYRMQ_SECRET_KEY]"),

@@ -26,9 +26,6 @@ ASKING = [words for words, command in commands.commands().items() if asks_server
 SERVERS = [words for words, command in commands.commands().items() if listens(command)]
 # Its output is its findings, among them a server that is gone.
 REPORTING = {"doctor"}
-# On a busy machine a command may stop waiting before the interrupt reaches it: another one is interrupted then.
-INTERRUPTS = 3
-WAITED_ENOUGH = "within 5 s"
 # A server's log goes to standard error, too.
 LOG_LINES = 6
 
@@ -77,15 +74,11 @@ def test_a_port_that_is_taken(words: str, taken: socket.socket, tmp_path: Path) 
 
 @pytest.mark.parametrize("words", ASKING)
 def test_an_interrupt_while_it_waits(words: str, taken: socket.socket, tmp_path: Path) -> None:
-    for _ in range(INTERRUPTS):
-        process = started(*filled(words, "T"), "-n", f"127.0.0.1:{port_of(taken)}", home=tmp_path)
-        connection, _ = taken.accept()
-        with connection:
-            process.send_signal(signal.SIGINT)
-            end = ended(process)
-        if not any(WAITED_ENOUGH in line for line in end[2]):
-            break
-    assert end == (130, "", [])
+    process = started(*filled(words, "T"), "-n", f"127.0.0.1:{port_of(taken)}", home=tmp_path)
+    connection, _ = taken.accept()
+    with connection:
+        process.send_signal(signal.SIGINT)
+        assert ended(process) == (130, "", [])
 
 
 def test_an_interrupt_is_raised_where_the_command_waits_and_nowhere_else() -> None:
@@ -144,7 +137,8 @@ def test_an_output_that_is_closed(cluster: EmbeddedCluster, tmp_path: Path) -> N
         assert (words, *ended(closed)) == (words, 141 if plain.stdout else 0, "", [])
 
 
-@pytest.mark.parametrize("words", ["", *commands.commands()])
+# The outermost help, a group's, that of a command which is loaded at once, one that is not, and a server's own.
+@pytest.mark.parametrize("words", ["", "topic", "topic list", "send", "doctor", "dev", "broker"])
 def test_help_whose_output_is_closed(words: str, tmp_path: Path) -> None:
     status, _, errors = ended(with_closed_pipe(*words.split(), "--help", home=tmp_path))
     assert (status, errors) == (141, [])
