@@ -9,10 +9,14 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from tests.support import tiers
 
 os.environ.pop("NAMESRV_ADDR", None)
+# The 5 s of a command's request are few where twenty processes share two cores.
+os.environ["PYRMQ_TIMEOUT"] = "60"
 # A run in the background, or under nohup, begins with these ignored, and so would the programs that tests start.
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
@@ -34,6 +38,7 @@ MISSING_SMOKE = pytest.StashKey[list[str]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers", "tiers of the suite (tests/support/tiers.py)")
     group.addoption("--tier", choices=("default", "rest"), help="only this tier's tests; without it, every test")
+    group.addoption("--without", default="", help="paths of files or folders whose tests are left out of the tier")
     group.addoption("--durations-file", type=Path, help="write the seconds of each test to this file")
 
 
@@ -50,9 +55,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[DEFAULT_SECONDS] = tiers.seconds_of(default, durations)
     if (tier := config.getoption("tier")) is not None:
         chosen = default if tier == "default" else tests.keys() - default
+        chosen = {test for test in chosen if not test.is_below(config.getoption("without").split())}
         config.hook.pytest_deselected(items=[item for test, item in tests.items() if test not in chosen])
         tests = {test: item for test, item in tests.items() if test in chosen}
     items[:] = [tests[test] for test in sorted(tests, key=lambda test: -durations.get(test.file, 0.0))]
+
+
+class FilesByParty(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """Whole files for each process; two processes begin with those of `tests/interop`, the others end with them.
+
+    Each process that runs one boots clusters of Apache RocketMQ for itself, and waits for them more than it works.
+    """
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        begins_there = node.gateway.id in ("gw0", "gw1")
+        for file in self.workqueue:
+            if file.startswith("tests/interop/") is begins_there:
+                self.workqueue.move_to_end(file, last=False)
+                break
+        super()._assign_work_unit(node)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> FilesByParty | None:
+    return FilesByParty(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)

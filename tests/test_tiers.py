@@ -63,6 +63,20 @@ def test_a_promise_without_a_light_attacker_has_its_quickest() -> None:
     assert ids_of_default_tier(with_light, LONG, f"{LIGHT}::one") == {f"{LIGHT}::one"}
 
 
+def test_what_other_parts_of_the_suite_run_is_left_out_by_path() -> None:
+    test = tiers.SuiteTest("tests/broker/test_store_files.py::one", "")
+    for path in ("tests/broker", "tests/broker/test_store_*.py", "tests/broker/test_store_files.py"):
+        assert test.is_below(["tests/client", path])
+    assert not test.is_below(["tests/brok", "tests/client", "test_store_files.py"])
+
+
+def test_the_other_tier_is_chosen_from_one_collection() -> None:
+    """A promise has its quickest attacker in the default tier: a run that knows a folder alone would choose another."""
+    rest = next(line for line in (tiers.ROOT / "Makefile").read_text().splitlines() if "--tier rest" in line)
+    assert "--ignore" not in rest
+    assert rest.count("tests/") == 0
+
+
 def test_seconds_are_those_of_light_files_and_of_single_tests_elsewhere() -> None:
     tests = suite(f"{LIGHT}::one", f"{LIGHT}::other", f"{LONG}::smoke", f"{LONG}::short")
     assert tiers.seconds_of(tests.values(), DURATIONS) == 9.0 + 1.5 + tiers.TEST_SECONDS

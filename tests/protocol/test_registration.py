@@ -231,6 +231,7 @@ def seconds(body: bytes) -> float:
     return min(times)
 
 
+@pytest.mark.no_cover  # its time is measured
 @pytest.mark.parametrize("make", [bare_names, unknown_members, mappings])
 def test_the_time_grows_as_the_body_does(make: Callable[[int], bytes]) -> None:
     """Each bare name once counted all lines before it: 24 s for a body of 1 MB."""

@@ -19,6 +19,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
@@ -88,6 +89,10 @@ class SuiteTest:
     @property
     def file(self) -> str:
         return self.id.partition("::")[0]
+
+    def is_below(self, paths: Iterable[str]) -> bool:
+        """Returns whether its file is one of these, lies in a folder of these, or fits a pattern (`test_a*.py`)."""
+        return any(fnmatch(self.file, path) or self.file.startswith(f"{path}/") for path in paths)
 
 
 def suite_test(item: pytest.Item) -> SuiteTest:
