@@ -1,6 +1,7 @@
 """One run: python -m tests.chaos SEED [--steps 30] [--kinds join,leave] [--seconds 60] [--settle 120] [--history FILE].
 
-It prints what was done, and each fault; exit status 0: every promise held, 1: one was broken.
+It prints what was done, and each fault; exit status 0: every promise held, 1: one was broken. With --still-beats 300
+nothing is awaited any more when every member's loop turned for so many beats without a message.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.chaos.checker import History, faults_of
 from tests.chaos.history import Event, line_of
 from tests.chaos.plan import EVERY_KIND, Kind, Plan, drawn
 from tests.chaos.planted import plant_by_environment
-from tests.chaos.runner import running
+from tests.chaos.runner import STILL_BEATS, running
 
 
 def main() -> int:
@@ -28,11 +29,12 @@ def main() -> int:
     parser.add_argument("--kinds", default=",".join(EVERY_KIND))
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--settle", type=float, default=120.0)
+    parser.add_argument("--still-beats", type=int, default=STILL_BEATS)
     parser.add_argument("--history", type=Path)
     options = parser.parse_args()
     plant_by_environment()
     plan = drawn(options.seed, options.steps, [Kind(kind) for kind in options.kinds.split(",")])
-    events = trio.run(_run, plan, options.seconds, options.settle)
+    events = trio.run(_run, plan, options.seconds, options.settle, options.still_beats)
     if options.history is not None:
         options.history.write_bytes(b"".join(map(line_of, events)))
     faults = faults_of(events)
@@ -41,10 +43,10 @@ def main() -> int:
     return 1 if faults else 0
 
 
-async def _run(plan: Plan, seconds: float, settle: float) -> list[Event]:
+async def _run(plan: Plan, seconds: float, settle: float, still_beats: int) -> list[Event]:
     with tempfile.TemporaryDirectory(prefix="pyrmq-chaos-") as home:
         async with running(plan, Path(home)) as run:
-            await run.execute(seconds, settle)
+            await run.execute(seconds, settle, still_beats)
     history = History(run.events)
     kinds = Counter(fault.kind for fault in history.faults)
     _say(

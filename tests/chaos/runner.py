@@ -62,7 +62,7 @@ class Run:
             Kind.REPLAY: self._reset,
         }
 
-    async def execute(self, step_seconds: float, settle_seconds: float) -> None:
+    async def execute(self, step_seconds: float, settle_seconds: float, still_beats: int = STILL_BEATS) -> None:
         """Does the steps, as many as the time allows; then has all go on, and waits until all is consumed."""
         try:
             async with trio.open_nursery() as nursery:
@@ -74,7 +74,7 @@ class Run:
                     await self._do_steps(step_seconds)
                     self._traffic.stop()
                 self.events += await self._stored()
-                how = await self._settle(settle_seconds)
+                how = await self._settle(settle_seconds, still_beats)
                 self.events.append(Settled(time.monotonic(), how))
                 async with trio.open_nursery() as leaving:
                     for member in self._members:
@@ -208,7 +208,7 @@ class Run:
                         offset = pulled.next_offset
         return stored
 
-    async def _settle(self, seconds: float) -> str:
+    async def _settle(self, seconds: float, still_beats: int) -> str:
         """Waits until every message is consumed, or it is sure that some never are, or the time is over."""
         consumed, beats = -1, 0
         with trio.move_on_after(seconds):
@@ -219,7 +219,7 @@ class Run:
                 alive = sum(member.beats for member in self._members) // len(self._members)
                 if count != consumed:
                     consumed, beats = count, alive
-                elif alive - beats > STILL_BEATS:
+                elif alive - beats > still_beats:
                     return OUT_OF_TIME if self._is_unsure else STOOD_STILL
                 await trio.sleep(LOOK_SECONDS)
         return OUT_OF_TIME

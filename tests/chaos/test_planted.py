@@ -16,6 +16,8 @@ FOUND = {
     "second copies": (4, (Kind.PAUSE,), "are stored twice"),
 }
 SEED = 5
+# What a plant holds up stays held up, so that fewer beats without a message show it than in a run that is to be right.
+STILL_BEATS = 120
 
 
 def test_every_plant_is_tried() -> None:
@@ -27,6 +29,6 @@ def test_every_plant_is_tried() -> None:
 def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, name)
     steps, kinds, words = FOUND[name]
-    ended = run(SEED, "--steps", steps, "--kinds", ",".join(kinds), "--settle", 400)
+    ended = run(SEED, "--steps", steps, "--kinds", ",".join(kinds), "--settle", 400, "--still-beats", STILL_BEATS)
     assert ended.returncode == 1, ended.stdout
     assert words in ended.stdout, ended.stdout

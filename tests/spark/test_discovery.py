@@ -36,7 +36,7 @@ def test_an_installed_package_is_found(tmp_path: Path, editable: bool) -> None:
         check=True,
         cwd=tmp_path,
         env=environment | {"PYTHONPATH": installed, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
-        timeout=120,
+        timeout=280,
     )
     found = subprocess.run(
         [python, "-c", f"import sys; sys.path.append({installed!r})\n{LOOKUP}"],
@@ -45,7 +45,7 @@ def test_an_installed_package_is_found(tmp_path: Path, editable: bool) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
     )
     assert found.stdout.split(maxsplit=2) == ["rocketmq", "pyrmq_spark.source", "[]\n"]
 

@@ -52,20 +52,20 @@ print(json.dumps([row.msg for row in rows if row.logger == "pyrmq_spark.write.wr
 spark.range(0, 300, 1, 2).write.parquet(directory + "/rows")
 stream = spark.readStream.schema("id long").parquet(directory + "/rows").selectExpr("cast(id as string) as body")
 writer = stream.writeStream.format("rocketmq").options(checkpointLocation=directory + "/checkpoint", **options)
-assert writer.trigger(availableNow=True).start().awaitTermination(120)
+assert writer.trigger(availableNow=True).start().awaitTermination(600)
 spark.stop()
 """
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(440)
+@pytest.mark.timeout(1300)
 def test_it_stands_on_the_drivers_standard_error_and_in_the_workers_logs(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     with Admin(nameserver=cluster.nameserver) as admin:
         admin.create_topic("ended", queues=1)
     command = [sys.executable, "-c", JOB, cluster.nameserver, str(tmp_path), SECRET]
-    done = subprocess.run(command, env=job_environment(ROOT), capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(command, env=job_environment(ROOT), capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     first, second, batch = LINE.findall(done.stderr)
     for line, begins, rows in ((first, "", 600), (second, "", 40), (batch, "batch 0: ", 300)):

@@ -96,7 +96,7 @@ print(*sorted(sys.modules))
 def test_planning_a_write_and_closing_it_load_no_columns_and_no_network(tmp_path: Path) -> None:
     for step in (PLAN_A_WRITE, CLOSE_A_WRITE):
         command = [sys.executable, "-c", step, str(tmp_path / "writer")]
-        loaded = set(subprocess.check_output(command, text=True, timeout=50).split())
+        loaded = set(subprocess.check_output(command, text=True, timeout=280).split())
         assert "pyrmq_spark.write.writers" in loaded
         assert loaded & (HEAVY | WRITING) == set()
 
@@ -111,7 +111,7 @@ def test_each_step_of_a_read_loads_what_it_needs(tmp_path: Path) -> None:
 
         def lines_of(script: str) -> list[str]:
             command = [sys.executable, "-c", script, cluster.nameserver, str(tmp_path / "reader")]
-            return subprocess.check_output(command, text=True, timeout=50).splitlines()
+            return subprocess.check_output(command, text=True, timeout=280).splitlines()
 
         made, planned = (set(line.split()) for line in lines_of(PLAN))
         rows, read = lines_of(READ)

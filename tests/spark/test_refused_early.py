@@ -46,7 +46,7 @@ def test_a_pyspark_without_python_data_sources() -> None:
         [sys.executable, "-c", f"{NO_SOURCES}from pyrmq_spark import RocketMQDataSource"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
     )
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
@@ -54,4 +54,4 @@ def test_a_pyspark_without_python_data_sources() -> None:
 
 
 def test_spark_keeps_its_other_sources_there() -> None:
-    subprocess.run([sys.executable, "-c", f"{NO_SOURCES}import pyspark_rocketmq"], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", f"{NO_SOURCES}import pyspark_rocketmq"], check=True, timeout=280)

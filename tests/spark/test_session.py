@@ -111,7 +111,7 @@ def python(code: str, *path: str, last: Sequence[str] = ()) -> str:
     """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*ARCHIVES, *path])}
     done = subprocess.run(
-        [sys.executable, "-c", code, *last], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, *last], env=environment, capture_output=True, text=True, timeout=280, check=True
     )
     assert not done.stderr
     return done.stdout.strip()

@@ -19,7 +19,7 @@ __all__ = ["topic"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
-SECONDS = 180
+SECONDS = 280
 RED = b"row 300"
 
 

@@ -76,7 +76,7 @@ def read(spark: SparkSession, nameserver: str, schema: str | None = None, **opti
     return (reader if schema is None else reader.schema(schema)).load()
 
 
-def wait_readable(nameserver: str, topic: str, messages: int, *, seconds: float = 30.0) -> None:
+def wait_readable(nameserver: str, topic: str, messages: int, *, seconds: float = 120.0) -> None:
     """Waits until a topic holds so many: an acknowledged message is readable when the broker has indexed it."""
     deadline = time.monotonic() + seconds
     held = -1

@@ -21,7 +21,7 @@ from pyrmq_spark.pyspark_releases import has_admission_control
 from tests.support.proxies import administered, topic_attributes
 from tests.support.spark import wait_readable
 
-SECONDS = 90
+SECONDS = 280  # the end of a query that hangs
 # Before PySpark 4.2 `availableNow` is one batch: the one that failed, if one did.
 RUNS_AFTER_A_FAILURE = 1 if has_admission_control() else 2
 Row = tuple[str, int, int, str]

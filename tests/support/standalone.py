@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyspark
 
+from pyrmq_spark.session import FOLDER
 from tests.support.apache import free_port
 from tests.support.jvm import JavaProcess
 
@@ -43,10 +44,10 @@ def boot_standalone(directory: Path, environment: Mapping[str, str], *, workers:
 
 
 def job_environment(root: Path, *more: Path) -> dict[str, str]:
-    """Returns the environment of a driver and its children: this Python, and this project before any other."""
+    """Returns the environment of a driver and its children: this Python, this project, and its folder for Spark."""
     return os.environ | {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(map(str, (root, *more))),
+        "PYTHONPATH": os.pathsep.join(map(str, (root, *more, FOLDER))),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
