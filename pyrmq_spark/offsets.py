@@ -173,19 +173,19 @@ def ranges_between(
 
 
 def _start_at_time(
-    queue: MessageQueue, point: AtTime, found: int, bounds: OffsetRange, none_as_young: NoMatchStrategy
+    queue: MessageQueue, point: AtTime, offset: int, bounds: OffsetRange, none_as_young: NoMatchStrategy
 ) -> int:
     """Returns the start by time, kept within the bounds.
 
     For a time before the oldest message a broker may answer an offset below the lowest (ConsumeQueue.java).
     """
     has_messages = bounds.end > bounds.start
-    if found >= bounds.end and has_messages and none_as_young is NoMatchStrategy.ERROR:
+    if offset >= bounds.end and has_messages and none_as_young is NoMatchStrategy.ERROR:
         raise InvalidOffsets(
             f"{queue} has no message stored at or after {shown(point)}; set startingOffsetsByTimestampStrategy=latest "
             "to start such queues at their end"
         )
-    return min(max(found, bounds.start), bounds.end)
+    return min(max(offset, bounds.start), bounds.end)
 
 
 def _offset(point: Point, bounds: OffsetRange, committed: int | None) -> int:

@@ -61,10 +61,10 @@ def text(value: str, name: str) -> str:
 def addresses(value: str, name: str) -> str:
     """Returns the text if it is a list of NameServers that a client takes."""
     try:
-        known = parse_nameservers(value)
+        servers = parse_nameservers(value)
     except InvalidArgument as error:
         raise InvalidOption(f"option {name} is {value!r}: {error}") from None
-    if not known:
+    if not servers:
         raise InvalidOption(f"option {name} is {value!r} and names no host:port")
     return value.strip()
 
@@ -120,9 +120,9 @@ def milliseconds(minimum: int) -> Callable[[str, str], float]:
 
 def one_of(*words: str) -> Callable[[str, str], str]:
     def word(value: str, name: str) -> str:
-        for known in words:
-            if value.strip().lower() == known.lower():
-                return known
+        for allowed in words:
+            if value.strip().lower() == allowed.lower():
+                return allowed
         raise InvalidOption(f"option {name} is {value!r}; it is one of {', '.join(words)}")
 
     return word
@@ -133,10 +133,10 @@ TIME_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0,
 
 def time_span(value: str, name: str) -> float:
     """Returns the seconds of Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`; a number alone is milliseconds."""
-    found = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
+    if match is None:
         raise InvalidOption(f"option {name} is {value!r}; it is a time such as 500ms, 30s, 15m, 1h or 1d")
-    return int(found[1]) * TIME_UNITS[found[2] or "ms"]
+    return int(match[1]) * TIME_UNITS[match[2] or "ms"]
 
 
 def strategy(value: str, name: str) -> NoMatchStrategy:

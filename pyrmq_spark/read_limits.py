@@ -45,12 +45,12 @@ def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQu
     The sum is the limit, or all that waits if that is less; it exceeds a limit only by queues that take one all the
     same. `mean_sizes` are needed only for a limit on bytes.
     """
-    taken = dict(backlog)
+    admitted_messages = dict(backlog)
     if limits.max_offsets is not None:
-        taken = _by_offsets(taken, limits.max_offsets)
+        admitted_messages = _by_offsets(admitted_messages, limits.max_offsets)
     if limits.max_bytes is not None:
-        taken = _by_bytes(taken, limits.max_bytes, mean_sizes)
-    return taken
+        admitted_messages = _by_bytes(admitted_messages, limits.max_bytes, mean_sizes)
+    return admitted_messages
 
 
 def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:

@@ -57,12 +57,12 @@ def producer(connection: ConnectionOptions, options: SinkOptions) -> blocking.Pr
     )
     with _lock:
         cached = _client(connection)
-        known = cached.producers.get(options.producer_group)
-        if known is not None and known[0] == settings:
-            return known[1]
-        if known is not None:
-            known[1].close()
-        made = blocking.Producer(
+        kept = cached.producers.get(options.producer_group)
+        if kept is not None and kept[0] == settings:
+            return kept[1]
+        if kept is not None:
+            kept[1].close()
+        opened = blocking.Producer(
             options.producer_group,
             client=cached.client,
             namespace=connection.namespace,
@@ -73,8 +73,8 @@ def producer(connection: ConnectionOptions, options: SinkOptions) -> blocking.Pr
             retry_another_broker_when_not_store_ok=options.retry_another_broker_when_not_store_ok,
             default_topic_queue_nums=options.default_topic_queue_nums,
         )
-        cached.producers[options.producer_group] = (settings, made)
-        return made
+        cached.producers[options.producer_group] = (settings, opened)
+        return opened
 
 
 def consumer(connection: ConnectionOptions, group: str) -> blocking.PullConsumer:

@@ -60,10 +60,10 @@ def here() -> LoopReturns:
             "pyrmq_core.aio is for asyncio, and no asyncio loop runs here: in a trio program use pyrmq_core, in a "
             "thread without a loop pyrmq_core.blocking"
         ) from None
-    known: LoopReturns | None = getattr(_of_thread, "returns", None)
-    if known is None or known.loop is not loop:
-        known = _of_thread.returns = LoopReturns(loop)
-    return known
+    returns: LoopReturns | None = getattr(_of_thread, "returns", None)
+    if returns is None or returns.loop is not loop:
+        returns = _of_thread.returns = LoopReturns(loop)
+    return returns
 
 
 async def on_library_loop(call: Callable[..., Awaitable[R]], *args: Any) -> R:

@@ -64,8 +64,8 @@ def route(name: str, connection: Connection, as_json: bool) -> None:
     with_admin(connection, work)
 
 
-def _route_rows(found: TopicRouteData) -> list[dict[str, object]]:
-    addresses = {broker.broker_name: broker for broker in found.broker_datas}
+def _route_rows(route_data: TopicRouteData) -> list[dict[str, object]]:
+    addresses = {broker.broker_name: broker for broker in route_data.broker_datas}
     return [
         {
             "brokerName": queues.broker_name,
@@ -74,7 +74,7 @@ def _route_rows(found: TopicRouteData) -> list[dict[str, object]]:
             "writeQueueNums": queues.write_queue_nums,
             "perm": int(queues.perm),
         }
-        for queues in sorted(found.queue_datas, key=lambda queues: queues.broker_name)
+        for queues in sorted(route_data.queue_datas, key=lambda queues: queues.broker_name)
     ]
 
 
@@ -163,7 +163,11 @@ def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as
     async def work(admin: Admin) -> None:
         brokers = await _brokers_of(admin, name, cluster)
         await admin.delete_topic(name, cluster=cluster)
-        report(f"topic {name} is deleted", [{"topic": name, "brokerName": one} for one in brokers], as_json=as_json)
+        report(
+            f"topic {name} is deleted",
+            [{"topic": name, "brokerName": broker_name} for broker_name in brokers],
+            as_json=as_json,
+        )
 
     if not yes:
         with_admin(connection, look_up)
@@ -175,14 +179,16 @@ def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as
 async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]:
     """Returns the brokers, of the cluster if there is one, that have the topic; an error if there are none."""
     try:
-        found = await admin.route(name)
+        route_data = await admin.route(name)
     except NoRoute:
         raise click.ClickException(f"no broker has the topic {name}; nothing is deleted") from None
-    clusters = {broker.cluster for broker in found.broker_datas}
+    clusters = {broker.cluster for broker in route_data.broker_datas}
     if cluster is not None and cluster not in clusters:
         there = ", ".join(sorted(clusters))
         raise click.ClickException(f"no broker of {cluster} has the topic {name} ({there}); nothing is deleted")
-    return sorted(broker.broker_name for broker in found.broker_datas if cluster is None or broker.cluster == cluster)
+    return sorted(
+        broker.broker_name for broker in route_data.broker_datas if cluster is None or broker.cluster == cluster
+    )
 
 
 async def _connected_groups(admin: Admin, name: str) -> list[str]:
@@ -191,13 +197,13 @@ async def _connected_groups(admin: Admin, name: str) -> list[str]:
 
     async def is_connected(group: str) -> bool:
         try:
-            found = await admin.groups.describe(group, running_info=False)
+            description = await admin.groups.describe(group, running_info=False)
         except RocketMQError:  # it has only offsets, or no broker answers
             return False
-        return any(one.topic == name for one in found.subscriptions)
+        return any(subscription.topic == name for subscription in description.subscriptions)
 
-    found = await query_many((await admin.topics.group_names(name)).groups, is_connected)
-    return [group for group, connected in found.items() if connected]
+    connected_of = await query_many((await admin.topics.group_names(name)).groups, is_connected)
+    return [group for group, connected in connected_of.items() if connected]
 
 
 @click.command(cls=SectionedCommand)

@@ -238,11 +238,11 @@ def _credentials(path: str) -> dict[str, str]:
     with Path(path).open("rb") as file:
         content = file.read(MAX_CREDENTIALS_BYTES)
     try:
-        known = parse_java_properties(content.decode())
+        properties = parse_java_properties(content.decode())
     except ValueError:  # InvalidArgument and UnicodeDecodeError are ValueErrors
-        known = {}
-    values = {name: known.get(key, "").strip().strip("\"'") for name, key in FILE_KEYS.items()}
-    found = {name: value for name, value in values.items() if value}
-    if not found.keys() >= {"access_key", "secret_key"}:
+        properties = {}
+    values = {name: properties.get(key, "").strip().strip("\"'") for name, key in FILE_KEYS.items()}
+    credentials = {name: value for name, value in values.items() if value}
+    if not credentials.keys() >= {"access_key", "secret_key"}:
         raise InvalidArgument(f"--credentials {path}: it has no lines accessKey: KEY and secretKey: SECRET")
-    return found
+    return credentials

@@ -111,8 +111,8 @@ def check_python(environment: Mapping[str, str]) -> list[Check]:
         has: Any = json.loads(said.splitlines()[-1])
         python = f"{path} ({reason}), {has['python']}"
     except (ValueError, LookupError, TypeError):
-        found = f"{path} ({reason}) does not run as a Python: {_last_line(said)}"
-        return [Check("python", FAIL, found, remedy)]
+        text = f"{path} ({reason}) does not run as a Python: {_last_line(said)}"
+        return [Check("python", FAIL, text, remedy)]
     warnings = [Check("python", WARN, *warned) for warned in _settings_that_harm(environment)]
     return [Check("python", OK, python), *warnings, *judge(has, name, use_this)]
 
@@ -163,10 +163,10 @@ def check_java(environment: Mapping[str, str]) -> Check:
     if version is None:
         return Check("java", FAIL, f"{path} does not say its version: {_last_line(said)}", remedy)
     number = int(version[1])
-    found = f"{path}, {version[0].removeprefix('version ').strip(chr(34))}"
+    text = f"{path}, {version[0].removeprefix('version ').strip(chr(34))}"
     if number < MIN_JAVA:
-        return Check("java", FAIL, found, f"Spark 4 needs Java {MIN_JAVA}: {remedy}")
-    return Check("java", OK, found) if number in TRIED_JAVAS else Check("java", WARN, found, "17 and 21 are tried")
+        return Check("java", FAIL, text, f"Spark 4 needs Java {MIN_JAVA}: {remedy}")
+    return Check("java", OK, text) if number in TRIED_JAVAS else Check("java", WARN, text, "17 and 21 are tried")
 
 
 async def _add_servers(connection: Connection, checks: list[Check]) -> None:
@@ -180,14 +180,14 @@ async def _add_servers(connection: Connection, checks: list[Check]) -> None:
     nameservers = [await _check_nameserver(connection.at(address), brokers) for address in addresses]
     failed = WARN if any(check.status == OK for check in nameservers) else FAIL  # a client goes on to the next one
     checks += [replace(check, status=failed) if check.status == FAIL else check for check in nameservers]
-    found: dict[str, Check] = {}
+    check_of: dict[str, Check] = {}
     import trio
 
     limiter = trio.CapacityLimiter(CONNECTS_AT_ONCE)
     async with trio.open_nursery() as nursery:
         for address in brokers:
-            nursery.start_soon(_check_broker, address, *brokers[address], found, limiter, connection.timeout, tls)
-    checks += [found[address] for address in brokers]
+            nursery.start_soon(_check_broker, address, *brokers[address], check_of, limiter, connection.timeout, tls)
+    checks += [check_of[address] for address in brokers]
 
 
 async def _check_nameserver(connection: Connection, brokers: dict[str, tuple[str, int]]) -> Check:
@@ -198,22 +198,22 @@ async def _check_nameserver(connection: Connection, brokers: dict[str, tuple[str
             info = await admin.cluster_info()
     except RocketMQError as error:
         return Check("nameserver", FAIL, f"{address}: {error}")
-    known = {
+    named = {
         broker: (name, broker_id)
         for name, broker_data in sorted(info.broker_addr_table.items())
         for broker_id, broker in sorted(broker_data.broker_addrs.items())
     }
-    brokers.update(known)
-    if not known:
+    brokers.update(named)
+    if not named:
         return Check("nameserver", FAIL, f"{address} knows no broker", "start one, or look at its namesrvAddr")
-    return Check("nameserver", OK, f"{address}, {len(known)} {'broker' if len(known) == 1 else 'brokers'}")
+    return Check("nameserver", OK, f"{address}, {len(named)} {'broker' if len(named) == 1 else 'brokers'}")
 
 
 async def _check_broker(
     address: str,
     name: str,
     broker_id: int,
-    found: dict[str, Check],
+    check_of: dict[str, Check],
     limiter: trio.CapacityLimiter,
     timeout: float,
     tls: ssl.SSLContext | None,
@@ -228,9 +228,9 @@ async def _check_broker(
             await wire.aclose()
         except NetworkError as error:
             advice = "every executor connects to this address: open the port, or set the broker's brokerIP1"
-            found[address] = Check("broker", WARN if broker_id else FAIL, f"{where}: {error}", advice)
+            check_of[address] = Check("broker", WARN if broker_id else FAIL, f"{where}: {error}", advice)
         else:
-            found[address] = Check("broker", OK, where)
+            check_of[address] = Check("broker", OK, where)
 
 
 def _at_least(package: str, minimum: tuple[int, ...], versions: Mapping[str, str], errors: Mapping[str, str]) -> Check:
@@ -276,8 +276,8 @@ def _defaults_files(environment: Mapping[str, str]) -> list[Path]:
 def _setting(file: Path, name: str) -> str | None:
     """Returns a property's last value, in the form `name value`, `name=value` or `name: value`, or None."""
     pattern = rf"^\s*{re.escape(name)}\s*(?:[=:\s])\s*(\S+)"
-    found = re.findall(pattern, file.read_text(errors="replace"), re.MULTILINE)
-    return found[-1] if found else None
+    values = re.findall(pattern, file.read_text(errors="replace"), re.MULTILINE)
+    return values[-1] if values else None
 
 
 def _as_spark_submit(environment: Mapping[str, str]) -> dict[str, str]:

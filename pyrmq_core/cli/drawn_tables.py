@@ -141,8 +141,8 @@ def _block(columns: Sequence[str], cells: Sequence[str]) -> Table:
 
 
 def _are_numbers(values: Iterable[object]) -> bool:
-    known = [value for value in values if value is not None]
-    return bool(known) and all(isinstance(value, int | float) for value in known)
+    present = [value for value in values if value is not None]
+    return bool(present) and all(isinstance(value, int | float) for value in present)
 
 
 def _cell(value: object) -> str:

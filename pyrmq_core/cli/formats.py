@@ -110,8 +110,8 @@ def template_line(template: str, *, raw: bool = False) -> Callable[[MessageExt],
 def _field(name: str) -> Callable[[MessageExt], object]:
     if name in FIELDS:
         return FIELDS[name]
-    if (found := PROPERTY.fullmatch(name)) is not None:
-        wanted = found[1]
+    if (match := PROPERTY.fullmatch(name)) is not None:
+        wanted = match[1]
         return lambda message: message.properties.get(wanted)
     raise ValueError(f"there is no field {{{name}}}; there are {', '.join(FIELDS)}, properties[NAME]")
 

@@ -170,7 +170,7 @@ class LineSending:
 
     async def _send_lines(self, lines: Lines, give: trio.MemorySendChannel[UnderWay]) -> None:
         """Sends the lines in lists as long as a request; those that no batch may hold go alone."""
-        some: Lines = []
+        lines_to_send: Lines = []
         messages: list[Message] = []
         room = LIST_BYTES
         for line in lines:
@@ -182,20 +182,20 @@ class LineSending:
             try:
                 message = self._form.unchecked_message(content)
             except InvalidMessage as error:
-                await self._send_list(some, messages, give)
+                await self._send_list(lines_to_send, messages, give)
                 self._fail_at_call([line], error)
                 return
             alone = _goes_alone(message)
             if messages and (alone or room < len(content) or len(messages) == LIST_MESSAGES):
-                await self._send_list(some, messages, give)
-                some, messages, room = [], [], LIST_BYTES
-            some.append(line)
+                await self._send_list(lines_to_send, messages, give)
+                lines_to_send, messages, room = [], [], LIST_BYTES
+            lines_to_send.append(line)
             messages.append(message)
             room -= len(content)
             if alone:
-                await self._send_list(some, messages, give)
-                some, messages, room = [], [], LIST_BYTES
-        await self._send_list(some, messages, give)
+                await self._send_list(lines_to_send, messages, give)
+                lines_to_send, messages, room = [], [], LIST_BYTES
+        await self._send_list(lines_to_send, messages, give)
 
     async def _send_list(
         self,
@@ -303,11 +303,11 @@ class LineSending:
 
     def _say_blank(self) -> None:
         if self._blank:
-            one = self._blank_count == 1
-            shown = ", ".join(map(str, self._blank)) + (", ..." if self._blank_count > len(self._blank) else "")
+            count = self._blank_count
+            shown = ", ".join(map(str, self._blank)) + (", ..." if count > len(self._blank) else "")
             click.echo(
-                f"{self._source}line{'' if one else 's'} {shown} {'is' if one else 'are'} blank and left out "
-                f"({self._blank_count}): RocketMQ takes no empty body",
+                f"{self._source}{'line' if count == 1 else 'lines'} {shown} {'is' if count == 1 else 'are'} blank and "
+                f"left out ({count}): RocketMQ takes no empty body",
                 err=True,
             )
 

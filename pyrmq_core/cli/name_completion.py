@@ -32,7 +32,7 @@ async def users_topics(admin: Admin, cluster: str | None = None) -> list[str]:
 async def _groups(admin: Admin) -> Iterable[str]:
     from pyrmq_core.protocol.messages.names import is_system_group
 
-    return [one.group for one in (await admin.groups.list()).groups if not is_system_group(one.group)]
+    return [summary.group for summary in (await admin.groups.list()).groups if not is_system_group(summary.group)]
 
 
 async def _brokers(admin: Admin) -> Iterable[str]:
@@ -65,15 +65,15 @@ def _within_time(names_of: Callable[[Admin], Awaitable[Iterable[str]]], argument
 
     from pyrmq_core import Admin, Client  # noqa: F401 - loaded before the servers' time begins
 
-    found: list[str] = []
+    names: list[str] = []
 
     async def look_up() -> None:
         with trio.move_on_after(SECONDS):
             async with connection_of({**arguments, "timeout": SECONDS}).admin() as admin:
-                found.extend(await names_of(admin))
+                names.extend(await names_of(admin))
 
     try:
         trio.run(look_up)
     except Exception:  # of whatever kind: a traceback would land in the line that is typed
         return []
-    return found
+    return names

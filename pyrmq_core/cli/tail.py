@@ -148,14 +148,14 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
 
 def chosen(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
     """Returns the queues that one of the names means, all without names; raises `InvalidArgument` for another name."""
-    known = list(queues)
+    every = list(queues)
     if not names:
-        return known
+        return every
     for name in names:
-        if not any(_means(name, queue) for queue in known):
-            there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in known[:50])
-            raise InvalidArgument(f"--queue {name}: topic {known[0].topic} has no such queue to read; it has {there}")
-    return [queue for queue in known if _is_wanted(queue, names)]
+        if not any(_means(name, queue) for queue in every):
+            there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in every[:50])
+            raise InvalidArgument(f"--queue {name}: topic {every[0].topic} has no such queue to read; it has {there}")
+    return [queue for queue in every if _is_wanted(queue, names)]
 
 
 def _is_wanted(queue: MessageQueue, names: Sequence[str]) -> bool:
@@ -232,7 +232,7 @@ class _Reader:
     async def read_later_queues(
         self,
         topic: str,
-        known: Iterable[MessageQueue],
+        first_queues: Iterable[MessageQueue],
         began: datetime,
         nursery: trio.Nursery,
         channel: trio.MemorySendChannel[MessageExt],
@@ -246,7 +246,7 @@ class _Reader:
 
         from pyrmq_core.client.consumer.pull.range_reader import passes
 
-        seen, wanted = set(known), self._wanted
+        seen, wanted = set(first_queues), self._wanted
         from_end = wanted.offset is not None and wanted.offset < 0
         if wanted.start == "latest" or from_end:
             wanted = replace(wanted, start=began, offset=None if from_end else wanted.offset)

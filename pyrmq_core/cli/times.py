@@ -20,8 +20,8 @@ def instant(text: str, option: str, *, or_else: str = "") -> datetime:
         when = datetime.fromisoformat(text)
         return when if when.tzinfo else when.astimezone(UTC)
     except (ValueError, OverflowError):  # the latter beyond the first and the last year
-        known = f"{or_else}an ISO-8601 time"
-        said = f"{text!r} is not {known} such as 2026-05-01T12:00, or 2026-05-01T12:00+02:00"
+        wanted = f"{or_else}an ISO-8601 time"
+        said = f"{text!r} is not {wanted} such as 2026-05-01T12:00, or 2026-05-01T12:00+02:00"
         raise click.BadParameter(said, param_hint=option) from None
 
 

@@ -187,21 +187,21 @@ def constant(text: str, count: int) -> pa.Array:
     return as_string(slices_between(pa.py_buffer(letters * count), bounds))
 
 
-def name_twice(codes: Int32s, counts: Ints, known: int) -> Bools:
+def name_twice(codes: Int32s, counts: Ints, name_count: int) -> Bools:
     """Returns for each message whether it has a name more than once.
 
-    `codes` number the name of each pair, `counts` are the pairs of each message, `known` is how many names there are.
+    `codes` number the name of each pair, `counts` are the pairs of each message; there are `name_count` names.
     """
     twice = np.zeros(len(counts), np.bool_)
     filled = np.flatnonzero(counts)
     firsts = (np.cumsum(counts) - counts)[filled]
     if not len(filled):
         return twice
-    if known <= MAX_NAMES_IN_BITS:  # bits that differ have a sum equal to their union
+    if name_count <= MAX_NAMES_IN_BITS:  # bits that differ have a sum equal to their union
         bits = np.left_shift(np.uint64(1), codes.astype(np.uint64))
         twice[filled] = np.add.reduceat(bits, firsts) != np.bitwise_or.reduceat(bits, firsts)
         return twice
     message = np.repeat(np.arange(len(counts)), counts)
-    both = np.sort(message * known + codes)
-    twice[both[1:][both[1:] == both[:-1]] // known] = True
+    both = np.sort(message * name_count + codes)
+    twice[both[1:][both[1:] == both[:-1]] // name_count] = True
     return twice

@@ -33,33 +33,33 @@ ERROR: Final = "error.type"
 
 def of_send(context: SendContext) -> Attributes:
     """Returns the attributes of one try of a send."""
-    found: Attributes = {SYSTEM: "rocketmq", OPERATION: "send", DESTINATION: context.topic}
-    add_server(found, context.broker_address)
+    attributes: Attributes = {SYSTEM: "rocketmq", OPERATION: "send", DESTINATION: context.topic}
+    add_server(attributes, context.broker_address)
     if context.error is not None:
-        found[ERROR] = error_type(context.error)
-    return found
+        attributes[ERROR] = error_type(context.error)
+    return attributes
 
 
 def of_process(context: ConsumeContext) -> Attributes:
     """Returns the attributes of one call of a handler."""
-    found: Attributes = {
+    attributes: Attributes = {
         SYSTEM: "rocketmq",
         OPERATION: "process",
         DESTINATION: context.queue.topic,
         GROUP: context.consumer_group,
     }
     if context.error is not None:
-        found[ERROR] = type(context.error).__qualname__
+        attributes[ERROR] = type(context.error).__qualname__
     elif context.status is not None and not context.success:
-        found[ERROR] = context.status.name
-    return found
+        attributes[ERROR] = context.status.name
+    return attributes
 
 
-def add_server(found: Attributes, address: str) -> None:
+def add_server(attributes: Attributes, address: str) -> None:
     """Adds the address of a broker, `host:port`."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit():
-        found[SERVER], found[PORT] = host, int(port)
+        attributes[SERVER], attributes[PORT] = host, int(port)
 
 
 def error_type(error: RocketMQError) -> str:

@@ -169,15 +169,18 @@ def _words(keys: object) -> list[str]:
 
 def _properties_in(body: bytes | memoryview) -> list[dict[str, str]]:
     """Returns the properties of a batch's first messages."""
-    found: list[dict[str, str]] = []
+    properties: list[dict[str, str]] = []
     for item in iterate_batch_body(body):
-        if len(found) == MOST_LINKS:
+        if len(properties) == MOST_LINKS:
             break
-        found.append(decode_properties(decode_java_utf8(item.properties)))
-    return found
+        properties.append(decode_properties(decode_java_utf8(item.properties)))
+    return properties
 
 
 def _links(properties: Sequence[Mapping[str, str]]) -> list[trace.Link]:
     """Returns links to the messages' own spans."""
-    spans = (trace.get_current_span(propagate.extract(one, otel_context.Context())) for one in properties[:MOST_LINKS])
+    spans = (
+        trace.get_current_span(propagate.extract(carrier, otel_context.Context()))
+        for carrier in properties[:MOST_LINKS]
+    )
     return [trace.Link(span.get_span_context()) for span in spans if span.get_span_context().is_valid]

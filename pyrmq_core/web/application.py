@@ -148,9 +148,9 @@ def described(error: Exception) -> tuple[int, str, str]:
 
 def raw_field(form: bytes, name: bytes, most: int) -> str:
     """Returns the beginning of a field as it was sent, `most` bytes of it; an empty text without the field."""
-    before, found, after = (b"&" + form).partition(b"&" + name + b"=")
+    before, separator, after = (b"&" + form).partition(b"&" + name + b"=")
     del before
-    return after[:most].partition(b"&")[0].decode("latin-1") if found else ""
+    return after[:most].partition(b"&")[0].decode("latin-1") if separator else ""
 
 
 async def read_fields(form: bytes) -> dict[str, str]:

@@ -94,7 +94,10 @@ class LookUps:
 
         at, brokers = await self._get("brokers", look_up)
         for cluster in {broker.cluster for broker in brokers}:
-            curve, rates = Curve("cluster", cluster), cluster_rates(one for one in brokers if one.cluster == cluster)
+            curve, rates = (
+                Curve("cluster", cluster),
+                cluster_rates(status for status in brokers if status.cluster == cluster),
+            )
             if watch:
                 self.watch(curve)
             if rates:
@@ -168,9 +171,9 @@ class LookUps:
 
     async def _found(self, key: tuple[str, ...], query: Callable[[], Awaitable[MessageList]]) -> FoundMessages:
         async def look_up() -> FoundMessages:
-            found = await query()
-            failures = {name: str(error) for name, error in found.failures.items()}
-            return FoundMessages(tuple(reversed(found.messages))[:SHOWN_MESSAGES], failures)
+            result = await query()
+            failures = {name: str(error) for name, error in result.failures.items()}
+            return FoundMessages(tuple(reversed(result.messages))[:SHOWN_MESSAGES], failures)
 
         return await self._get(key, look_up)
 
@@ -189,7 +192,7 @@ class LookUps:
 
     async def _newest(self, topic: str, before: datetime | None) -> FoundMessages:
         stats = await self._admin.topics.stats(topic)
-        held = {queue: one for queue, one in stats.queues.items() if one.messages > 0}
+        held = {queue: figures for queue, figures in stats.queues.items() if figures.messages > 0}
         failures = {name: str(error) for name, error in stats.failures.items()}
         queues = sorted(held)[:MAX_QUEUES_READ]
         if len(queues) < len(held):
@@ -220,14 +223,14 @@ class LookUps:
 
     async def _read(self, queue: MessageQueue, start: int, end: int) -> list[MessageExt]:
         """Returns the messages of a short range."""
-        found: list[MessageExt] = []
+        messages: list[MessageExt] = []
         while start < end:
             pulled = await self._consumer.pull(queue, start, max_messages=end - start)
-            found += [message for message in pulled.messages if start <= message.queue_offset < end]
+            messages += [message for message in pulled.messages if start <= message.queue_offset < end]
             if pulled.status is PullStatus.NO_NEW_MSG or pulled.next_offset <= start:
                 break
             start = pulled.next_offset
-        return found
+        return messages
 
     async def tracks(self, message: MessageExt) -> tuple[MessageTrack, ...]:
         """Returns what each group of its topic did with a message."""

@@ -61,8 +61,8 @@ class SharedAnswers:
                 continue
             if slot.error is not None:
                 raise slot.error
-            found: Answer = slot.answer
-            return found
+            answer: Answer = slot.answer
+            return answer
 
     def forget(self) -> None:
         """Forgets the answers, after a change: the next viewer sees it."""
@@ -89,8 +89,8 @@ class SharedAnswers:
         finally:
             slot.until = trio.current_time() + fresh_seconds
             slot.done.set()
-        found: Answer = slot.answer
-        return found
+        answer: Answer = slot.answer
+        return answer
 
     def _drop_oldest(self) -> None:
         for key in [key for key, slot in self._slots.items() if slot.done.is_set()]:

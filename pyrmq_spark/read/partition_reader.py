@@ -54,7 +54,7 @@ def read_ranges(
     task), no pull stays behind.
     """
     freeze_loaded_objects()
-    rest = _Rest(deque(one for one in ranges if one.size > 0))
+    rest = _Rest(deque(queue_range for queue_range in ranges if queue_range.size > 0))
     for batch in in_fewer_batches(_rows(connection, options, schema, rest)):
         yield schema.as_spark_schema(batch)
 
@@ -149,7 +149,7 @@ def _batches(
         )
 
     decoding = RangesDecoding(ranges, batches, fail_on_data_loss=options.fail_on_data_loss)
-    wanted = [(one.queue, one.offsets) for one in ranges]
+    wanted = [(queue_range.queue, queue_range.offsets) for queue_range in ranges]
     with consumer.read_ranges(wanted, tags=options.tags, sql=options.sql, window=window, share_lists=True) as reader:
         yield from reader.decoded_in_parts(decoding.decoded)
 
@@ -199,11 +199,11 @@ def _is_gone(connection: ConnectionOptions, options: SourceOptions, queue: Messa
     """
     try:
         consumer = consumer_of(connection, options)
-        known = consumer.topic_queues([queue.topic])[queue.topic]
+        queues = consumer.topic_queues([queue.topic])[queue.topic]
         broker = consumer.cluster_info().broker_addr_table.get(queue.broker_name)
     except (NetworkError, RoutingError):
         return False
-    is_routed = known is not None and queue in known.all
+    is_routed = queues is not None and queue in queues.all
     return not is_routed and broker is not None and broker.master is not None
 
 

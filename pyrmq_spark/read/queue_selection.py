@@ -134,20 +134,20 @@ def chosen_queues(consumer: PullConsumer, options: SourceOptions) -> tuple[list[
     """
     topics = candidate_topics(consumer, options)
     routes = consumer.topic_queues(topics)  # a topic that was deleted since it was listed has none
-    known = {topic: queues for topic, queues in routes.items() if queues is not None}
-    if options.topic_pattern is None and len(known) < len(routes):
-        raise _unknown_topic(next(topic for topic in routes if topic not in known))
-    there = {queue for queues in known.values() for queue in queues.all}
+    routed = {topic: queues for topic, queues in routes.items() if queues is not None}
+    if options.topic_pattern is None and len(routed) < len(routes):
+        raise _unknown_topic(next(topic for topic in routes if topic not in routed))
+    there = {queue for queues in routed.values() for queue in queues.all}
     chosen = set(options.assign or there)
     if chosen - there:
         raise InvalidOption(
             f"option assign names {', '.join(map(str, sorted(chosen - there)))}, which no broker has; there are "
             f"{', '.join(map(str, sorted(there)))}"
         )
-    _check_registered(consumer, known)
-    if unreadable := sorted(queue for queues in known.values() for queue in queues.unreadable if queue in chosen):
+    _check_registered(consumer, routed)
+    if unreadable := sorted(queue for queues in routed.values() for queue in queues.unreadable if queue in chosen):
         raise not_readable(unreadable)
-    masterless = frozenset(name for queues in known.values() for name in queues.masterless)
+    masterless = frozenset(name for queues in routed.values() for name in queues.masterless)
     return sorted(chosen), masterless & {queue.broker_name for queue in chosen}
 
 
@@ -159,12 +159,12 @@ def not_readable(queues: Sequence[MessageQueue]) -> NotReadable:
     )
 
 
-def _check_registered(consumer: PullConsumer, known: Mapping[str, TopicQueues]) -> None:
+def _check_registered(consumer: PullConsumer, routed: Mapping[str, TopicQueues]) -> None:
     """Raises `BrokerNotFound` for a broker that has the topic but is neither in its route nor registered."""
-    expected = consumer.expected_brokers(known)
+    expected = consumer.expected_brokers(routed)
     missing = {
         name: topic
-        for topic, queues in known.items()
+        for topic, queues in routed.items()
         for name in expected[topic] - {queue.broker_name for queue in queues.all}
     }
     table = consumer.cluster_info().broker_addr_table if missing else {}

@@ -63,36 +63,36 @@ class RangesDecoding:
         current = None
         for pull in pulls:
             if current is None or not _has(current, pull):
-                current = next(one for one in ranges if _has(one, pull))
+                current = next(queue_range for queue_range in ranges if _has(queue_range, pull))
                 parts.append([])
             parts[-1].append(pull)
         return parts
 
     def _together(self, pulls: list[RawPull]) -> Iterator[DecodedBatch] | None:
         """Returns the batches of several ranges, or None if they have to be decoded apart."""
-        made = self._decode(pulls, EVERY_OFFSET, False)
+        batches = self._decode(pulls, EVERY_OFFSET, False)
         try:
-            return chain((next(made),), made)
+            return chain((next(batches),), batches)
         except RocketMQError:
             return None
 
     def _of_range(self, pulls: list[RawPull]) -> Iterator[DecodedBatch]:
-        within = next(one for one in self._left if _has(one, pulls[0])).offsets
-        made = self._decode(pulls, within, False)
+        within = next(queue_range for queue_range in self._left if _has(queue_range, pulls[0])).offsets
+        batches = self._decode(pulls, within, False)
         try:
-            head = next(made)
+            head = next(batches)
         except DataLost as lost:  # offsets without a message are found before any batch is made
             if self._fail_on_data_loss:
                 raise
             log.warning("%s", lost)
-            made = self._decode(pulls, within, True)
-            head = next(made)
-        return chain((head,), made)
+            batches = self._decode(pulls, within, True)
+            head = next(batches)
+        return chain((head,), batches)
 
     def _with_place(
-        self, made: Iterator[DecodedBatch], pulls: list[RawPull]
+        self, batches: Iterator[DecodedBatch], pulls: list[RawPull]
     ) -> Iterator[tuple[Reached, pa.RecordBatch]]:
-        for batch, rest in made:
+        for batch, rest in batches:
             whole = self._pass_to(rest[0] if rest else pulls[-1])
             offset = rest[0].start if rest else pulls[-1].next_offset
             if offset >= self._left[0].end:
@@ -108,5 +108,5 @@ class RangesDecoding:
         return passed
 
 
-def _has(one: QueueRange, pull: RawPull) -> bool:
-    return pull.queue == one.queue and pull.start < one.end
+def _has(queue_range: QueueRange, pull: RawPull) -> bool:
+    return pull.queue == queue_range.queue and pull.start < queue_range.end

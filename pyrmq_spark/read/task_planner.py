@@ -36,17 +36,21 @@ class TaskPlanner:
         options = self._options
         longest = may_share(pieces, options.min_partitions)
         self._learn_sizes(longest.values())
-        known = {topic: size for topic in longest if (size := self._sizes.get(topic, (0.0, 0.0))[0])}
+        mean_sizes = {topic: size for topic in longest if (size := self._sizes.get(topic, (0.0, 0.0))[0])}
         shared = share_out(
-            pieces, known, min_partitions=options.min_partitions, max_records=options.max_records_per_partition
+            pieces, mean_sizes, min_partitions=options.min_partitions, max_records=options.max_records_per_partition
         )
         return [RangePartition(*ranges) for ranges in shared]
 
     def _learn_sizes(self, ranges: Iterable[QueueRange]) -> None:
         """Requests the sizes of a few topics, with one pull each, unless they are known."""
         now = time.monotonic()
-        self._sizes = {topic: found for topic, found in self._sizes.items() if now - found[1] < KEPT_SECONDS}
-        sampled = {one.queue: one.start for one in islice(ranges, SAMPLED_TOPICS) if one.queue.topic not in self._sizes}
+        self._sizes = {topic: sample for topic, sample in self._sizes.items() if now - sample[1] < KEPT_SECONDS}
+        sampled = {
+            queue_range.queue: queue_range.start
+            for queue_range in islice(ranges, SAMPLED_TOPICS)
+            if queue_range.queue.topic not in self._sizes
+        }
         if not sampled:
             return
         try:

@@ -126,19 +126,21 @@ class QueueWatch:
     def _note(
         self, start: Offsets, kept: Mapping[MessageQueue, OffsetRange], gone: Mapping[MessageQueue, str]
     ) -> QueueBounds:
-        seen = QueueBounds({queue: self._checked_bounds(queue, start, found) for queue, found in kept.items()}, gone)
+        seen = QueueBounds(
+            {queue: self._checked_bounds(queue, start, range_kept) for queue, range_kept in kept.items()}, gone
+        )
         self._last = _Look(start, kept, seen)
         return seen
 
-    def _checked_bounds(self, queue: MessageQueue, start: Offsets, found: OffsetRange) -> OffsetRange:
+    def _checked_bounds(self, queue: MessageQueue, start: Offsets, bounds: OffsetRange) -> OffsetRange:
         reached = start.get(queue)
         if reached is None:
-            return found
+            return bounds
         if queue.broker_name in self._masterless:  # a slave may lag behind its lost master, and have begun later
-            found = OffsetRange(min(found.start, reached), max(found.end, reached))
-        if queue in self._unreadable and found.end > reached:
+            bounds = OffsetRange(min(bounds.start, reached), max(bounds.end, reached))
+        if queue in self._unreadable and bounds.end > reached:
             raise not_readable([queue])
-        return found
+        return bounds
 
     def _discover_if_possible(self, start: Offsets) -> None:
         """Without a NameServer the known queues are gone on with, none of which counts as gone then."""
@@ -166,8 +168,16 @@ class QueueWatch:
         before = self._brokers()
         routes = self._consumer.topic_queues(candidate_topics(self._consumer, options))
         # What may not be read is there all the same; none of it is begun with.
-        unreadable = {queue for known in routes.values() if known for queue in known.unreadable if queue in start}
-        there = {queue for known in routes.values() if known for queue in known.readable} | unreadable
+        unreadable = {
+            queue
+            for topic_queues in routes.values()
+            if topic_queues
+            for queue in topic_queues.unreadable
+            if queue in start
+        }
+        there = {
+            queue for topic_queues in routes.values() if topic_queues for queue in topic_queues.readable
+        } | unreadable
         unchecked = {queue for queue in there if queue.broker_name not in self._checked}
         check_sql(self._consumer, unchecked, options)
         self._checked |= {queue.broker_name for queue in unchecked}

@@ -167,15 +167,15 @@ def bounds_of_run(targets: Offsets, bounds: Mapping[MessageQueue, OffsetRange]) 
 
 
 def _lost(queue: MessageQueue, reason: str, offset: int, available: OffsetRange | None) -> DataLost:
-    known = available or OffsetRange(offset, offset)
-    going_on = min(max(offset, known.start), known.end)
+    held_range = available or OffsetRange(offset, offset)
+    going_on = min(max(offset, held_range.start), held_range.end)
     return DataLost(
         reason,
         queue=queue,
         start=min(offset, going_on),
         end=max(offset, going_on),
-        min_offset=known.start,
-        max_offset=known.end,
+        min_offset=held_range.start,
+        max_offset=held_range.end,
     )
 
 

@@ -127,21 +127,23 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if (seen := self._watching().look(reached)) is self._idle and not asked_blindly:
                 return start
             followed = self._followed(reached, seen)
-            taken = self._taken(followed, everything=limit is None or isinstance(limit, ReadAllAvailable))
-            if taken is None:
+            admitted_messages = self._taken(followed, everything=limit is None or isinstance(limit, ReadAllAvailable))
+            if admitted_messages is None:
                 return start
-            ends = {queue: begin + taken.get(queue, 0) for queue, begin in followed.begins.items()}
-            known = {queue: end for queue, end in ends.items() if queue in reached or queue in taken}
-            began = {queue: followed.begins[queue] for queue in taken}
+            ends = {queue: begin + admitted_messages.get(queue, 0) for queue, begin in followed.begins.items()}
+            reported = {queue: end for queue, end in ends.items() if queue in reached or queue in admitted_messages}
+            began = {queue: followed.begins[queue] for queue in admitted_messages}
             if asked_blindly:
-                kept = self._watching().retry_until_timeout(lambda _: self._consumer().offset_bounds(sorted(known), {}))
+                kept = self._watching().retry_until_timeout(
+                    lambda _: self._consumer().offset_bounds(sorted(reported), {})
+                )
                 beginnings = {queue: available.start for queue, available in kept.items()}
-                return StreamOffset(known, began, beginnings).to_json()
-            if known == reached:
+                return StreamOffset(reported, began, beginnings).to_json()
+            if reported == reached:
                 self._idle = seen
                 return start
             self._last_batch_at = time.monotonic()
-            return StreamOffset(known, began).to_json()
+            return StreamOffset(reported, began).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Returns the end of every queue, whatever a batch took; `lag` is computed from it."""

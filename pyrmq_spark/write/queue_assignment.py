@@ -172,7 +172,7 @@ class _TopicPlaces:
         coded = encoded(keys)
         numbers = abs(string_hash_codes(coded.dictionary)) % len(queues)
         lanes = np.full(len(queues), BY_TURNS)
-        for number, place in zip(*(found.tolist() for found in np.unique(numbers, return_index=True)), strict=True):
+        for number, place in zip(*(column.tolist() for column in np.unique(numbers, return_index=True)), strict=True):
             if number not in self._lane_of_keys:
                 key = coded.dictionary[place].as_py()
                 self._lane_of_keys[number] = self._new_lane(KeyedQueue(key, (queues[number],)))
@@ -195,7 +195,7 @@ class _TopicPlaces:
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
         """Returns the queue's lane, also for a broker that is not in the list: it may be down, and is waited for."""
         queue = MessageQueue(self.walk.topic, broker_name, queue_id)
-        there = [known.queue_id for known in self.named if known.broker_name == broker_name]
+        there = [other.queue_id for other in self.named if other.broker_name == broker_name]
         if there and queue_id not in there:
             raise InvalidMessage(
                 f"column queueId: topic {queue.topic} has no queue {queue_id} on {broker_name} to write to; it has "
@@ -213,5 +213,5 @@ class _TopicPlaces:
 def _taken(lanes: Lanes, indices: pa.Array) -> Lanes:
     """Returns `lanes[indices]`; a null index has no lane."""
     padded = np.append(lanes, BY_TURNS)
-    taken: Lanes = padded[pc.fill_null(indices, BY_TURNS).to_numpy().astype(np.int64)]
-    return taken
+    lanes_of_rows: Lanes = padded[pc.fill_null(indices, BY_TURNS).to_numpy().astype(np.int64)]
+    return lanes_of_rows

@@ -120,9 +120,9 @@ class PartitionWrite:
         if self._options.message_ids == "content":
             checked = with_id_column(checked, content_ids(rows, self._seed, first_row))
         for part in checked:
-            for topic, some in by_topic(part, self._schema.topic):
+            for topic, topic_rows in by_topic(part, self._schema.topic):
                 with self._naming_rows(first_row):
-                    self._put_topic(topic, some, window, placing)
+                    self._put_topic(topic, topic_rows, window, placing)
 
     def _put_topic(self, topic: str, rows: CheckedRows, window: SendWindow, placing: QueueAssignment) -> None:
         placed = placing.placed(topic, rows)
@@ -134,11 +134,11 @@ class PartitionWrite:
 
     def _put_placed(self, topic: str, placed: AssignedRows, window: SendWindow, placing: QueueAssignment) -> None:
         """Encodes all rows together, and cuts them into requests where their queue changes."""
-        number = taken = 0
+        number = rows_sent = 0
         for payload in encode_rows(placed.rows.to_encode(), topic, ids_of(placed.rows), self._limit, stops=placed.ends):
-            while taken >= placed.ends[number]:
+            while rows_sent >= placed.ends[number]:
                 number += 1
-            taken += payload.count
+            rows_sent += payload.count
             window.put(payload, placed.queues[number] or placing.by_turns(topic))
 
     def _put_group(

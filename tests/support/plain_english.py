@@ -39,11 +39,16 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def nameless_locals(sources: Sources) -> list[str]:
-    """Returns the locals and parameters whose name says nothing about the value."""
+    """Returns the locals and parameters whose name says nothing about the value; fields may be names of an output."""
     faults = []
     for path, source in sources.items():
-        for node in ast.walk(ast.parse(source)):
+        nodes = list(ast.walk(ast.parse(source)))
+        bodies = (node.body for node in nodes if isinstance(node, ast.ClassDef))
+        fields = {field.target for body in bodies for field in body if isinstance(field, ast.AnnAssign)}
+        for node in nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in NAMELESS:
+                if node in fields:
+                    continue
                 faults.append(f"{path}:{node.lineno}: {node.id}")
             elif isinstance(node, ast.arg) and node.arg in NAMELESS:
                 faults.append(f"{path}:{node.lineno}: {node.arg}")

@@ -69,8 +69,8 @@ def list_groups(connection: Connection, all_groups: bool, watch: Watch, as_json:
     with_admin(connection, work)
 
 
-def groups_text(found: GroupList, *, all_groups: bool, as_json: bool) -> str:
-    rows = [row for row in found.groups if all_groups or not is_system_group(row.group)]
+def groups_text(listed: GroupList, *, all_groups: bool, as_json: bool) -> str:
+    rows = [row for row in listed.groups if all_groups or not is_system_group(row.group)]
     if as_json:
         table = text_of([group_members(row) for row in rows], (), as_json=True)
     else:
@@ -78,7 +78,7 @@ def groups_text(found: GroupList, *, all_groups: bool, as_json: bool) -> str:
         beyond = [row for row in rows if row.queues_beyond_end]
         text = "group {0}: {1} offsets are beyond their queues' ends: pyrmq group progress {0}"
         table += rendered(*(text.format(row.group, row.queues_beyond_end) for row in beyond))
-    return table + failed_text(found.failures, as_json=as_json)
+    return table + failed_text(listed.failures, as_json=as_json)
 
 
 @group.command()
@@ -94,23 +94,28 @@ def describe(name: str, connection: Connection, as_json: bool) -> None:
     with_admin(connection, work)
 
 
-def description_text(found: GroupDescription, *, as_json: bool) -> str:
-    failed = failed_text(found.failures, as_json=as_json)
+def description_text(description: GroupDescription, *, as_json: bool) -> str:
+    failed = failed_text(description.failures, as_json=as_json)
     if as_json:
-        return text_of([description_members(found)], (), as_json=True)
-    settings = [{"broker": name, **config.to_members()} for name, config in sorted(found.configs.items())]
+        return text_of([description_members(description)], (), as_json=True)
+    settings = [{"broker": name, **config.to_members()} for name, config in sorted(description.configs.items())]
     subscriptions = [
-        {"topic": one.topic, "expression": one.sub_string, "type": one.expression_type} for one in found.subscriptions
+        {"topic": subscription.topic, "expression": subscription.sub_string, "type": subscription.expression_type}
+        for subscription in description.subscriptions
     ]
     parts = [text_of(settings, SETTING_COLUMNS, as_json=False)] if settings else []
     if subscriptions:
         parts.append(text_of(subscriptions, ("topic", "expression", "type"), as_json=False))
-    if found.members:
-        reports = [f"{one.client_id} gave no report: {one.error}" for one in found.members if one.error is not None]
-        table = text_of([client_row(one) for one in found.members], CLIENT_COLUMNS, as_json=False)
+    if description.members:
+        reports = [
+            f"{member.client_id} gave no report: {member.error}"
+            for member in description.members
+            if member.error is not None
+        ]
+        table = text_of([client_row(member) for member in description.members], CLIENT_COLUMNS, as_json=False)
         parts.append(table + rendered(*reports))
     else:
-        parts.append(f"no member of group {found.group} is connected\n")
+        parts.append(f"no member of group {description.group} is connected\n")
     return "\n".join(parts) + failed
 
 
@@ -126,34 +131,39 @@ def progress(name: str, connection: Connection, topic: str | None, members: bool
 
     async def work(admin: Admin) -> None:
         async def make() -> str:
-            found = await admin.groups.progress(name, topic=topic, members=members)
-            if not found.queues:
+            group_progress = await admin.groups.progress(name, topic=topic, members=members)
+            if not group_progress.queues:
                 await check_group_known(admin, name)
                 if topic is not None:
                     await admin.route(topic)
-            return progress_text(found, members=members, as_json=as_json)
+            return progress_text(group_progress, members=members, as_json=as_json)
 
         await show_watched(make, watch)
 
     with_admin(connection, work)
 
 
-def progress_text(found: GroupProgress, *, members: bool, as_json: bool) -> str:
+def progress_text(group_progress: GroupProgress, *, members: bool, as_json: bool) -> str:
     if as_json:
-        table = text_of([progress_members(row) for row in found.queues], (), as_json=True)
-        return table + failed_text(found.failures, as_json=True)
+        table = text_of([progress_members(row) for row in group_progress.queues], (), as_json=True)
+        return table + failed_text(group_progress.failures, as_json=True)
     now = datetime.now(UTC)
-    if not found.queues:
-        text = f"group {found.group} has no offsets: no member has consumed\n"
-        if found.failures:
-            text = f"no broker that answered has offsets of group {found.group}\n"
-        return text + failed_text(found.failures, as_json=False)
+    if not group_progress.queues:
+        text = f"group {group_progress.group} has no offsets: no member has consumed\n"
+        if group_progress.failures:
+            text = f"no broker that answered has offsets of group {group_progress.group}\n"
+        return text + failed_text(group_progress.failures, as_json=False)
     columns = (*PROGRESS_COLUMNS, "client") if members else PROGRESS_COLUMNS
-    table = text_of([progress_row(row, now) for row in found.queues], columns, as_json=False)
-    oldest = age(found.waiting_since, now)
-    waiting = "" if oldest is None else f", the oldest for {oldest} (since {shown_time(found.waiting_since)})"
-    summary = f"{found.lag} messages wait{waiting}; {found.consume_tps:.1f} consumed a second"
-    return table + rendered(summary) + beyond_text(found.queues) + failed_text(found.failures, as_json=False)
+    table = text_of([progress_row(row, now) for row in group_progress.queues], columns, as_json=False)
+    oldest = age(group_progress.waiting_since, now)
+    waiting = "" if oldest is None else f", the oldest for {oldest} (since {shown_time(group_progress.waiting_since)})"
+    summary = f"{group_progress.lag} messages wait{waiting}; {group_progress.consume_tps:.1f} consumed a second"
+    return (
+        table
+        + rendered(summary)
+        + beyond_text(group_progress.queues)
+        + failed_text(group_progress.failures, as_json=False)
+    )
 
 
 @group.command()
@@ -207,7 +217,7 @@ def clone(name: str, to: str, connection: Connection, topic: str | None, as_json
 
     async def work(admin: Admin) -> None:
         topics = await admin.groups.clone(name, to, topic=topic)
-        rows = [{"group": to, "from": name, "topic": one} for one in topics]
+        rows = [{"group": to, "from": name, "topic": cloned} for cloned in topics]
         report(f"group {to} has the offsets of {name} in {', '.join(topics)}", rows, as_json=as_json)
 
     with_admin(connection, work)
@@ -283,7 +293,7 @@ def clients(connection: Connection, group: str | None, as_json: bool) -> None:
         producers = await (admin.producers.list() if group is None else admin.producers.members(group))
         listed = await admin.groups.list()
         rows = [
-            *(producer_row(one, as_json=as_json) for one in producers.producers),
+            *(producer_row(producer, as_json=as_json) for producer in producers.producers),
             *(
                 consumer_row(row.group, member)
                 for row in listed.groups

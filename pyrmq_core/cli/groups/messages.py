@@ -92,15 +92,17 @@ def query(
 
     async def work(admin: Admin) -> None:
         if key is not None:
-            found = await admin.messages.by_key(topic, key, max_num=limit, begin=first, end=last)
+            result = await admin.messages.by_key(topic, key, max_num=limit, begin=first, end=last)
         elif unique_key is not None:
-            found = await admin.messages.by_unique_key(topic, unique_key)
+            result = await admin.messages.by_unique_key(topic, unique_key)
         else:
-            found = await _by_any_id(admin, topic, msg_id or "")
-        await _show(admin, found, life)
+            result = await _by_any_id(admin, topic, msg_id or "")
+        await _show(admin, result, life)
         if key is not None:
             most = min(limit, MOST_OF_A_BROKER)
-            _say_limit(Counter(one.broker_name for one in found.messages), most, "a broker", as_json=life.as_json)
+            _say_limit(
+                Counter(message.broker_name for message in result.messages), most, "a broker", as_json=life.as_json
+            )
 
     with_admin(connection, work)
 
@@ -119,16 +121,16 @@ async def _by_any_id(admin: Admin, topic: str, msg_id: str) -> MessageList:
     """
     from pyrmq_core.client.admin.message_queries import MessageList
 
-    found, refused = MessageList((), {}), None
+    result, refused = MessageList((), {}), None
     try:
-        found = await admin.messages.by_unique_key(topic, msg_id)
+        result = await admin.messages.by_unique_key(topic, msg_id)
     except RocketMQError as error:  # no broker of the topic looks up ids, and the one in the id may have the message
         refused = error
-    if not found.messages and await _names_a_broker(admin, msg_id):
-        return MessageList((await admin.messages.by_id(msg_id, topic=topic),), found.failures)
+    if not result.messages and await _names_a_broker(admin, msg_id):
+        return MessageList((await admin.messages.by_id(msg_id, topic=topic),), result.failures)
     if refused is not None:
         raise refused
-    return found
+    return result
 
 
 async def _names_a_broker(admin: Admin, msg_id: str) -> bool:
@@ -144,28 +146,28 @@ async def _names_a_broker(admin: Admin, msg_id: str) -> bool:
     return any(address in broker.broker_addrs.values() for broker in brokers)
 
 
-async def _show(admin: Admin, found: MessageList, life: Life) -> None:
-    if life.consume_by is not None and len(found.messages) > 1:
-        places = ", ".join(one.offset_msg_id for one in found.messages)
+async def _show(admin: Admin, answer: MessageList, life: Life) -> None:
+    if life.consume_by is not None and len(answer.messages) > 1:
+        places = ", ".join(listed.offset_msg_id for listed in answer.messages)
         raise click.ClickException(
-            f"{len(found.messages)} messages are found and --consume-by takes one; give --id with one of {places}"
+            f"{len(answer.messages)} messages are found and --consume-by takes one; give --id with one of {places}"
         )
-    failed = failed_text(found.failures, as_json=life.as_json)
-    if found.failures and not found.messages:
+    failed = failed_text(answer.failures, as_json=life.as_json)
+    if answer.failures and not answer.messages:
         click.echo("[]\n" if life.as_json else failed, nl=False)
         raise click.ClickException("no broker that answered has such a message; the others may have it")
     members: list[dict[str, Any]] = []
     result = None
     if not life.as_json:
-        click.echo(_messages_text(found.messages), nl=False)
-    for message in found.messages:
+        click.echo(_messages_text(answer.messages), nl=False)
+    for message in answer.messages:
         tracks = await admin.messages.track(message) if life.track else ()
         trace = await admin.messages.trace(message.msg_id) if life.trace else None
         if life.consume_by is not None:
             result = await admin.messages.consume_directly(life.consume_by, message, client_id=life.client_id)
         if life.as_json:
-            more: dict[str, object] = {"tracks": [_track_members(one) for one in tracks]} if life.track else {}
-            more |= {} if trace is None else {"trace": [_event_members(one) for one in trace.events]}
+            more: dict[str, object] = {"tracks": [_track_members(track) for track in tracks]} if life.track else {}
+            more |= {} if trace is None else {"trace": [_event_members(event) for event in trace.events]}
             failed_text({} if trace is None else trace.failures, as_json=True)
             more |= {} if result is None else {"consumed": _result_members(life.consume_by, result)}
             members.append({**_message_members(message), **more})
@@ -173,7 +175,7 @@ async def _show(admin: Admin, found: MessageList, life: Life) -> None:
             click.echo(_life_text(message, tracks if life.track else None, trace), nl=False)
     click.echo(json_text(members) + "\n" if life.as_json else failed, nl=False)
     if result is not None:
-        _say_consumed(life, found.messages[0], result)
+        _say_consumed(life, answer.messages[0], result)
 
 
 def _say_consumed(life: Life, message: MessageExt, result: ConsumeDirectlyResult) -> None:
@@ -220,12 +222,12 @@ def _messages_text(messages: Sequence[MessageExt]) -> str:
 def _life_text(message: MessageExt, tracks: Sequence[MessageTrack] | None, trace: MessageTrace | None) -> str:
     text = ""
     if tracks is not None:
-        rows = [_track_row(one) for one in tracks]
+        rows = [_track_row(track) for track in tracks]
         table = text_of(rows, TRACK_COLUMNS, as_json=False) if rows else "no group reads the topic\n"
-        errors = rendered(*(f"{one.group}: {one.error}" for one in tracks if one.error is not None))
+        errors = rendered(*(f"{track.group}: {track.error}" for track in tracks if track.error is not None))
         text += f"\n{message.msg_id} in each group:\n{table}{errors}"
     if trace is not None:
-        rows = [_event_row(one) for one in trace.events]
+        rows = [_event_row(event) for event in trace.events]
         none = "no broker that answered has any\n" if trace.failures else "no client reported any: tracing is off\n"
         table = text_of(rows, TRACE_COLUMNS, as_json=False) if rows else none
         text += f"\ntrace of {message.msg_id}:\n{table}{failed_text(trace.failures, as_json=False)}"
@@ -247,8 +249,8 @@ def _track_members(track: MessageTrack) -> dict[str, object]:
         "group": track.group,
         "trackType": track.track_type.value,
         "consumerOffset": track.consumer_offset,
-        "retries": [one.offset_msg_id for one in track.retries],
-        "deadLetters": [one.offset_msg_id for one in track.dead_letters],
+        "retries": [message.offset_msg_id for message in track.retries],
+        "deadLetters": [message.offset_msg_id for message in track.dead_letters],
         "error": None if track.error is None else str(track.error),
     }
 
@@ -305,18 +307,18 @@ def list_letters(group: str, connection: Connection, begin: str | None, limit: i
     since = optional_instant(begin, "--from")
 
     async def work(admin: Admin) -> None:
-        found = await admin.messages.dead_letters(group, max_num=limit, begin=since)
-        if not found.messages:
+        letters = await admin.messages.dead_letters(group, max_num=limit, begin=since)
+        if not letters.messages:
             await check_group_known(admin, group)
         if as_json:
-            click.echo(json_text([_message_members(one) for one in found.messages]))
-        elif found.messages:
-            show([_letter_row(one) for one in found.messages], LETTER_COLUMNS, as_json=False)
+            click.echo(json_text([_message_members(letter) for letter in letters.messages]))
+        elif letters.messages:
+            show([_letter_row(letter) for letter in letters.messages], LETTER_COLUMNS, as_json=False)
         else:
             click.echo(f"group {group} has no dead letters")
-        counts = Counter((one.broker_name, one.queue_id) for one in found.messages)
+        counts = Counter((letter.broker_name, letter.queue_id) for letter in letters.messages)
         _say_limit(counts, limit, "a queue", as_json=as_json)
-        click.echo(failed_text(found.failures, as_json=as_json), nl=False)
+        click.echo(failed_text(letters.failures, as_json=as_json), nl=False)
 
     with_admin(connection, work)
 
@@ -350,11 +352,11 @@ def resend(
     since = optional_instant(begin, "--from")
 
     async def work(admin: Admin) -> None:
-        found = await admin.messages.dead_letters(group, max_num=MAX_RESENT, begin=since)
-        chosen = [one for one in found.messages if everything or one.msg_id in ids]
-        missing = sorted(set(ids) - {one.msg_id for one in chosen})
+        letters = await admin.messages.dead_letters(group, max_num=MAX_RESENT, begin=since)
+        chosen = [dead_letter for dead_letter in letters.messages if everything or dead_letter.msg_id in ids]
+        missing = sorted(set(ids) - {dead_letter.msg_id for dead_letter in chosen})
         if missing:
-            silent = f" ({', '.join(sorted(found.failures))} gave no answer)" if found.failures else ""
+            silent = f" ({', '.join(sorted(letters.failures))} gave no answer)" if letters.failures else ""
             raise click.ClickException(
                 f"group {group} has no dead letter {', '.join(missing)}{silent}; nothing is sent"
             )
@@ -362,7 +364,7 @@ def resend(
             await check_group_known(admin, group)
         if not (chosen or as_json):
             click.echo(f"group {group} has no dead letters to send")
-            click.echo(failed_text(found.failures, as_json=False), nl=False)
+            click.echo(failed_text(letters.failures, as_json=False), nl=False)
             return
         rows = []
         try:
@@ -374,7 +376,7 @@ def resend(
             raise
         finally:  # a failure or Ctrl-C leaves those that were sent
             show(rows, ("msgId", "sentTo", "status"), as_json=as_json)
-        click.echo(failed_text(found.failures, as_json=as_json), nl=False)
+        click.echo(failed_text(letters.failures, as_json=as_json), nl=False)
 
     with_admin(connection, work)
 
@@ -402,5 +404,5 @@ def _message_members(message: MessageExt) -> dict[str, Any]:
 def _short(body: bytes) -> str:
     """Returns the beginning of a body in one line."""
     text = body[: 4 * BODY_CHARACTERS].decode(errors="replace")
-    line = "".join(one if one.isprintable() else " " for one in text)
+    line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= BODY_CHARACTERS else line[: BODY_CHARACTERS - 1] + "…"

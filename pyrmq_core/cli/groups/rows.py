@@ -86,18 +86,22 @@ def group_members(row: GroupSummary) -> dict[str, object]:
     }
 
 
-def description_members(found: GroupDescription) -> dict[str, object]:
+def description_members(description: GroupDescription) -> dict[str, object]:
     return {
-        "group": found.group,
-        "consumeType": found.consume_type,
-        "messageModel": found.message_model,
-        "consumeFromWhere": found.consume_from_where,
-        "settings": {name: config.to_members() for name, config in sorted(found.configs.items())},
+        "group": description.group,
+        "consumeType": description.consume_type,
+        "messageModel": description.message_model,
+        "consumeFromWhere": description.consume_from_where,
+        "settings": {name: config.to_members() for name, config in sorted(description.configs.items())},
         "subscriptions": [
-            {"topic": one.topic, "expression": one.sub_string, "expressionType": one.expression_type}
-            for one in found.subscriptions
+            {
+                "topic": subscription.topic,
+                "expression": subscription.sub_string,
+                "expressionType": subscription.expression_type,
+            }
+            for subscription in description.subscriptions
         ],
-        "members": [client_members(member) for member in found.members],
+        "members": [client_members(member) for member in description.members],
     }
 
 
@@ -166,15 +170,15 @@ def change_row(change: OffsetChange) -> dict[str, object]:
     }
 
 
-def producer_row(one: ConnectedProducer, *, as_json: bool) -> dict[str, object]:
+def producer_row(producer: ConnectedProducer, *, as_json: bool) -> dict[str, object]:
     return {
         "kind": "producer",
-        "group": one.group,
-        "client": one.client_id,
-        "address": one.address,
-        "language": one.language,
-        "version": one.version,
-        "seen": iso_time(one.seen) if as_json else shown_time(one.seen),
+        "group": producer.group,
+        "client": producer.client_id,
+        "address": producer.address,
+        "language": producer.language,
+        "version": producer.version,
+        "seen": iso_time(producer.seen) if as_json else shown_time(producer.seen),
     }
 
 

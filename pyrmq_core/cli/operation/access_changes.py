@@ -37,17 +37,21 @@ def change(
 
     async def work(admin: Admin) -> None:
         brokers = await call(admin)
-        report(f"{done} at {', '.join(brokers)}", [{"brokerName": one, **about} for one in brokers], as_json=as_json)
+        report(
+            f"{done} at {', '.join(brokers)}",
+            [{"brokerName": broker_name, **about} for broker_name in brokers],
+            as_json=as_json,
+        )
 
     with_admin(connection, work)
 
 
 def show_gathered(
-    found: Gathered[Any], rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool
+    gathered: Gathered[Any], rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool
 ) -> None:
     """Prints the rows, and the brokers that gave no answer on standard error; these end the command with 1."""
     show(rows, columns, as_json=as_json)
-    for error in found.failures.values():
+    for error in gathered.failures.values():
         click.echo(visible_text(f"Error: {error}"), err=True)
-    if found.failures:
+    if gathered.failures:
         raise SystemExit(1)

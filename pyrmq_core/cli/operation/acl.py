@@ -45,13 +45,18 @@ def list_users(text: str, connection: Connection, broker: str | None, cluster: s
     """List the users of each broker whose name contains NAME."""
 
     async def work(admin: Admin) -> None:
-        found = await admin.users.list(text, broker=broker, cluster=cluster)
+        gathered = await admin.users.list(text, broker=broker, cluster=cluster)
         rows = [
-            {"brokerName": name, "username": one.username, "userType": one.user_type, "userStatus": one.user_status}
-            for name, users in found.answers.items()
-            for one in users
+            {
+                "brokerName": name,
+                "username": listed.username,
+                "userType": listed.user_type,
+                "userStatus": listed.user_status,
+            }
+            for name, users in gathered.answers.items()
+            for listed in users
         ]
-        show_gathered(found, rows, ("brokerName", "username", "userType", "userStatus"), as_json=as_json)
+        show_gathered(gathered, rows, ("brokerName", "username", "userType", "userStatus"), as_json=as_json)
 
     with_admin(connection, work)
 
@@ -158,21 +163,21 @@ def list_policies(
     """List what each broker allows and denies users whose name contains USER."""
 
     async def work(admin: Admin) -> None:
-        found = await admin.policies.list(text, resource, broker=broker, cluster=cluster)
+        gathered = await admin.policies.list(text, resource, broker=broker, cluster=cluster)
         rows = [
             {
                 "brokerName": name,
-                "subject": one.subject,
-                "resource": one.resource,
-                "actions": ", ".join(one.actions),
-                "decision": one.decision,
-                "sourceIps": ", ".join(one.source_ips),
+                "subject": listed.subject,
+                "resource": listed.resource,
+                "actions": ", ".join(listed.actions),
+                "decision": listed.decision,
+                "sourceIps": ", ".join(listed.source_ips),
             }
-            for name, policies in found.answers.items()
-            for one in policies
+            for name, policies in gathered.answers.items()
+            for listed in policies
         ]
         columns = ("brokerName", "subject", "resource", "actions", "decision", "sourceIps")
-        show_gathered(found, rows, columns, as_json=as_json)
+        show_gathered(gathered, rows, columns, as_json=as_json)
 
     with_admin(connection, work)
 

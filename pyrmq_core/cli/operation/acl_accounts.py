@@ -35,24 +35,24 @@ def list_accounts(connection: Connection, broker: str | None, cluster: str | Non
     """List the accounts of each broker; the addresses that need no signature are rows with the key *."""
 
     async def work(admin: Admin) -> None:
-        found = await admin.accounts.list(broker=broker, cluster=cluster)
+        gathered = await admin.accounts.list(broker=broker, cluster=cluster)
         rows: list[dict[str, object]] = []
-        for name, listed in found.answers.items():
+        for name, listed in gathered.answers.items():
             rows += [
                 {
                     "brokerName": name,
-                    "accessKey": one.access_key,
-                    "admin": one.admin,
-                    "topics": ", ".join(filter(None, (one.default_topic_perm, *one.topic_perms))),
-                    "groups": ", ".join(filter(None, (one.default_group_perm, *one.group_perms))),
-                    "whiteAddress": one.white_remote_address,
+                    "accessKey": acl_account.access_key,
+                    "admin": acl_account.admin,
+                    "topics": ", ".join(filter(None, (acl_account.default_topic_perm, *acl_account.topic_perms))),
+                    "groups": ", ".join(filter(None, (acl_account.default_group_perm, *acl_account.group_perms))),
+                    "whiteAddress": acl_account.white_remote_address,
                 }
-                for one in listed.accounts
+                for acl_account in listed.accounts
             ]
             empty = {"brokerName": name, "accessKey": "*", "admin": None, "topics": None, "groups": None}
             rows += [{**empty, "whiteAddress": address} for address in listed.white_addresses]
         show_gathered(
-            found, rows, ("brokerName", "accessKey", "admin", "topics", "groups", "whiteAddress"), as_json=as_json
+            gathered, rows, ("brokerName", "accessKey", "admin", "topics", "groups", "whiteAddress"), as_json=as_json
         )
 
     with_admin(connection, work)
@@ -67,13 +67,13 @@ def account_versions(connection: Connection, broker: str | None, cluster: str | 
     """Show the version of each broker's files of accounts, which differ while a change is not everywhere."""
 
     async def work(admin: Admin) -> None:
-        found = await admin.accounts.versions(broker=broker, cluster=cluster)
+        gathered = await admin.accounts.versions(broker=broker, cluster=cluster)
         rows = [
-            {"brokerName": name, "file": one.file, "changes": one.counter, "changed": iso_time(one.changed)}
-            for name, files in found.answers.items()
-            for one in files
+            {"brokerName": name, "file": version.file, "changes": version.counter, "changed": iso_time(version.changed)}
+            for name, files in gathered.answers.items()
+            for version in files
         ]
-        show_gathered(found, rows, ("brokerName", "file", "changes", "changed"), as_json=as_json)
+        show_gathered(gathered, rows, ("brokerName", "file", "changes", "changed"), as_json=as_json)
 
     with_admin(connection, work)
 

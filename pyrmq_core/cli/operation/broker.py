@@ -140,12 +140,20 @@ def config(
     async def work(admin: Admin) -> None:
         if changed:
             done = await admin.brokers.update_config(changed, broker=name, cluster=cluster, force=force)
-            rows = [{"brokerName": one, "setting": name, "value": changed[name]} for one in done for name in changed]
+            rows = [
+                {"brokerName": broker_name, "setting": name, "value": changed[name]}
+                for broker_name in done
+                for name in changed
+            ]
             report(f"changed at {', '.join(done)}", rows, as_json=as_json)
             return
         assert name is not None
-        found = chosen_settings(await admin.brokers.config(name, broker_id=broker_id), settings, name)
-        show([{"setting": one, "value": found[one]} for one in found], ["setting", "value"], as_json=as_json)
+        values = chosen_settings(await admin.brokers.config(name, broker_id=broker_id), settings, name)
+        show(
+            [{"setting": setting, "value": values[setting]} for setting in values],
+            ["setting", "value"],
+            as_json=as_json,
+        )
 
     with_admin(connection, work)
 
@@ -175,12 +183,15 @@ def stats(
         async def make() -> str:
             if figure is None or key is None:
                 table = (await admin.brokers.runtime_info(name, broker_id=broker_id)).table
-                rows = [{"figure": one, "value": table[one].strip()} for one in sorted(table)]
+                rows = [
+                    {"figure": name_of_figure, "value": table[name_of_figure].strip()}
+                    for name_of_figure in sorted(table)
+                ]
                 return text_of(rows, ["figure", "value"], as_json=as_json)
-            found = await admin.brokers.stats(name, figure, key, broker_id=broker_id)
-            if found is None:
+            statistic = await admin.brokers.stats(name, figure, key, broker_id=broker_id)
+            if statistic is None:
                 raise click.ClickException(f"{name} has no figure {figure} of {key}: nothing of it was counted yet")
-            return text_of(_periods(found), ["period", "sum", "tps", "average"], as_json=as_json)
+            return text_of(_periods(statistic), ["period", "sum", "tps", "average"], as_json=as_json)
 
         await show_watched(make, watch)
 
@@ -189,7 +200,9 @@ def stats(
 
 def _periods(stats: BrokerStats) -> list[dict[str, object]]:
     periods = {"minute": stats.minute, "hour": stats.hour, "day": stats.day}
-    return [{"period": name, "sum": one.sum, "tps": one.tps, "average": one.average} for name, one in periods.items()]
+    return [
+        {"period": name, "sum": rate.sum, "tps": rate.tps, "average": rate.average} for name, rate in periods.items()
+    ]
 
 
 @broker.command()
@@ -201,16 +214,16 @@ def ha(name: str, connection: Connection, broker_id: int, as_json: bool) -> None
     """Show a master's slaves and how far each is; or with --id how a slave follows (5.0 and later)."""
 
     async def work(admin: Admin) -> None:
-        found = await admin.brokers.ha_status(name, broker_id=broker_id)
-        if found.master:
+        status = await admin.brokers.ha_status(name, broker_id=broker_id)
+        if status.master:
             rows = [
-                {"slave": one.address, "inSync": one.in_sync, "behindBytes": one.diff, "bytesPerSecond": rate}
-                for one in found.connections
-                for rate in (one.transferred_bytes_per_second,)
+                {"slave": slave.address, "inSync": slave.in_sync, "behindBytes": slave.diff, "bytesPerSecond": rate}
+                for slave in status.connections
+                for rate in (slave.transferred_bytes_per_second,)
             ]
             show(rows, ["slave", "inSync", "behindBytes", "bytesPerSecond"], as_json=as_json)
             return
-        client = found.client
+        client = status.client
         rows = [] if client is None else [{"master": client.master_address, "maxOffset": client.max_offset}]
         show(rows, ["master", "maxOffset"], as_json=as_json)
 
@@ -237,7 +250,7 @@ def clean(what: str, name: str | None, connection: Connection, cluster: str | No
         brokers = admin.brokers
         calls = (brokers.clean_unused_topics, brokers.clean_expired_queues, brokers.delete_expired_logs)
         done = await dict(zip(CLEAN_UPS, calls, strict=True))[what](broker=name, cluster=cluster)
-        rows = [{"brokerName": one, "cleaned": what} for one in done]
+        rows = [{"brokerName": broker_name, "cleaned": what} for broker_name in done]
         report(f"{what}: done at {', '.join(done)}", rows, as_json=as_json)
 
     with_admin(connection, work)

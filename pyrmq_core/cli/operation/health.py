@@ -97,8 +97,8 @@ def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[Check]
             yield Check("order", WARN, str(error))
         else:
             if missing:
-                found = f"order topic {topic} has queues at {', '.join(missing)}, without a master"
-                yield Check("order", FAIL, found, "their keys cannot be sent: start the broker")
+                fault = f"order topic {topic} has queues at {', '.join(missing)}, without a master"
+                yield Check("order", FAIL, fault, "their keys cannot be sent: start the broker")
 
 
 async def _check_nameservers(connection: Connection) -> list[Check]:
@@ -116,7 +116,7 @@ async def _check_nameservers(connection: Connection) -> list[Check]:
             checks.append(Check("nameserver", WARN, f"{address}: {error}"))
         else:
             checks.append(Check("nameserver", OK, address))
-            addresses = ((data.broker_name, *one) for data in table for one in data.broker_addrs.items())
+            addresses = ((data.broker_name, *server) for data in table for server in data.broker_addrs.items())
             brokers[address] = {f"{name} ({broker_id}) {broker}" for name, broker_id, broker in addresses}
     return [*checks, *check_agreement(brokers)]
 
@@ -146,13 +146,13 @@ async def _check_queues(admin: Admin, info: ClusterInfo) -> list[Check]:
 
     async def brokers_of(topic: str) -> set[str]:
         try:
-            return {one.broker_name for one in (await admin.route(topic)).queue_datas}
+            return {queues.broker_name for queues in (await admin.route(topic)).queue_datas}
         except NoRoute:  # deleted meanwhile
             return set()
 
-    found = await query_many(await admin.topics.list(), brokers_of)
+    brokers_with = await query_many(await admin.topics.list(), brokers_of)
     for name in sorted(headless):
-        topics = sorted(topic for topic, brokers in found.items() if name in brokers)
+        topics = sorted(topic for topic, brokers in brokers_with.items() if name in brokers)
         named = f"{', '.join(topics[:MOST_NAMES])}{', ...' if len(topics) > MOST_NAMES else ''}"
         text = f"{name} has no master: its queues of {len(topics)} topics take no message ({named})"
         checks.append(Check("queues", FAIL, text, "start its master"))
@@ -177,8 +177,8 @@ async def _check_lag(admin: Admin, groups: tuple[str, ...], max_lag: int) -> lis
                 checks += [Check("lag", WARN, f"{group}: {error}") for error in progress.failures.values()]
         else:
             listed = await admin.groups.list()
-            lags = {one.group: one.lag for one in listed.groups}
-            beyond = {one.group: one.queues_beyond_end for one in listed.groups}
+            lags = {summary.group: summary.lag for summary in listed.groups}
+            beyond = {summary.group: summary.queues_beyond_end for summary in listed.groups}
             checks += [Check("lag", WARN, str(error)) for error in listed.failures.values()]
     except ResponseError as error:
         checks.append(Check("lag", FAIL, f"not known: {error}"))
@@ -186,7 +186,7 @@ async def _check_lag(admin: Admin, groups: tuple[str, ...], max_lag: int) -> lis
         if queues:
             text = f"group {group} has offsets beyond the ends of {queues} queues"
             checks.append(Check("lag", WARN, text, f"they became shorter: pyrmq group progress {group}, then reset"))
-    late = [Check("lag", FAIL, f"group {one} is {lag} messages behind") for one, lag in lags.items() if lag > max_lag]
+    late = [Check("lag", FAIL, f"group {name} is {lag} messages behind") for name, lag in lags.items() if lag > max_lag]
     if lags and not late:
         late.append(Check("lag", OK, f"{len(lags)} groups, the furthest {max(lags.values())} messages behind"))
     return [*checks, *late]

@@ -45,15 +45,15 @@ def config(settings: tuple[str, ...], connection: Connection, changes: tuple[str
             what = [{"setting": name, "value": changed[name]} for name in changed]
             report(f"changed at {';'.join(await connection.nameservers())}", what, as_json=as_json)
             return
-        found = await admin.nameservers.config()
+        gathered = await admin.nameservers.config()
         rows: list[dict[str, object]] = []
-        for address, all_settings in found.answers.items():
+        for address, all_settings in gathered.answers.items():
             chosen = chosen_settings(all_settings, settings, f"NameServer {address}")
-            rows += [{"nameserver": address, "setting": one, "value": chosen[one]} for one in chosen]
+            rows += [{"nameserver": address, "setting": setting, "value": chosen[setting]} for setting in chosen]
         show(rows, ["nameserver", "setting", "value"], as_json=as_json)
-        for error in found.failures.values():
+        for error in gathered.failures.values():
             click.echo(visible_text(f"Error: {error}"), err=True)
-        if found.failures:
+        if gathered.failures:
             raise SystemExit(1)
 
     with_admin(connection, work)

@@ -70,20 +70,20 @@ class Rounds:
             listed = await self.admin.groups.list()
         except RocketMQError as error:  # keys that may not, or no broker
             listed = GroupList((), {"all": error})
-        listed = replace(listed, groups=tuple(one for one in listed.groups if not is_system_group(one.group)))
+        listed = replace(listed, groups=tuple(group for group in listed.groups if not is_system_group(group.group)))
         failure = "; ".join(str(error) for error in listed.failures.values()) or None
         rates = self._lag_rates(listed)
-        groups = sorted(listed.groups, key=lambda one: (-one.lag, one.group))[: self.most_groups]
+        groups = sorted(listed.groups, key=lambda group: (-group.lag, group.group))[: self.most_groups]
         if as_json:
             return _json_line(brokers, groups, rates, failure)
         head = _head(brokers, listed)
-        rows = [_group_row(one, rates.get(one.group)) for one in groups]
+        rows = [_group_row(group, rates.get(group.group)) for group in groups]
         tables = [brokers_text(brokers, as_json=False), text_of(rows, GROUP_COLUMNS, as_json=False) if rows else ""]
         return "\n".join([head, *filter(None, tables), *([rendered(f"groups: {failure}")] if failure else [])])
 
     def _lag_rates(self, listed: GroupList) -> dict[str, float]:
         """Returns by how many messages a second each lag grew since the last round."""
-        now, lags = self.clock(), {one.group: one.lag for one in listed.groups}
+        now, lags = self.clock(), {row.group: row.lag for row in listed.groups}
         passed = now - self._at
         rates = {group: (lag - self._last[group]) / passed for group, lag in lags.items() if group in self._last}
         self._last, self._at = lags, now
@@ -91,10 +91,10 @@ class Rounds:
 
 
 def _head(brokers: tuple[BrokerStatus, ...], listed: GroupList) -> str:
-    away = sum(not one.reachable for one in brokers)
-    put, got = sum(one.put_tps or 0.0 for one in brokers), sum(one.get_tps or 0.0 for one in brokers)
+    away = sum(not broker.reachable for broker in brokers)
+    put, got = sum(broker.put_tps or 0.0 for broker in brokers), sum(broker.get_tps or 0.0 for broker in brokers)
     brokers_line = f"{len(brokers)} brokers{f', {away} unreachable' if away else ''}"
-    lag = sum(one.lag for one in listed.groups)
+    lag = sum(group.lag for group in listed.groups)
     at = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
     groups_line = f"{len(listed.groups)} groups, lag {lag}"
     return rendered(f"{at}  {brokers_line}; in {put:.1f}/s, out {got:.1f}/s; {groups_line}")
@@ -111,16 +111,16 @@ def _json_line(
 ) -> str:
     members = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "brokers": [broker_members(one) for one in brokers],
+        "brokers": [broker_members(broker) for broker in brokers],
         "groups": [
             {
-                "group": one.group,
-                "members": one.members,
-                "lag": one.lag,
-                "lagPerSecond": rates.get(one.group),
-                "topics": list(one.topics),
+                "group": group.group,
+                "members": group.members,
+                "lag": group.lag,
+                "lagPerSecond": rates.get(group.group),
+                "topics": list(group.topics),
             }
-            for one in groups
+            for group in groups
         ],
         "error": failure,
     }

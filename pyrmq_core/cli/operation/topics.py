@@ -41,10 +41,10 @@ def stats(name: str, connection: Connection, watch: Watch, as_json: bool) -> Non
 
     async def work(admin: Admin) -> None:
         async def make() -> str:
-            found = await admin.topics.stats(name)
+            topic_stats = await admin.topics.stats(name)
             # A broker that gives no answer has one row, with its error.
-            columns = (*STATS_COLUMNS, "error") if found.failures else STATS_COLUMNS
-            return text_of(_stats_rows(found, iso_time if as_json else shown_time), columns, as_json=as_json)
+            columns = (*STATS_COLUMNS, "error") if topic_stats.failures else STATS_COLUMNS
+            return text_of(_stats_rows(topic_stats, iso_time if as_json else shown_time), columns, as_json=as_json)
 
         await show_watched(make, watch)
 
@@ -56,13 +56,13 @@ def _stats_rows(stats: TopicStats, written: Callable[[datetime | None], str | No
         {
             "brokerName": queue.broker_name,
             "queueId": queue.queue_id,
-            "minOffset": one.min_offset,
-            "maxOffset": one.max_offset,
-            "messages": one.messages,
-            "lastUpdated": written(one.last_updated),
+            "minOffset": figures.min_offset,
+            "maxOffset": figures.max_offset,
+            "messages": figures.messages,
+            "lastUpdated": written(figures.last_updated),
             "error": None,
         }
-        for queue, one in stats.queues.items()
+        for queue, figures in stats.queues.items()
     ]
     empty = dict.fromkeys((*STATS_COLUMNS, "error"))
     return rows + [
@@ -94,12 +94,15 @@ def perm(
     async def work(admin: Admin) -> None:
         if perm is None:
             queues = (await admin.route(name)).queue_datas
-            rows = [{"brokerName": one.broker_name, "perm": int(one.perm), "may": _may(one.perm)} for one in queues]
+            rows = [
+                {"brokerName": queue.broker_name, "perm": int(queue.perm), "may": _may(queue.perm)} for queue in queues
+            ]
             show(sorted(rows, key=lambda row: str(row["brokerName"])), ["brokerName", "perm", "may"], as_json=as_json)
             return
         changes = await admin.topics.update_perm(name, PERMISSIONS[perm], broker=broker, cluster=cluster)
         changed = [
-            {"brokerName": one, "before": before, "after": after} for one, (before, after) in sorted(changes.items())
+            {"brokerName": broker_name, "before": before, "after": after}
+            for broker_name, (before, after) in sorted(changes.items())
         ]
         show(changed, ["brokerName", "before", "after"], as_json=as_json)
 
@@ -128,8 +131,8 @@ def order(name: str, queues: tuple[str, ...], connection: Connection, delete: bo
             await admin.topics.delete_order(name)
         elif wanted:
             await admin.topics.set_order(name, wanted)
-        found = await admin.topics.order(name) or {}
-        rows = [{"brokerName": broker, "queues": number} for broker, number in found.items()]
+        numbers = await admin.topics.order(name) or {}
+        rows = [{"brokerName": broker, "queues": number} for broker, number in numbers.items()]
         show(rows, ["brokerName", "queues"], as_json=as_json)
 
     with_admin(connection, work)
@@ -150,9 +153,9 @@ def groups(name: str, connection: Connection, as_json: bool) -> None:
     """List the groups that subscribe to the topic or have offsets of it."""
 
     async def work(admin: Admin) -> None:
-        found = await admin.topics.group_names(name)
-        show([{"group": one} for one in found.groups], ["group"], as_json=as_json)
-        click.echo(failed_text(found.failures, as_json=as_json), nl=False)
+        group_names = await admin.topics.group_names(name)
+        show([{"group": group} for group in group_names.groups], ["group"], as_json=as_json)
+        click.echo(failed_text(group_names.failures, as_json=as_json), nl=False)
 
     with_admin(connection, work)
 
@@ -165,6 +168,6 @@ def clusters(name: str, connection: Connection, as_json: bool) -> None:
     """List the clusters whose brokers have the topic."""
 
     async def work(admin: Admin) -> None:
-        show([{"cluster": one} for one in await admin.topics.clusters(name)], ["cluster"], as_json=as_json)
+        show([{"cluster": cluster} for cluster in await admin.topics.clusters(name)], ["cluster"], as_json=as_json)
 
     with_admin(connection, work)

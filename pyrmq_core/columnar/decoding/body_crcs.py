@@ -91,10 +91,10 @@ def all_match(octets: Octets, starts: Ints, ends: Ints, crcs: Ints) -> bool:
         return match_one_by_one(octets, starts, ends, crcs)
     for number in np.unique(classes).tolist():
         rows = np.flatnonzero(classes == number)
-        some = starts[rows], ends[rows], crcs[rows]
-        if number and not _match_together(octets, *some, number * CLASS_BYTES // WORD_BYTES):
+        class_rows = starts[rows], ends[rows], crcs[rows]
+        if number and not _match_together(octets, *class_rows, number * CLASS_BYTES // WORD_BYTES):
             return False
-        if not number and not match_one_by_one(octets, *some):
+        if not number and not match_one_by_one(octets, *class_rows):
             return False
     return True
 
@@ -102,14 +102,14 @@ def all_match(octets: Octets, starts: Ints, ends: Ints, crcs: Ints) -> bool:
 def match_one_by_one(octets: Octets, starts: Ints, ends: Ints, crcs: Ints) -> bool:
     """Returns what `all_match` does, by a loop."""
     view, crc = octets.data, crc32
-    found = [crc(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    return bool((np.array(found, np.int64) & CRC_MASK == crcs).all())
+    computed = [crc(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return bool((np.array(computed, np.int64) & CRC_MASK == crcs).all())
 
 
 def gathered_match(bodies: Octets, crcs: Ints) -> bool:
     """Returns what `all_match` does for bodies of one length, the rows of a matrix: a row costs less than a slice."""
-    found = list(map(crc32, bodies))
-    return bool((np.array(found, np.int64) & CRC_MASK == crcs).all())
+    computed = list(map(crc32, bodies))
+    return bool((np.array(computed, np.int64) & CRC_MASK == crcs).all())
 
 
 def _match_together(octets: Octets, starts: Ints, ends: Ints, crcs: Ints, width: int) -> bool:
@@ -130,16 +130,16 @@ def _match_together(octets: Octets, starts: Ints, ends: Ints, crcs: Ints, width:
     block = np.zeros((per_block, width + 1 + (folded if folded > 1 else 0)), "<u8")
     masked = np.empty((per_block, width), "<u8")
     for first in range(0, len(places), per_block):
-        some = slice(first, first + per_block)
-        rows: Words = windows[places[some]].view("<u8").reshape(-1, width)
+        block_rows = slice(first, first + per_block)
+        rows: Words = windows[places[block_rows]].view("<u8").reshape(-1, width)
         count = len(rows)
         if same_leads and lead_words:
             rows[:, : lead_words - 1] = 0
             rows[:, lead_words - 1] &= _KEPT[first_lead - WORD_BYTES * (lead_words - 1)]
         elif lead_words:
-            _clear_leads(rows, leads[some], lead_words)
+            _clear_leads(rows, leads[block_rows], lead_words)
         block[:count, :width] = rows
-        block[:count, width] = claimed[some] | _parity(_masked(rows, mask, masked[:count])) << np.uint64(TOP_BIT)
+        block[:count, width] = claimed[block_rows] | _parity(_masked(rows, mask, masked[:count])) << np.uint64(TOP_BIT)
         if crc32(_folded(block, folded).data, NO_BITS) != NO_BITS:
             return False
     return True
@@ -198,10 +198,10 @@ def _folded(block: Words, rows: int) -> Words:
 @cache
 def _crcs_of_zeros() -> Ints:
     """Returns a table whose entry n is the CRC-32 of n zero bytes, for each length of `all_match`."""
-    found = [0]
+    table = [0]
     for _ in range(LONGEST_TOGETHER):
-        found.append(zlib.crc32(b"\x00", found[-1]))
-    return np.array(found, np.int64)
+        table.append(zlib.crc32(b"\x00", table[-1]))
+    return np.array(table, np.int64)
 
 
 @cache

@@ -155,11 +155,11 @@ def decode_columns(
 def _batch(
     rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFilter, *, verify_crc: bool
 ) -> pa.RecordBatch:
-    made = _Columns(rows, pulls, verify_crc=verify_crc)
+    parts = _Columns(rows, pulls, verify_crc=verify_crc)
     if tags.tags:
-        matching = pc.is_in(made.pairs.column(TAGS), value_set=pa.array(sorted(tags.tags), pa.string()))
-        made = _Columns(rows.only(matching.to_numpy(zero_copy_only=False)), pulls)
-    arrays = [_of_type(BUILDERS[field.name](made), field) for field in columns]
+        matching = pc.is_in(parts.pairs.column(TAGS), value_set=pa.array(sorted(tags.tags), pa.string()))
+        parts = _Columns(rows.only(matching.to_numpy(zero_copy_only=False)), pulls)
+    arrays = [_of_type(BUILDERS[field.name](parts), field) for field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
@@ -285,27 +285,27 @@ BUILDERS: Final[dict[str, Callable[[_Columns], pa.Array]]] = {
     "queueId": _Columns.queue_id,
     "queueOffset": _Columns.queue_offset,
     "msgId": _Columns.msg_id,
-    "tags": lambda made: made.pairs.column(TAGS),
-    "keys": lambda made: made.pairs.column(KEYS),
+    "tags": lambda parts: parts.pairs.column(TAGS),
+    "keys": lambda parts: parts.pairs.column(KEYS),
     "body": _Columns.body,
-    "properties": lambda made: made.pairs.map(lambda name: name not in SYSTEM),
-    "bornTimestamp": lambda made: made.time("born_timestamp_ms"),
-    "storeTimestamp": lambda made: made.time("store_timestamp_ms"),
-    "reconsumeTimes": lambda made: made.number("reconsume_times", pa.int32()),
-    "offsetMsgId": lambda made: made.offset_msg_ids,
-    "bornHost": lambda made: host_texts(made.rows, "born_host"),
-    "storeHost": lambda made: host_texts(made.rows, "store_host"),
-    "sysFlag": lambda made: made.number("sys_flag", pa.int32()),
+    "properties": lambda parts: parts.pairs.map(lambda name: name not in SYSTEM),
+    "bornTimestamp": lambda parts: parts.time("born_timestamp_ms"),
+    "storeTimestamp": lambda parts: parts.time("store_timestamp_ms"),
+    "reconsumeTimes": lambda parts: parts.number("reconsume_times", pa.int32()),
+    "offsetMsgId": lambda parts: parts.offset_msg_ids,
+    "bornHost": lambda parts: host_texts(parts.rows, "born_host"),
+    "storeHost": lambda parts: host_texts(parts.rows, "store_host"),
+    "sysFlag": lambda parts: parts.number("sys_flag", pa.int32()),
     "flag": _Columns.flag,
-    "bodyCrc": lambda made: made.number("body_crc", pa.int32()),
-    "storeSize": lambda made: made.number("size", pa.int32()),
-    "commitLogOffset": lambda made: made.number("commit_log_offset", pa.int64()),
-    "preparedTransactionOffset": lambda made: made.number("prepared_transaction_offset", pa.int64()),
-    "shardingKey": lambda made: made.pairs.column(SHARDING_KEY),
-    "systemProperties": lambda made: made.pairs.map(lambda name: name in SYSTEM),
-    "allProperties": lambda made: made.pairs.map(),
+    "bodyCrc": lambda parts: parts.number("body_crc", pa.int32()),
+    "storeSize": lambda parts: parts.number("size", pa.int32()),
+    "commitLogOffset": lambda parts: parts.number("commit_log_offset", pa.int64()),
+    "preparedTransactionOffset": lambda parts: parts.number("prepared_transaction_offset", pa.int64()),
+    "shardingKey": lambda parts: parts.pairs.column(SHARDING_KEY),
+    "systemProperties": lambda parts: parts.pairs.map(lambda name: name in SYSTEM),
+    "allProperties": lambda parts: parts.pairs.map(),
     "deliverAt": _Columns.deliver_at,
-    "delayLevel": lambda made: _whole_numbers(made.pairs.column(DELAY), MAX_INT).cast(pa.int32()),
+    "delayLevel": lambda parts: _whole_numbers(parts.pairs.column(DELAY), MAX_INT).cast(pa.int32()),
 }
 
 
@@ -348,17 +348,17 @@ def _texts(hosts: Octets, _: Ints) -> pa.Array:
     return take_unchecked(pa.array(texts, pa.string()), encoded.indices)
 
 
-def _by_version(rows: Rows, name: str, made: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
-    """Returns the results of `made` for all messages, in their order.
+def _by_version(rows: Rows, name: str, texts_of: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
+    """Returns the results of `texts_of` for all messages, in their order.
 
-    `made` is called for the IPv4 hosts, and again for the IPv6 hosts if there are any: with a matrix of packed hosts
-    and the numbers of their messages.
+    `texts_of` is called for the IPv4 hosts, and again for the IPv6 hosts if there are any: with a matrix of packed
+    hosts and the numbers of their messages.
     """
     v6 = rows.has_v6(name)
     if not v6.any():
-        return made(rows.host(name, v6=False), np.arange(len(rows)))
+        return texts_of(rows.host(name, v6=False), np.arange(len(rows)))
     parts = [np.flatnonzero(~v6), np.flatnonzero(v6)]
-    arrays = [made(rows.host(name, v6=bool(kind)), part) for kind, part in enumerate(parts)]
+    arrays = [texts_of(rows.host(name, v6=bool(kind)), part) for kind, part in enumerate(parts)]
     place = np.empty(len(rows), np.int64)
     place[np.concatenate(parts)] = np.arange(len(rows))
     return take_unchecked(pa.concat_arrays(arrays), pa.array(place))

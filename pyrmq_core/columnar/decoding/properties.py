@@ -119,10 +119,10 @@ def read_pairs(strings: pa.Array) -> Pairs | UniformPairs:
     else:
         wrong = not_utf8(strings)
     while True:
-        found = _plain_pairs(_emptied(strings, wrong) if wrong.any() else strings)
-        if isinstance(found, Pairs):
-            return _with_messages(found, strings, wrong) if wrong.any() else found
-        wrong |= found
+        pairs = _plain_pairs(_emptied(strings, wrong) if wrong.any() else strings)
+        if isinstance(pairs, Pairs):
+            return _with_messages(pairs, strings, wrong) if wrong.any() else pairs
+        wrong |= pairs
 
 
 def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
@@ -181,10 +181,10 @@ def _counts(bounds: Int32s, pairs: Int32s) -> Ints:
 def _named(data: pa.Buffer, pairs: Int32s, counts: Ints) -> Pairs | Bools:
     """Returns the pairs with their names numbered; or, for each message, whether it has a name twice."""
     names = take_unchecked(_elements(data, pairs), strided_indices(4, 0, len(pairs)))
-    if (known := _names_of_all(names, pairs, counts)) is not None:
-        if len(set(known)) < len(known):
+    if (distinct := _names_of_all(names, pairs, counts)) is not None:
+        if len(set(distinct)) < len(distinct):
             return np.ones(len(counts), np.bool_)
-        return Pairs(data, pairs, counts, names, None, {name: code for code, name in enumerate(known)})
+        return Pairs(data, pairs, counts, names, None, {name: code for code, name in enumerate(distinct)})
     encoded = names.dictionary_encode()
     codes = encoded.indices.to_numpy()
     twice = name_twice(codes, counts, len(encoded.dictionary))
@@ -230,11 +230,11 @@ def _emptied(strings: pa.Array, wrong: Bools) -> pa.Array:
     return spans(strings.buffers()[2], bounds[:-1], np.where(wrong, bounds[:-1], bounds[1:]))
 
 
-def _with_messages(found: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
-    """Returns `found` with the pairs of the wrong messages added in their places, each read by `decode_properties`."""
-    parts: list[bytes | memoryview] = [memoryview(found.data)]
-    counts, bounds = found.counts.copy(), []
-    place = len(found.data)
+def _with_messages(read: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
+    """Returns `read` with the pairs of the wrong messages added in their places, each read by `decode_properties`."""
+    parts: list[bytes | memoryview] = [memoryview(read.data)]
+    counts, bounds = read.counts.copy(), []
+    place = len(read.data)
     messages = np.flatnonzero(wrong)
     for message in messages.tolist():
         properties = decode_properties(decode_java_utf8(strings[message].as_py()))
@@ -245,9 +245,9 @@ def _with_messages(found: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
             bounds.append((place, middle, middle, place := middle + len(pair[1])))
             parts += pair
     owner = np.concatenate(
-        (np.repeat(np.arange(len(counts)), found.counts), np.repeat(messages, counts[messages])),
+        (np.repeat(np.arange(len(counts)), read.counts), np.repeat(messages, counts[messages])),
     )
-    all_rows = np.concatenate((found.bounds, np.array(bounds, np.int32).reshape(-1, 4)))
+    all_rows = np.concatenate((read.bounds, np.array(bounds, np.int32).reshape(-1, 4)))
     merged = _named(pa.py_buffer(b"".join(parts)), all_rows[np.argsort(owner, kind="stable")], counts)
     assert isinstance(merged, Pairs)  # a dict has no name twice
     return merged

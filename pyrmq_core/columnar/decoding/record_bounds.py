@@ -67,36 +67,36 @@ def _equal_sizes(sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[In
 def _one_by_one(octets: Octets, sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[list[Ints], Ints]:
     """Returns the items of all stretches, followed together while there are many, then one stretch after another."""
     counts = np.zeros(len(starts), np.int64)
-    found: list[Ints] = []
+    bounds: list[Ints] = []
     stretches, places, lasts = np.arange(len(starts)), starts, ends - least
     while len(places) >= STRETCHES_IN_STEP:
         step = sizes[places]
         if step.min() < least:
             raise Unreadable
-        found.append(places)
+        bounds.append(places)
         places = places + step
         room = lasts - places
         if room.min() < 0:  # some stretches end here
             over = room < 0
             if (room[over] != -least).any():
                 raise Unreadable
-            counts[stretches[over]] = len(found)
+            counts[stretches[over]] = len(bounds)
             stretches, places, lasts = stretches[~over], places[~over], lasts[~over]
-    together = len(found)
+    together = len(bounds)
     walked: list[int] = []
     data = octets.data
     for stretch, place, last in zip(stretches.tolist(), places.tolist(), lasts.tolist(), strict=True):
-        known = len(walked)
+        before = len(walked)
         _walk(data, place, last, least, walked)
-        counts[stretch] = together + len(walked) - known
-    return [*found, np.array(walked, np.int64)], counts
+        counts[stretch] = together + len(walked) - before
+    return [*bounds, np.array(walked, np.int64)], counts
 
 
 def _walk(data: memoryview, place: int, last: int, least: int, walked: list[int]) -> None:
     """Appends the items of one stretch to `walked`; `last` is the last place where an item may begin."""
-    unpack, found = SIZE.unpack_from, walked.append
+    unpack, append = SIZE.unpack_from, walked.append
     while place <= last:
-        found(place)
+        append(place)
         (size,) = unpack(data, place)
         if size < least:
             raise Unreadable

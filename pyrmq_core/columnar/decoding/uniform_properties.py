@@ -61,9 +61,9 @@ class UniformPairs:
 
     def column(self, name: str) -> pa.Array:
         """Returns each message's value of this property, or null."""
-        if (found := self.values.get(name.encode())) is None:
+        if (span := self.values.get(name.encode())) is None:
             return pa.nulls(self.count, pa.string())
-        return as_string(uniform_spans(self.octets, *found, self.size, self.count))
+        return as_string(uniform_spans(self.octets, *span, self.size, self.count))
 
     def map(self, takes: Callable[[bytes], bool] = bool) -> pa.Array:
         """Returns the properties of each message whose names `takes` accepts, as a map; without it all."""
@@ -206,7 +206,7 @@ def _varying_pair(first: list[tuple[bytes, bytes]], octets: Octets, bounds: Int3
     if second is None or len(second) != len(first):
         return None
     differing = [
-        number for number, (one, two) in enumerate(zip(first, second, strict=True)) if len(one[1]) != len(two[1])
+        number for number, (pair, other) in enumerate(zip(first, second, strict=True)) if len(pair[1]) != len(other[1])
     ]
     return differing[0] if len(differing) == 1 else None
 

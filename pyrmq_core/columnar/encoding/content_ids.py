@@ -48,13 +48,13 @@ def content_ids(rows: pa.RecordBatch, seed: bytes, first: int) -> pa.Array:
     """Returns an id of 32 digits for each row; `first` is the first row's position in the part that `seed` names."""
     position = np.arange(first, first + rows.num_rows, dtype=np.uint64)
     start = np.frombuffer(hashlib.blake2b(seed, digest_size=16).digest(), np.uint64)
-    one, two = position * FIRST_FACTOR + start[0], position * SECOND_FACTOR + start[1]
+    high, low = position * FIRST_FACTOR + start[0], position * SECOND_FACTOR + start[1]
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         factors = np.frombuffer(hashlib.blake2b(name.encode(), digest_size=16).digest(), np.uint64) | np.uint64(1)
-        of_one, of_two = _hashed(column)
-        one += of_one * factors[0]
-        two += of_two * factors[1]
-    return _written(_mixed(one), _mixed(two))
+        column_high, column_low = _hashed(column)
+        high += column_high * factors[0]
+        low += column_low * factors[1]
+    return _written(_mixed(high), _mixed(low))
 
 
 def _hashed(column: pa.Array) -> Hashes:
@@ -83,7 +83,7 @@ def _folded_bytes(column: pa.Array) -> Hashes:
 
     Strings of about one length are hashed together, as the rows of a matrix of words that is filled up with zeros.
     """
-    one, two = np.zeros(len(column), np.uint64), np.zeros(len(column), np.uint64)
+    high, low = np.zeros(len(column), np.uint64), np.zeros(len(column), np.uint64)
     bounds, octets = offsets_of(column).astype(np.int64), byte_view(column)
     length = np.diff(bounds)
     words = (length + WORD_BYTES - 1) // WORD_BYTES
@@ -97,14 +97,14 @@ def _folded_bytes(column: pa.Array) -> Hashes:
     start = 0
     while start < len(length):
         end = _block_end(words if order is None else words[order], start)
-        some = slice(start, end) if order is None else order[start:end]
-        matrix = _words_of(octets, bounds[:-1][some], length[some])
+        group = slice(start, end) if order is None else order[start:end]
+        matrix = _words_of(octets, bounds[:-1][group], length[group])
         width = matrix.shape[1]
-        one[some] = np.einsum("ij,j->i", matrix, factors[0][:width])
-        two[some] = np.einsum("ij,j->i", matrix, factors[1][:width])
+        high[group] = np.einsum("ij,j->i", matrix, factors[0][:width])
+        low[group] = np.einsum("ij,j->i", matrix, factors[1][:width])
         start = end
     of_length = length.astype(np.uint64)
-    return one + of_length * FIRST_FACTOR, two + of_length * SECOND_FACTOR
+    return high + of_length * FIRST_FACTOR, low + of_length * SECOND_FACTOR
 
 
 def _block_end(words: Ints, start: int) -> int:
@@ -149,8 +149,8 @@ def _folded_lists(column: pa.Array, elements: Hashes) -> Hashes:
     inside = slice(int(starts[0]), int(ends[-1])) if len(starts) else slice(0, 0)
     place = np.arange(inside.start, inside.stop) - np.repeat(starts, ends - starts)
     sums = []
-    for some, factors in zip(elements, _factors(int(count.max(initial=0))), strict=True):
-        total = np.append(np.uint64(0), np.cumsum(_mixed(some[inside]) * factors[place], dtype=np.uint64))
+    for words, factors in zip(elements, _factors(int(count.max(initial=0))), strict=True):
+        total = np.append(np.uint64(0), np.cumsum(_mixed(words[inside]) * factors[place], dtype=np.uint64))
         sums.append(total[ends - inside.start] - total[starts - inside.start])
     return _mixed(sums[0] + count), _mixed(sums[1] ^ count)
 
@@ -168,9 +168,9 @@ def _mixed(words: Words) -> Words:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def _written(one: Words, two: Words) -> pa.Array:
-    pairs = np.stack([one, two], axis=1).view(np.uint16)
+def _written(high: Words, low: Words) -> pa.Array:
+    pairs = np.stack([high, low], axis=1).view(np.uint16)
     pairs[:, TIME] = 0
     digits = COUNTERS.take(pairs)
-    bounds = np.arange(len(one) + 1, dtype=np.int32) * (2 * ID_BYTES)
-    return pa.StringArray.from_buffers(len(one), pa.py_buffer(bounds), pa.py_buffer(digits))
+    bounds = np.arange(len(high) + 1, dtype=np.int32) * (2 * ID_BYTES)
+    return pa.StringArray.from_buffers(len(high), pa.py_buffer(bounds), pa.py_buffer(digits))

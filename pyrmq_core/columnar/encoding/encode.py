@@ -62,17 +62,17 @@ def encode_batches(
     """
     check_message(Message(topic, b"x"))
     parts = [(first, outgoing_rows(part)) for first, part in windows(rows)]
-    for first, some in parts:
-        if (fault := fault_of(some, limit.max_message_bytes)) is not None:
+    for first, window in parts:
+        if (fault := fault_of(window, limit.max_message_bytes)) is not None:
             raise InvalidMessage(f"row {first + fault.row}, column {fault.column}: {fault.reason}")
-    for first, some in parts:
+    for first, window in parts:
         yield from encode_rows(
-            some,
+            window,
             topic,
             ids,
             limit,
             single_tag=single_tag,
-            stops=stops_within(stops, first, first + len(some)),
+            stops=stops_within(stops, first, first + len(window)),
             wait_store_msg_ok=wait_store_msg_ok,
             compress_all=compress_all,
         )
@@ -161,8 +161,8 @@ class _Encoder:
     ) -> Iterator[Payload]:
         for run in runs_of(rows.body.sizes, self._limit, alone=alone):
             if run.alone:
-                some, theirs = _slice(rows, ids, run.start, run.end)
-                yield from encode_messages(some, self._topic, theirs, self._limit, alone=True, waits=self._waits)
+                run_rows, theirs = _slice(rows, ids, run.start, run.end)
+                yield from encode_messages(run_rows, self._topic, theirs, self._limit, alone=True, waits=self._waits)
             elif run.compressed:
                 for start, end in pieces_of(rows.body.sizes, run, COMPRESS_BYTES):
                     yield from self._compressed(*_slice(rows, ids, start, end), stops_within(stops, start, end))

@@ -19,9 +19,9 @@ def encode_messages(
     messages, unique_ids = _messages(rows, topic, waits=waits), id_texts(ids, len(rows))
     for run in runs_of(rows.body.sizes, limit, alone=alone):
         compression = limit.compression if run.compressed else None
-        some, their_ids = messages[run.start : run.end], unique_ids[run.start : run.end]
+        members, their_ids = messages[run.start : run.end], unique_ids[run.start : run.end]
         if run.alone:
-            for message, unique_id in zip(some, their_ids, strict=True):
+            for message, unique_id in zip(members, their_ids, strict=True):
                 yield encode_one(
                     message,
                     unique_id,
@@ -31,7 +31,7 @@ def encode_messages(
                 )
         else:
             yield from split_batch(
-                some,
+                members,
                 their_ids,
                 compression=compression,
                 max_message_bytes=limit.max_message_bytes,

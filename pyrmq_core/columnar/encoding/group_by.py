@@ -79,10 +79,10 @@ def string_hash_codes(texts: pa.Array) -> Ints:
         rows = np.flatnonzero(lengths > place)
         codes[rows] = codes[rows] * np.uint32(31) + octets[bounds[rows] + place]
     beyond = np.flatnonzero(octets[: bounds[-1]] >= FIRST_BEYOND_ASCII)
-    found = codes.view(np.int32).astype(np.int64)
+    hashes = codes.view(np.int32).astype(np.int64)
     for row in np.unique(np.searchsorted(bounds, beyond, side="right") - 1).tolist():
-        found[row] = string_hash_code(texts[row].as_py())
-    return found
+        hashes[row] = string_hash_code(texts[row].as_py())
+    return hashes
 
 
 def _only(rows: pa.RecordBatch, chosen: Bools) -> pa.RecordBatch:

@@ -47,8 +47,8 @@ class UserProperties:
         """Returns each name that some row has."""
         if self.names is not None:
             return list(dict.fromkeys(self.names))
-        known: list[str] = _flat_names(self.array).unique().to_pylist()
-        return known
+        names: list[str] = _flat_names(self.array).unique().to_pylist()
+        return names
 
     def has_name_twice(self) -> bool:
         """Returns whether some row has a name more than once."""

@@ -217,16 +217,16 @@ def _valid(array: pa.Array) -> Bools:
     return valid
 
 
-def _of_rows(column: str, found: RowFaults) -> Iterator[Fault]:
-    for broken, reason in found:
+def _of_rows(column: str, row_faults: RowFaults) -> Iterator[Fault]:
+    for broken, reason in row_faults:
         rows = np.flatnonzero(broken)
         if len(rows):
             yield Fault(int(rows[0]), column, reason)
 
 
-def _of_elements(column: str, offsets: Int32s, elements: pa.Array, found: RowFaults) -> Iterator[Fault]:
+def _of_elements(column: str, offsets: Int32s, elements: pa.Array, row_faults: RowFaults) -> Iterator[Fault]:
     """Yields the faults of elements inside lists or maps; `offsets` are where each row's elements begin."""
-    for broken, reason in found:
+    for broken, reason in row_faults:
         places = np.flatnonzero(broken)
         if len(places):
             row = int(np.searchsorted(offsets, offsets[0] + places[0], side="right")) - 1
@@ -234,7 +234,7 @@ def _of_elements(column: str, offsets: Int32s, elements: pa.Array, found: RowFau
             yield Fault(row, column, reason.replace("{value}", "" if value is None else value.decode()))
 
 
-def _lower(one: Fault | None, other: Fault | None) -> Fault | None:
-    if one is None or other is None:
-        return one or other
-    return other if other.row < one.row else one
+def _lower(left: Fault | None, right: Fault | None) -> Fault | None:
+    if left is None or right is None:
+        return left or right
+    return right if right.row < left.row else left

@@ -19,32 +19,34 @@ if TYPE_CHECKING:
 KINDS: Final = ("own", "RocketMQ's")
 LATEST: Final = datetime.max.replace(tzinfo=UTC)
 GROUP_ORDERS: Final[Mapping[str, Callable[[GroupSummary], Any]]] = {
-    "group": lambda one: one.group,
-    "members": lambda one: (-one.members, one.group),
-    "lag": lambda one: (-one.lag, one.group),
+    "group": lambda group: group.group,
+    "members": lambda group: (-group.members, group.group),
+    "lag": lambda group: (-group.lag, group.group),
 }
 QUEUE_ORDERS: Final[Mapping[str, Callable[[QueueProgress], Any]]] = {
-    "queue": lambda one: one.queue,
-    "lag": lambda one: (-one.lag, one.queue),
-    "waiting": lambda one: (one.waiting_since or LATEST, one.queue),
+    "queue": lambda queue: queue.queue,
+    "lag": lambda queue: (-queue.lag, queue.queue),
+    "waiting": lambda queue: (queue.waiting_since or LATEST, queue.queue),
 }
 
 
 async def groups_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the groups whose names contain a text, with their members and lag."""
     wanted = query(request, "filter")
-    found = await look_ups.groups()
+    listed = await look_ups.groups()
     kind = query(request, "kind") or KINDS[0]
-    of_kind = {known: [one for one in found.groups if group_kind(one.group) == known] for known in KINDS}
-    groups = [one for one in of_kind.get(kind, ()) if wanted.lower() in one.group.lower()]
+    of_kind = {
+        kind_name: [group for group in listed.groups if group_kind(group.group) == kind_name] for kind_name in KINDS
+    }
+    groups = [group for group in of_kind.get(kind, ()) if wanted.lower() in group.group.lower()]
     values = {
         "part": part(request, ordered(request, groups, GROUP_ORDERS)),
         "sort": query(request, "sort"),
         "filter": wanted,
         "kind": kind,
-        "kinds": {known: len(there) for known, there in of_kind.items()},
+        "kinds": {kind_name: len(there) for kind_name, there in of_kind.items()},
     }
-    return Shown("groups.html", {**values, "failures": found.failures})
+    return Shown("groups.html", {**values, "failures": listed.failures})
 
 
 def group_kind(name: str) -> str:

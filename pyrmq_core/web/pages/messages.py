@@ -15,13 +15,13 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns messages of a topic: by key, by id, or the newest, also before a time."""
     topic, key, message_id = query(request, "topic"), query(request, "key"), query(request, "id")
     before = query(request, "before")
-    found = FoundMessages()
+    result = FoundMessages()
     if topic and message_id:
-        found = await look_ups.by_id(topic, message_id)
+        result = await look_ups.by_id(topic, message_id)
     elif topic and key:
-        found = await look_ups.by_key(topic, key)
+        result = await look_ups.by_key(topic, key)
     elif topic:
-        found = await look_ups.newest(topic, moment(before, "before"))
+        result = await look_ups.newest(topic, moment(before, "before"))
     return Shown(
         "messages.html",
         {
@@ -29,9 +29,9 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
             "key": key,
             "id": message_id,
             "before": before,
-            "found": found,
-            "rows": [(message, summary(message.body)) for message in found.messages],
-            "oldest": found.messages[-1].store_timestamp if found.messages and found.more else None,
+            "found": result,
+            "rows": [(message, summary(message.body)) for message in result.messages],
+            "oldest": result.messages[-1].store_timestamp if result.messages and result.more else None,
         },
     )
 

@@ -83,10 +83,10 @@ def moment(text: str, name: str) -> datetime | None:
     if not text:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidArgument(f"{name}={text!r} is no time; write 2026-01-31T12:00 (UTC) or with +02:00") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 async def tried(look_up: Callable[[], Awaitable[Answer]]) -> tuple[Answer | None, str]:

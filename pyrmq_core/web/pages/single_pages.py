@@ -20,16 +20,18 @@ async def cluster_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the brokers by cluster."""
     del request
     brokers = await look_ups.brokers(watch=True)
-    clusters = {name: [one for one in brokers if one.cluster == name] for name in sorted({b.cluster for b in brokers})}
+    clusters = {
+        name: [broker for broker in brokers if broker.cluster == name] for name in sorted({b.cluster for b in brokers})
+    }
     return Shown("cluster.html", {"clusters": clusters})
 
 
 async def producers_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the producers whose group contains a text."""
     wanted = query(request, "filter")
-    found = await look_ups.producers()
-    producers = [one for one in found.producers if wanted.lower() in one.group.lower()]
-    values = {"part": part(request, producers), "filter": wanted, "failures": found.failures}
+    listed = await look_ups.producers()
+    producers = [producer for producer in listed.producers if wanted.lower() in producer.group.lower()]
+    values = {"part": part(request, producers), "filter": wanted, "failures": listed.failures}
     return Shown("producers.html", values)
 
 
@@ -39,18 +41,18 @@ async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
     topics = [topic for topic in (await look_ups.topics()).names if is_dead_letter_topic(topic)]
     topic = DLQ_PREFIX + group
     try:
-        found = await look_ups.newest(topic, moment(before, "before")) if group else FoundMessages()
+        letters = await look_ups.newest(topic, moment(before, "before")) if group else FoundMessages()
     except NoRoute:
-        found = FoundMessages()
+        letters = FoundMessages()
     return Shown(
         "dead_letters.html",
         {
             "group": group,
             "part": part(request, [topic.removeprefix(DLQ_PREFIX) for topic in topics]),
             "topic": topic,
-            "found": found,
-            "rows": [(message, summary(message.body)) for message in found.messages],
-            "oldest": found.messages[-1].store_timestamp if found.messages and found.more else None,
+            "found": letters,
+            "rows": [(message, summary(message.body)) for message in letters.messages],
+            "oldest": letters.messages[-1].store_timestamp if letters.messages and letters.more else None,
         },
     )
 
@@ -65,7 +67,7 @@ async def reset_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the form that gives a group new offsets, with the topics it has offsets of."""
     group = needed(request, "group")
     progress = await look_ups.progress(group)
-    return Shown("reset.html", {"group": group, "topics": sorted({one.queue.topic for one in progress.queues})})
+    return Shown("reset.html", {"group": group, "topics": sorted({row.queue.topic for row in progress.queues})})
 
 
 def curve_data(request: Request, look_ups: LookUps) -> dict[str, object]:

@@ -49,13 +49,13 @@ class BrokerBars:
 async def topics_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the topics whose names contain a text, of one kind."""
     wanted, kind = query(request, "filter"), query(request, "kind") or KINDS[0]
-    known = await look_ups.topics()
-    kinds = {name: topic_kind(name, known) for name in known.names}
-    found = [name for name in known.names if kinds[name] == kind and wanted.lower() in name.lower()]
+    topic_names = await look_ups.topics()
+    kinds = {name: topic_kind(name, topic_names) for name in topic_names.names}
+    chosen_names = [name for name in topic_names.names if kinds[name] == kind and wanted.lower() in name.lower()]
     return Shown(
         "topics.html",
         {
-            "part": part(request, found),
+            "part": part(request, chosen_names),
             "kind": kind,
             "kinds": {name: sum(1 for kind in kinds.values() if kind == name) for name in KINDS},
             "filter": wanted,
@@ -63,13 +63,13 @@ async def topics_page(request: Request, look_ups: LookUps) -> Shown:
     )
 
 
-def topic_kind(name: str, known: TopicNames) -> str:
+def topic_kind(name: str, topic_names: TopicNames) -> str:
     """Returns which of `KINDS` a topic is by its name."""
     if is_retry_topic(name):
         return KINDS[1]
     if is_dead_letter_topic(name):
         return KINDS[2]
-    return KINDS[3] if is_system_topic(name) or name in known.of_servers else KINDS[0]
+    return KINDS[3] if is_system_topic(name) or name in topic_names.of_servers else KINDS[0]
 
 
 async def topic_page(request: Request, look_ups: LookUps) -> Shown:
@@ -77,7 +77,7 @@ async def topic_page(request: Request, look_ups: LookUps) -> Shown:
     topic = needed(request, "topic")
     look_ups.watch(Curve("topic", topic))
     stats = await look_ups.topic_stats(topic)
-    known, _ = await tried(look_ups.topics)
+    topic_names, _ = await tried(look_ups.topics)
     groups, groups_error = await tried(lambda: look_ups.groups_of(topic))
     rates, rates_error = await tried(lambda: look_ups.rates(topic))
     failures = {**(rates.failures if rates else {}), **stats.failures}
@@ -85,8 +85,8 @@ async def topic_page(request: Request, look_ups: LookUps) -> Shown:
         "topic.html",
         {
             "topic": topic,
-            "kind": topic_kind(topic, known) if known else "",
-            "brokers": spread({queue: one.messages for queue, one in stats.queues.items()}),
+            "kind": topic_kind(topic, topic_names) if topic_names else "",
+            "brokers": spread({queue: figures.messages for queue, figures in stats.queues.items()}),
             "part": part(request, ordered(request, stats.queues.items(), ORDERS)),
             "sort": query(request, "sort"),
             "stats": stats,
