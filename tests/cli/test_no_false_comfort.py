@@ -11,13 +11,14 @@ import pytest
 from pyrmq_core import Command, InvalidArgument, Message, MessageQueue, ResponseError
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.cli.operation.broker import broker_members, brokers_text
+from pyrmq_core.cli.operation.health import slaves_awaited
 from pyrmq_core.client.admin.broker_values import BrokerStatus
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import refusal
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.testing import Peer, RequestCode
 from tests.support.guarded import AUTH_5, KEY, SECRET
-from tests.support.terminal import Terminal
+from tests.support.terminal import Terminal, soon
 
 QUEUES = [MessageQueue("T", name, 0) for name in ("broker-a", "broker-b")]
 LETTERS = MessageQueue("%DLQ%G", "broker-a", 0)
@@ -116,6 +117,34 @@ def test_a_master_that_waits_for_slaves_which_cannot_follow(waits: dict[str, str
         cluster,
     ):
         pass
+
+
+def test_a_master_that_waits_for_a_slave_which_does_not_follow() -> None:
+    with EmbeddedCluster(slaves=1, sync=True) as cluster:
+        cluster.wait_for_slaves()
+        terminal = Terminal(cluster.nameserver)
+        assert "replication" not in terminal.text("health")
+        cluster.stop("broker-a-1")
+        soon(lambda: terminal.run("health").exit_code == 1)
+        checks = json.loads(terminal.run("health", "--json").output)
+    assert [(one["status"], one["found"]) for one in checks if one["check"] == "replication"] == [
+        ("FAIL", "broker-a waits for 1 slaves before it answers a send, and 0 follow it")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "slaves"),
+    [
+        ({"brokerRole": "ASYNC_MASTER", "inSyncReplicas": "3"}, 0),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "1"}, 0),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "1", "haSlaveFallbehindMax": "-1"}, 0),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "3", "haMaxGapNotInSync": "1000"}, 2),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "1", "haSlaveFallbehindMax": "1000"}, 1),
+        ({"brokerRole": "SYNC_MASTER", "haSlaveFallbehindMax": "268435456"}, 1),  # 4.9
+    ],
+)
+def test_slaves_that_a_master_awaits(settings: dict[str, str], slaves: int) -> None:
+    assert slaves_awaited(settings) == slaves
 
 
 def test_such_a_wait_is_not_switched_on_either() -> None:

@@ -1,6 +1,7 @@
 """`pyrmq health`: whether a cluster takes and gives messages, for scripts: status 0, or 1 with what is wrong.
 
-Every master answers, no queue is without a master, no disk is full, and with `--max-lag` no group is too far behind.
+Every master answers, and has the slaves for which it waits; no queue is without a master, no disk is full, and with
+`--max-lag` no group is too far behind.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def health(connection: Connection, max_lag: int | None, groups: tuple[str, ...],
         checks.extend(await _check_nameservers(connection))
         async with connection.admin() as admin:
             info = await admin.cluster_info()
-            checks.extend(check_brokers(await admin.brokers.list(), max_disk))
+            brokers = await admin.brokers.list()
+            checks.extend(check_brokers(brokers, max_disk))
+            checks.extend(await _check_replication(admin, brokers))
             checks.extend(await _check_queues(admin, info))
             if max_lag is not None:
                 checks.extend(await _check_lag(admin, groups, max_lag))
@@ -99,6 +102,43 @@ def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[Check]
             if missing:
                 fault = f"order topic {topic} has queues at {', '.join(missing)}, without a master"
                 yield Check("order", FAIL, fault, "their keys cannot be sent: start the broker")
+
+
+def slaves_awaited(settings: Mapping[str, str]) -> int:
+    """Returns the number of slaves for which a master with these settings waits before it answers a send."""
+    if settings.get("brokerRole") != "SYNC_MASTER":
+        return 0
+    if "inSyncReplicas" not in settings or int(settings.get("haSlaveFallbehindMax", -1)) >= 0:  # 4.9, and ours like it
+        return max(1, int(settings.get("inSyncReplicas", 1)) - 1)
+    return int(settings["inSyncReplicas"]) - 1
+
+
+async def _check_replication(admin: Admin, rows: Iterable[BrokerStatus]) -> list[Check]:
+    """Checks that the slaves for which masters wait follow them; a master that waits for none needs no line."""
+    checks = []
+    for row in rows:
+        if not row.is_master or not row.reachable or row.error is not None:
+            continue
+        try:
+            awaited = slaves_awaited(await admin.brokers.config(row.broker_name))
+            following = await _slaves_of(admin, row.broker_name) if awaited else 0
+        except RocketMQError as error:
+            checks.append(Check("replication", WARN, f"of {row.broker_name} is not known: {error}"))
+            continue
+        if following < awaited:
+            text = f"{row.broker_name} waits for {awaited} slaves before it answers a send, and {following} follow it"
+            remedy = "its sends end with FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE: start its slaves"
+            checks.append(Check("replication", FAIL, text, remedy))
+    return checks
+
+
+async def _slaves_of(admin: Admin, broker: str) -> int:
+    """Returns the number of slaves that are near their master; of a 4.9 broker, that of its registered slaves."""
+    try:
+        return (await admin.brokers.ha_status(broker)).in_sync_slave_nums
+    except ResponseError:
+        registered = (await admin.cluster_info()).broker_addr_table.get(broker)
+        return 0 if registered is None else len(registered.broker_addrs) - (registered.master is not None)
 
 
 async def _check_nameservers(connection: Connection) -> list[Check]:
