@@ -72,9 +72,8 @@ class OffsetsByHand:
 
 log = logging.getLogger(__name__)
 
-# DefaultLitePullConsumer.brokerSuspendMaxTimeMillis and consumerTimeoutMillisWhenSuspend.
+# DefaultLitePullConsumer.brokerSuspendMaxTimeMillis.
 HOLD_SECONDS: Final = 20.0
-PULL_TIMEOUT_SECONDS: Final = 10.0
 DIFFERENCES_SECONDS: Final = 30.0
 # What closing may take: storing offsets, leaving the brokers.
 LEAVING_SECONDS: Final = 5.0
@@ -109,7 +108,7 @@ class RunningLitePull:
         self._starts = StartOffsets(lookups, self._store, settings.consume_from_where, settings.consume_timestamp)
         self._checked: set[tuple[str, str]] = set()  # SQL expressions by broker
         self._puller = Puller(client, group, is_member=True)
-        self._intake_settings = IntakeSettings(settings.pull_batch_size, HOLD_SECONDS, PULL_TIMEOUT_SECONDS)
+        self._intake_settings = IntakeSettings(settings.pull_batch_size, HOLD_SECONDS)
         self._gates: dict[MessageQueue, Gate] = {}
         self._is_full = False
         self.has_started = False

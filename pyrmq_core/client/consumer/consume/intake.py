@@ -43,12 +43,26 @@ PULL: Final = "pulling"
 
 @dataclass(frozen=True, slots=True)
 class IntakeSettings:
-    """The settings of pulling that all queues of a consumer share; times in seconds."""
+    """The settings of pulling that all queues of a consumer share; times in seconds.
+
+    A pull fails `timeout` seconds after the latest time at which the broker should have answered it: a broker that
+    stands still is left so late for the one that is elected in its place.
+    """
 
     batch_size: int = 32
     hold: float = 15.0
-    timeout: float = 15.0
+    timeout: float = 5.0
     interval: float = 0.0
+
+    def times(self, failures: int) -> tuple[float, float]:
+        """Returns hold and timeout of the next pull after so many failures in a row.
+
+        After a failure a pull is not held: if the broker still stands still, the route is looked at soon again. The
+        timeout doubles twice, for answers that need longer over a slow line.
+        """
+        if failures == 0:
+            return self.hold, self.timeout
+        return 0.0, self.timeout * 2 ** min(failures, 2)
 
 
 class Arrivals(Protocol):
@@ -158,13 +172,14 @@ class Intake:
         process_queue = self.process_queue
         commit = process_queue.offset_to_commit if self._arrivals.commits_with_pulls() else None
         self.pulled_at = began = trio.current_time()
+        hold, timeout = self._settings.times(self._failures)
         pull = await self._puller.pull(
             process_queue.queue,
             process_queue.position,
             max_messages=self._settings.batch_size,
             tags=self.receiver.filter,
-            wait=self._settings.hold,
-            timeout=self._settings.timeout,
+            wait=hold,
+            timeout=timeout,
             commit=commit or None,
         )
         self.pulled_at = trio.current_time()
