@@ -17,8 +17,9 @@ folders:
 - `ha` sends the log to slaves, has sends wait for them, and follows a master.
 - `statistics` measures what the broker does, by topic and group.
 
-Static topics and pop consumption are not built, and a slave never acts in its master's place. A request that needs one
-of these is refused by name, and so is a setting that would switch one on.
+Static topics, pop consumption and controllers are not built. A request that needs one of these is refused by name, and
+so is a setting that would switch one on. No slave becomes a master by itself: with `enableSlaveActingMaster` one
+answers in its master's place while that is away, but takes no sends.
 """
 
 from pyrmq_core.broker.processors.topics_and_groups import make_topics

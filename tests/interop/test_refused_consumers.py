@@ -8,7 +8,20 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from pyrmq_core import Admin, Client, LitePullConsumer, Problem, PushConsumer
+from pyrmq_core import (
+    Admin,
+    Client,
+    LitePullConsumer,
+    Message,
+    Problem,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    ResponseCode,
+    ResponseError,
+)
+from pyrmq_core.protocol.messages.names import TOOLS_GROUP
+from pyrmq_spark.worker import DEFAULT_CONSUMER_GROUP
 from tests.support.apache import VERSIONS, boot_cluster
 from tests.support.consumer_jobs import fresh
 from tests.support.guarded import KEY, Guarded
@@ -74,3 +87,23 @@ async def test_a_group_that_does_not_exist_is_named(nameserver: str) -> None:
         for problems in await problems_of(client, group, topic):
             lasting = [str(problem) for problem in problems if problem.is_lasting]
             assert any(group in text and "create the group" in text for text in lasting)
+
+
+async def test_reads_need_their_group_and_sends_need_none(nameserver: str) -> None:
+    """The groups of docs/rocketmq-services.md: that of Spark's reads, and the one that brokers have for tools."""
+    topic = fresh("orders")
+    async with Client(nameserver=nameserver) as client, Admin(client=client, timeout=20) as admin:
+        await admin.create_topic(topic, queues=1)
+        async with Producer(fresh("shop"), client=client) as producer:
+            await producer.send(Message(topic, b"one"), timeout=20)
+        async with (
+            PullConsumer(DEFAULT_CONSUMER_GROUP, client=client, timeout=20) as consumer,
+            PullConsumer(TOOLS_GROUP, client=client, timeout=20) as tools,
+        ):
+            (queue,) = await consumer.message_queues(topic)
+            assert [message.body for message in (await tools.pull(queue, 0, wait=15)).messages] == [b"one"]
+            with pytest.raises(ResponseError, match=DEFAULT_CONSUMER_GROUP) as refused:
+                await consumer.pull(queue, 0)
+            assert refused.value.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+            await admin.groups.create(DEFAULT_CONSUMER_GROUP)
+            assert [message.body for message in (await consumer.pull(queue, 0)).messages] == [b"one"]
