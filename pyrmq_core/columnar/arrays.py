@@ -45,14 +45,18 @@ def keep_freed_memory() -> None:
     np.empty(KEPT_BYTES, np.uint8)
 
 
-def spans(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Array:
-    """Returns the binary array of `data[start:end]` for each start and end; Arrow copies the bytes together."""
+def spans(data: pa.Buffer, starts: Ints | Int32s, ends: Ints | Int32s, missing: Bools | None = None) -> pa.Array:
+    """Returns the binary array of `data[start:end]` for each start and end, null where one is `missing`.
+
+    Arrow copies the bytes together.
+    """
     count = len(starts)
     if not count:
         return pa.array([], pa.binary())
     bounds = np.empty((count, 2), np.int32)
     bounds[:, 0], bounds[:, 1] = starts, ends
-    return take_unchecked(slices_between(data, bounds.ravel()), strided_indices(2, 0, count))
+    places = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=missing)
+    return take_unchecked(slices_between(data, bounds.ravel()), places)
 
 
 def long_spans(octets: Octets, starts: Ints, ends: Ints) -> pa.Array:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core import RawPull, TagFilter
 from pyrmq_core.columnar import SOURCE_COLUMNS, arrays, schema_of
-from pyrmq_core.columnar.decoding import body_crcs, uniform_properties
+from pyrmq_core.columnar.decoding import records as columns_of_records
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
@@ -119,16 +119,12 @@ def are_apart(pulls: list[RawPull]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("fewest", [None, 2, 0])
-def test_damaged_records_have_one_verdict(seed: int, fewest: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`fewest` brings also few messages into the forms for many; without any, bodies of one length count as long."""
-    if fewest == 0:
-        monkeypatch.setattr(body_crcs, "longest_together", 0)
+@pytest.mark.parametrize("long", [False, True], ids=["short bodies", "long bodies"])
+def test_damaged_records_have_one_verdict(seed: int, *, long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies are read as short ones, which all of them are, or as long ones."""
+    if long:
+        monkeypatch.setattr(columns_of_records, "SHORT_BODY_BYTES", 0)
         monkeypatch.setattr(arrays, "COPIED_BY_NUMPY_BYTES", 1)
-    elif fewest is not None:
-        monkeypatch.setattr(body_crcs, "FEWEST_TOGETHER", fewest)
-        monkeypatch.setattr(uniform_properties, "FEWEST_OF_ONE_LAYOUT", fewest)
-        monkeypatch.setattr(uniform_properties, "FEWEST_OF_ONE_SIZE", fewest)
     chance = random.Random(seed)
     refused = 0
     for _ in range(250):

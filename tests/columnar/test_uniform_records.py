@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 
 from pyrmq_core import OffsetRange, RawPull, TagFilter
-from pyrmq_core.columnar.decoding import decompression, uniform_properties
+from pyrmq_core.columnar.decoding import decompression
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
-from pyrmq_core.columnar.decoding.properties import read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.columnar.decoding.records import read_rows
 from pyrmq_core.columnar.decoding.rows import Rows
-from pyrmq_core.columnar.decoding.uniform_properties import UniformPairs
 from pyrmq_core.model import EVERYTHING
 from pyrmq_core.protocol.messages.batch import BatchItem
 from pyrmq_core.protocol.messages.bodies import BodyRules
@@ -30,11 +28,6 @@ from tests.columnar.stored import QUEUES, batch_record, pull, record
 
 ROWS = 40
 PROPERTIES = "UNIQ_KEY\x01ID{0:04}\x02KEYS\x01k{0:03}\x02TAGS\x01Tag{1}\x02größe\x01ä{0:02}\x02"
-
-
-@pytest.fixture(autouse=True)
-def few_strings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uniform_properties, "FEWEST_OF_ONE_SIZE", 2)
 
 
 def uniform_record(offset: int, **fields: Any) -> bytes:
@@ -214,15 +207,6 @@ def test_a_wrong_crc_among_even_records_is_refused() -> None:
         assert decoded.batch.num_rows == ROWS
     with pytest.raises(Unreadable):
         list(decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, BodyRules()))
-
-
-def test_even_properties_are_read_without_places() -> None:
-    rows = read_rows(uniform_pulls(), EVERYTHING)
-    pairs = read_pairs(rows.spans(rows.properties))
-    assert isinstance(pairs, UniformPairs)
-    assert list(pairs.values) == [b"UNIQ_KEY", b"KEYS", b"TAGS", "größe".encode()]
-    assert pairs.column("KEYS").to_pylist() == [f"k{offset:03}" for offset in range(ROWS)]
-    assert pairs.column("absent").null_count == ROWS
 
 
 def test_chosen_rows_of_even_records_have_no_stride() -> None:

@@ -145,7 +145,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     ),
     "yaml": ("pyrmq_core.access.yaml_text",),
     "lz4": ("pyrmq_core.protocol.messages.compression",),
-    "isal": ("pyrmq_core.columnar.decoding.body_crcs",),
+    "isal": ("pyrmq_core.columnar.decoding.records",),
     "zstandard": ("pyrmq_core.protocol.messages.compression",),
     "opentelemetry": ("pyrmq_core.otel.api",),
     "pytest": ("pyrmq_pytest",),

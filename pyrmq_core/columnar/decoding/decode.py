@@ -36,11 +36,11 @@ from pyrmq_core.columnar.decoding.columns import (
 )
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.decompression import with_decompressed_bodies
+from pyrmq_core.columnar.decoding.layouts import LayoutPairs
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
-from pyrmq_core.columnar.decoding.records import check_gathered_crcs, has_long_uniform_bodies, read_rows
+from pyrmq_core.columnar.decoding.records import read_rows
 from pyrmq_core.columnar.decoding.rows import Rows
-from pyrmq_core.columnar.decoding.uniform_properties import UniformPairs
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import EVERYTHING, SYSTEM_NAMES, OffsetRange
 from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_DECOMPRESSED_BYTES, BodyRules, too_much
@@ -144,18 +144,13 @@ def decode_columns(
     keep_freed_memory()
     rows = read_rows(pulls, within, verify_crc=rules.verify_crc)
     _check_complete(rows, pulls, within, allow_gaps=allow_gaps)
-    # Such bodies are compared when they lie one behind another in their column, if all rows are to be in it.
-    gathered = rules.verify_crc and not tags.tags and has_long_uniform_bodies(rows)
-    rules = replace(rules, verify_crc=rules.verify_crc and not gathered)
     for part, following in with_decompressed_bodies(rows, rules) if "body" in columns.names else ((rows, len(rows)),):
-        batch = _batch(part, pulls, columns, tags, verify_crc=gathered)
+        batch = _batch(part, pulls, columns, tags)
         yield DecodedBatch(batch, _rest(rows, following, pulls))
 
 
-def _batch(
-    rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFilter, *, verify_crc: bool
-) -> pa.RecordBatch:
-    parts = _Columns(rows, pulls, verify_crc=verify_crc)
+def _batch(rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFilter) -> pa.RecordBatch:
+    parts = _Columns(rows, pulls)
     if tags.tags:
         matching = pc.is_in(parts.pairs.column(TAGS), value_set=pa.array(sorted(tags.tags), pa.string()))
         parts = _Columns(rows.only(matching.to_numpy(zero_copy_only=False)), pulls)
@@ -196,13 +191,12 @@ def _check_complete(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *
 class _Columns:
     """The columns of some messages; parts that several columns need are made once."""
 
-    def __init__(self, rows: Rows, pulls: Sequence[RawPull], *, verify_crc: bool = False) -> None:
+    def __init__(self, rows: Rows, pulls: Sequence[RawPull]) -> None:
         self.rows = rows
         self._pulls = pulls
-        self._verify_crc = verify_crc
 
     @cached_property
-    def pairs(self) -> Pairs | UniformPairs:
+    def pairs(self) -> Pairs | LayoutPairs:
         return read_pairs(self.rows.spans(self.rows.properties))
 
     @cached_property
@@ -239,10 +233,7 @@ class _Columns:
             raise Unreadable
 
     def body(self) -> pa.Array:
-        bodies = self.rows.spans(self.rows.body)
-        if self._verify_crc:
-            check_gathered_crcs(self.rows, bodies)
-        return bodies
+        return self.rows.spans(self.rows.body)
 
     def broker_name(self) -> pa.Array:
         names = [pull.queue.broker_name for pull in self._pulls]

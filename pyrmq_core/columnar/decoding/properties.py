@@ -30,7 +30,7 @@ from pyrmq_core.columnar.arrays import (
     strided_indices,
     take_unchecked,
 )
-from pyrmq_core.columnar.decoding.uniform_properties import Layout, UniformPairs, find_layout, find_uniform_pairs
+from pyrmq_core.columnar.decoding.layouts import LayoutPairs, read_layouts
 from pyrmq_core.protocol.messages.properties import decode_java_utf8, decode_properties
 
 # The separators after a name and after its value, read as one number.
@@ -55,15 +55,13 @@ class Pairs:
         names    TAGS  K  TAGS      the name of each pair
         known    {TAGS: 0, K: 1}    each different name, numbered
         codes    0     1  0         the number of each pair's name
-
-    `codes` is None if every message has all names of `known`, in that order.
     """
 
     data: pa.Buffer
     bounds: Int32s
     counts: Ints
     names: pa.Array
-    codes: Int32s | None
+    codes: Int32s
     known: dict[bytes, int]
 
     def column(self, name: str) -> pa.Array:
@@ -71,9 +69,6 @@ class Pairs:
         messages, code = len(self.counts), self.known.get(name.encode())
         if code is None:
             return pa.nulls(messages, pa.string())
-        if self.codes is None:
-            width = len(self.known)
-            return self._taken(strided_indices(4 * width, 4 * code + 2, messages))
         pairs = np.flatnonzero(self.codes == code)
         places = np.full(messages, -1, np.int32)
         places[np.repeat(np.arange(messages), self.counts)[pairs]] = 4 * pairs + 2
@@ -93,10 +88,6 @@ class Pairs:
     def _pairs_of(self, codes: list[int]) -> tuple[Int32s, Ints]:
         """Returns the numbers of the pairs with these names, and how many of them each message has."""
         messages = len(self.counts)
-        if self.codes is None:
-            firsts = np.arange(0, messages * len(self.known), len(self.known), dtype=np.int32)
-            pairs = np.repeat(firsts, len(codes)) + np.tile(np.array(codes, np.int32), messages)
-            return pairs, np.full(messages, len(codes))
         pairs = np.flatnonzero(np.isin(self.codes, codes)).astype(np.int32)
         owners = np.repeat(np.arange(messages), self.counts)[pairs]
         return pairs, np.bincount(owners, minlength=messages)
@@ -110,11 +101,11 @@ class Pairs:
         return _elements(self.data, self.bounds)
 
 
-def read_pairs(strings: pa.Array) -> Pairs | UniformPairs:
+def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
     """Returns the pairs of all strings: a binary array without nulls, which begins where its buffer begins."""
     if is_utf8(strings):
-        if (uniform := find_uniform_pairs(strings)) is not None:
-            return uniform
+        if (of_layouts := read_layouts(strings)) is not None:
+            return of_layouts
         wrong = np.zeros(len(strings), np.bool_)
     else:
         wrong = not_utf8(strings)
@@ -129,8 +120,6 @@ def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
     """Returns the pairs; or, for each message, whether it was found not to be plain. A next call may find more."""
     bounds = offsets_of(strings)
     octets = byte_view(strings)[: bounds[-1]]
-    if (layout := find_layout(octets, bounds)) is not None:
-        return _of_layout(strings.buffers()[2], layout)
     starts, ends = bounds[:-1], bounds[1:]
     places = np.flatnonzero(octets <= VALUE_END).astype(np.int32)
     kinds = octets[places]
@@ -145,7 +134,7 @@ def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
     pairs = np.empty((len(places) // 2, 4), np.int32)
     pairs[:, 1], pairs[:, 3] = places[::2], places[1::2]
     pairs[:1, 0], pairs[1:, 0], pairs[:, 2] = 0, pairs[:-1, 3] + 1, pairs[:, 1] + 1
-    counts = _counts(bounds, pairs)
+    counts = np.diff(np.searchsorted(pairs[:, 1], bounds))
     if len(open_ends):
         firsts = np.cumsum(counts) - counts
         pairs[firsts[counts > 0], 0] = starts[counts > 0]
@@ -155,55 +144,15 @@ def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
     return _named(strings.buffers()[2] or pa.py_buffer(b""), pairs, counts)
 
 
-def _of_layout(data: pa.Buffer, layout: Layout) -> Pairs:
-    """Returns the pairs of strings of one layout, whose names are made anew instead of gathered."""
-    names, strings = layout.names, len(layout.bounds) // len(layout.names)
-    letters = b"".join(names)
-    bounds = np.zeros(len(layout.bounds) + 1, np.int32)
-    bounds[1:] = np.repeat(np.arange(strings, dtype=np.int32) * len(letters), len(names))
-    bounds[1:] += np.tile(np.cumsum([len(name) for name in names], dtype=np.int32), strings)
-    repeated_names = slices_between(pa.py_buffer(letters * strings), bounds)
-    counts = np.full(strings, len(names))
-    return Pairs(data, layout.bounds, counts, repeated_names, None, {name: code for code, name in enumerate(names)})
-
-
-def _counts(bounds: Int32s, pairs: Int32s) -> Ints:
-    """Returns the number of pairs of each message; takes a short cut if all messages have equally many."""
-    messages = len(bounds) - 1
-    each, rest = divmod(len(pairs), messages) if messages else (0, 0)
-    if each and not rest:
-        value_ends = pairs[each - 1 :: each, 3]
-        if ((value_ends == bounds[1:] - 1) | (value_ends == bounds[1:])).all():
-            return np.full(messages, each)
-    return np.diff(np.searchsorted(pairs[:, 1], bounds))
-
-
 def _named(data: pa.Buffer, pairs: Int32s, counts: Ints) -> Pairs | Bools:
     """Returns the pairs with their names numbered; or, for each message, whether it has a name twice."""
     names = take_unchecked(_elements(data, pairs), strided_indices(4, 0, len(pairs)))
-    if (distinct := _names_of_all(names, pairs, counts)) is not None:
-        if len(set(distinct)) < len(distinct):
-            return np.ones(len(counts), np.bool_)
-        return Pairs(data, pairs, counts, names, None, {name: code for code, name in enumerate(distinct)})
     encoded = names.dictionary_encode()
     codes = encoded.indices.to_numpy()
     twice = name_twice(codes, counts, len(encoded.dictionary))
     if twice.any():
         return twice
     return Pairs(data, pairs, counts, names, codes, {n: code for code, n in enumerate(encoded.dictionary.to_pylist())})
-
-
-def _names_of_all(names: pa.Array, pairs: Int32s, counts: Ints) -> list[bytes] | None:
-    """Returns the names of a message if all messages have the same names in the same order, else None."""
-    if not len(pairs) or counts.min() != counts.max():
-        return None
-    lengths = (pairs[:, 1] - pairs[:, 0]).reshape(len(counts), -1)
-    if (lengths != lengths[0]).any():
-        return None
-    letters = byte_view(names)[: offsets_of(names)[-1]].reshape(len(counts), -1)
-    if (letters != letters[0]).any():
-        return None
-    return [name.as_py() for name in names[: lengths.shape[1]]]
 
 
 def _out_of_turn(bounds: Int32s, places: Int32s, kinds: Octets, open_ends: Int32s) -> Bools:

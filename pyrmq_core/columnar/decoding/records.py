@@ -2,24 +2,23 @@
 
 The layout of a record is that of `protocol/messages/record.py`. A record of another form raises `Unreadable`: the
 messages are then read one by one, and the error names the fault.
+
+Bodies are compared with the CRC-32 that their records keep. The library isal has one of 50 GB/s, 4 with zlib, so for a
+short body most of the time would go to its slice: short bodies are copied together, and become objects some hundred at
+a time, which stay in the processor's cache. Nanoseconds for each of 10,000 bodies of 18 to 385 B, on a busy machine:
+530 by slices, 160 together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyrmq_core.columnar.arrays import (
-    MAX_ARRAY_BYTES,
-    Ints,
-    Octets,
-    byte_view,
-    offsets_of,
-)
-from pyrmq_core.columnar.decoding import body_crcs
+from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, Ints, Octets, spans
 from pyrmq_core.columnar.decoding.batch_messages import unwrapped
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable, items
 from pyrmq_core.columnar.decoding.rows import (
@@ -39,8 +38,18 @@ from pyrmq_core.columnar.decoding.rows import (
 )
 from pyrmq_core.model import EVERYTHING, OffsetRange
 from pyrmq_core.protocol.messages.payload import NO_BATCHES, RawPull
-from pyrmq_core.protocol.messages.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
-from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, COMPRESSED, HOSTS_V6, STORE_HOST_V6
+from pyrmq_core.protocol.messages.record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
+
+# Bodies that are longer in the mean are not copied.
+SHORT_BODY_BYTES: Final = 512
+BODIES_AT_ONCE: Final = 256
+
+crc32: Callable[[Any], int]
+try:
+    from isal.isal_zlib import crc32
+except ImportError:
+    from zlib import crc32
 
 
 def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool = False) -> Rows:
@@ -72,25 +81,24 @@ def check_crcs(rows: Rows, which: Ints) -> None:
     Each row has to stand for a whole record.
     """
     filled = which[rows.body[1][which] > rows.body[0][which]]
-    crcs = rows.head("body_crc")[filled].astype(np.int64)
-    if not body_crcs.all_match(rows.octets, rows.body[0][filled], rows.body[1][filled], crcs):
+    if not have_crcs(rows.octets, rows.body[0][filled], rows.body[1][filled], rows.head("body_crc")[filled]):
         raise Unreadable
 
 
-def has_long_uniform_bodies(rows: Rows) -> bool:
-    """Returns whether each row is a whole record with a plain body, and these have one length, too long to be compared
-    together."""
-    lengths = rows.body[1] - rows.body[0]
-    if not len(rows) or lengths[0] <= body_crcs.longest_together or (lengths != lengths[0]).any():
-        return False
-    return not (rows.head("sys_flag") & (BATCH_RECORD | COMPRESSED)).any()
+def have_crcs(octets: Octets, starts: Ints, ends: Ints, crcs: npt.NDArray[Any]) -> bool:
+    """Returns whether each body `octets[start:end]` has its CRC."""
+    count = len(starts)
+    if (ends - starts).sum() <= SHORT_BODY_BYTES * count:
+        bodies: Iterator[Any] = _copied(spans(pa.py_buffer(octets), starts, ends))
+    else:
+        bodies = map(octets.data.__getitem__, map(slice, starts.tolist(), ends.tolist()))
+    computed = np.fromiter(map(crc32, bodies), np.int64, count)
+    return bool((computed & CRC_MASK == crcs).all())
 
 
-def check_gathered_crcs(rows: Rows, bodies: pa.Array) -> None:
-    """Does as `check_crcs` for rows that `has_long_uniform_bodies`, with their bodies as `spans` returns them."""
-    matrix = byte_view(bodies)[: offsets_of(bodies)[-1]].reshape(len(rows), -1)
-    if not body_crcs.gathered_match(matrix, rows.head("body_crc").astype(np.int64)):
-        raise Unreadable
+def _copied(bodies: pa.Array) -> Iterator[bytes]:
+    for first in range(0, len(bodies), BODIES_AT_ONCE):
+        yield from bodies[first : first + BODIES_AT_ONCE].to_numpy(zero_copy_only=False).tolist()
 
 
 def _joined(buffers: Sequence[bytes | memoryview]) -> tuple[Octets, Ints, Ints]:
