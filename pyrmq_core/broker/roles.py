@@ -142,7 +142,7 @@ def resume_as_master(broker: Broker) -> None:
     files = broker.store.files
     if files.size(MARK) is None:
         return
-    count = broker.offsets.limit(lambda topic, queue_id: broker.store.bounds((topic, queue_id))[1])
+    count = broker.offsets.limit(lambda topic, queue_id: broker.store.reader.bounds((topic, queue_id))[1])
     log.info("the store of a slave is a master's now; %d offsets of groups were beyond its messages", count)
     try:
         if (text := broker.offsets.unsaved()) is not None:
@@ -193,7 +193,7 @@ async def _take_offsets(broker: Broker, ask: Ask) -> int:
         later = {}
         for queue_id, offset in row.items():
             committed = broker.offsets.committed(group, topic, queue_id)
-            if (-1 if committed is None else committed) < offset <= broker.store.bounds((topic, queue_id))[1]:
+            if (-1 if committed is None else committed) < offset <= broker.store.reader.bounds((topic, queue_id))[1]:
                 later[queue_id] = offset
         if later:
             broker.offsets.merge(topic, group, later)
@@ -214,7 +214,7 @@ async def _take_levels(broker: Broker, ask: Ask) -> int:
     later = {
         level: offset
         for level, offset in levels.items()
-        if own_progress.get(level, 0) < offset <= broker.store.bounds((SCHEDULE_TOPIC, level - 1))[1]
+        if own_progress.get(level, 0) < offset <= broker.store.reader.bounds((SCHEDULE_TOPIC, level - 1))[1]
     }
     if later:
         broker.delays.replace({**own_progress, **later})

@@ -49,7 +49,7 @@ def put(store: MessageStore, *sent: Sent, now_ms: int = NOW_MS) -> None:
 
 
 def read(store: MessageStore, topic: str, queue_id: int, offset: int = 0) -> list[StoredRecord]:
-    return list(iterate_records(store.get((topic, queue_id), offset, ALL).records, check_crc=True))
+    return list(iterate_records(store.reader.get((topic, queue_id), offset, ALL).records, check_crc=True))
 
 
 def contents(store: MessageStore, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[bytes]]:
@@ -59,7 +59,7 @@ def contents(store: MessageStore, keys: Iterable[tuple[str, int]]) -> dict[tuple
         records = read(store, topic, queue_id)
         assert [record.queue_offset for record in records] == list(range(len(records)))
         assert all((record.topic, record.queue_id) == (topic, queue_id) for record in records)
-        assert store.bounds((topic, queue_id)) == (0, len(records))
+        assert store.reader.bounds((topic, queue_id)) == (0, len(records))
         found[topic, queue_id] = [record.body for record in records]
     return found
 

@@ -117,7 +117,7 @@ async def test_what_a_group_consumes_and_how_far(tmp_path: Path) -> None:
         assert found["subscriptionData"]["subString"] == "a || b"
 
         store = served.running.broker.store
-        times = [store.store_time(("T", 0), offset) for offset in range(4)]
+        times = [store.reader.store_time(("T", 0), offset) for offset in range(4)]
         spans = load_object((await served.ask(QueryConsumeTimeSpan("T", "g").to_command())).body, "spans")
         (first, second, *_) = spans["consumeTimeSpanSet"]
         assert first["messageQueue"] == {"brokerName": "broker-a", "queueId": 0, "topic": "T"}
@@ -220,7 +220,7 @@ async def test_the_entries_of_a_queue_are_shown_as_they_are_on_disk(tmp_path: Pa
         assert (shown["minQueueIndex"], shown["maxQueueIndex"]) == (0, 5)
         store = served.running.broker.store
         found = [(one["physicOffset"], one["physicSize"], one["tagsCode"]) for one in shown["queueData"]]
-        assert found == [tuple(store.entry(("T", 0), offset)) for offset in (1, 2, 3)]
+        assert found == [tuple(store.reader.entry(("T", 0), offset)) for offset in (1, 2, 3)]
         assert len(load_object((await entries(3, 100)).body, "entries")["queueData"]) == 2
         beyond = await entries(5, 1)
         assert (beyond.code, beyond.remark, len(beyond.body)) == (SUCCESS, "Index 5 of 0@T is not exist!", 0)

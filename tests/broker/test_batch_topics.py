@@ -93,9 +93,9 @@ def bodies_of(records: bytes | memoryview) -> list[tuple[int, bytes]]:
 
 def contents(store: MessageStore) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
-    start, end = store.bounds(KEY)
+    start, end = store.reader.bounds(KEY)
     while start < end:
-        pulled = store.get(KEY, start, GetLimits())
+        pulled = store.reader.get(KEY, start, GetLimits())
         assert pulled.status is GetStatus.FOUND
         found += bodies_of(pulled.records)
         start = pulled.next_offset
@@ -143,7 +143,7 @@ def test_reopening_gives_what_was_put(steps: list[Put | str]) -> None:
             store = opened(files)
     given = [step for step in steps if isinstance(step, Put)]
     assert contents(store) == listed(given)
-    assert store.bounds(KEY) == (0, len(listed(given)))
+    assert store.reader.bounds(KEY) == (0, len(listed(given)))
 
 
 @given(st.lists(puts, max_size=8), st.lists(puts, max_size=8), st.lists(puts, max_size=3))
@@ -187,7 +187,7 @@ def test_how_many_records_one_pull_takes(size: int, requested: int, records: int
     """The numbers were counted on 5.4.0 with its default caps."""
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x" * 50,) * size, whole=True)] * 6)
-    found = store.get(KEY, 0, GetLimits(min(requested, 32), 262_144, requested))
+    found = store.reader.get(KEY, 0, GetLimits(min(requested, 32), 262_144, requested))
     assert len(list(iterate_records(found.records))) == records
     assert found.next_offset == records * size
 
@@ -199,7 +199,7 @@ def test_how_many_records_one_pull_takes(size: int, requested: int, records: int
 def test_raised_caps(cap: int, requested: int, size: int, body_bytes: int, records: int) -> None:
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x" * body_bytes,) * size, whole=True)] * 110)
-    found = store.get(KEY, 0, GetLimits(min(requested, cap), 262_144, requested))
+    found = store.reader.get(KEY, 0, GetLimits(min(requested, cap), 262_144, requested))
     assert found.next_offset == records * size
 
 
@@ -207,11 +207,11 @@ def test_a_pull_inside_a_batch_gives_it_whole() -> None:
     store = opened(MemoryFiles(), BIG)
     put(store, Put((b"a",) * 1000, whole=True), Put((b"b",), whole=False))
     for offset in (0, 500, 999):
-        found = store.get(KEY, offset, GetLimits())
+        found = store.reader.get(KEY, offset, GetLimits())
         assert (found.next_offset, len(bodies_of(found.records))) == (1000, 1000)
-    assert bodies_of(store.get(KEY, 1000, GetLimits()).records) == [(1000, b"b")]
-    assert store.get(KEY, 1001, GetLimits()).status is GetStatus.OFFSET_OVERFLOW_ONE
-    assert store.get(KEY, 1002, GetLimits()).status is GetStatus.OFFSET_OVERFLOW_BADLY
+    assert bodies_of(store.reader.get(KEY, 1000, GetLimits()).records) == [(1000, b"b")]
+    assert store.reader.get(KEY, 1001, GetLimits()).status is GetStatus.OFFSET_OVERFLOW_ONE
+    assert store.reader.get(KEY, 1002, GetLimits()).status is GetStatus.OFFSET_OVERFLOW_BADLY
 
 
 @pytest.mark.parametrize(("size", "skipped"), [(1000, 1000), (10, 350)])
@@ -219,19 +219,19 @@ def test_tags_are_the_records(size: int, skipped: int) -> None:
     """A record with another tag, or from a batch without one, is skipped: few offsets at a time."""
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x",) * size, whole=True)] * 40, Put((b"y",), whole=True, tags="TagA"))
-    found = store.get(KEY, 0, GetLimits(), {2598919})
+    found = store.reader.get(KEY, 0, GetLimits(), {2598919})
     assert (found.status, found.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, skipped)
-    assert bodies_of(store.get(KEY, size * 40, GetLimits(), {2598919}).records) == [(size * 40, b"y")]
+    assert bodies_of(store.reader.get(KEY, size * 40, GetLimits(), {2598919}).records) == [(size * 40, b"y")]
 
 
 def test_times_are_the_records() -> None:
     store = opened(MemoryFiles(), BIG)
     for number in range(3):
         put(store, Put((b"x",) * 10, whole=True), now_ms=NOW_MS + number * 100)
-    assert [store.search(KEY, NOW_MS + ms, upper=False) for ms in (-5, 0, 1, 100, 101, 200, 201)] == [
+    assert [store.reader.search(KEY, NOW_MS + ms, upper=False) for ms in (-5, 0, 1, 100, 101, 200, 201)] == [
         0, 0, 10, 10, 20, 20, 30,
     ]  # fmt: skip
-    assert [store.store_time(KEY, offset) for offset in (0, 9, 10)] == [NOW_MS, NOW_MS, NOW_MS + 100]
+    assert [store.reader.store_time(KEY, offset) for offset in (0, 9, 10)] == [NOW_MS, NOW_MS, NOW_MS + 100]
 
 
 def test_queues_of_the_other_kind_end_the_start() -> None:
@@ -260,7 +260,7 @@ def test_a_batch_with_a_damaged_count_is_a_hole_and_the_store_opens(damaged: byt
     store.queues.is_batch_topic = lambda topic: topic == "B"
     recovery = store.open(1)
     assert any("no record can be read between" in line for line in recovery.warnings())
-    assert bodies_of(store.get(KEY, 0, GetLimits()).records) == [(0, b"a"), (4, b"e"), (5, b"f")]
+    assert bodies_of(store.reader.get(KEY, 0, GetLimits()).records) == [(0, b"a"), (4, b"e"), (5, b"f")]
 
 
 def test_a_topic_made_again_as_the_other_kind_keeps_its_later_messages() -> None:

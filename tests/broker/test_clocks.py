@@ -23,6 +23,6 @@ async def test_a_clock_before_1970_or_that_goes_back_ends_nothing(
             fields = {"topic": "T", "queueId": "0", "timestamp": str(milliseconds)}
             assert (await served.ask(Command(29, fields))).code == 0
         now[0] += 10_000
-        await until(lambda: served.running.broker.store.bounds(("T", 0)) == (0, 10))
+        await until(lambda: served.running.broker.store.reader.bounds(("T", 0)) == (0, 10))
     async with serving(tmp_path) as served:
         assert (await served.pull("T")).max_offset == 10

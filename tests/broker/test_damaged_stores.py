@@ -63,15 +63,15 @@ def entry(place: int, size: int = SIZE, code: int = 0) -> bytes:
 def test_an_impossible_entry_is_an_error_of_its_pull_alone(bad: bytes, tags: frozenset[int] | None) -> None:
     files, store = five_entries()
     files.contents[QUEUE][40:60] = bad
-    before = store.get(("A", 0), 0, ALL, tags)
+    before = store.reader.get(("A", 0), 0, ALL, tags)
     assert (before.status, before.count, before.next_offset) == (GetStatus.FOUND, 2, 2)
     assert [record.queue_offset for record in iterate_records(before.records, check_crc=True)] == [0, 1]
     with pytest.raises(StoreError, match="entry 2 of queue 0 of topic A"):
-        store.get(("A", 0), 2, ALL, tags)
+        store.reader.get(("A", 0), 2, ALL, tags)
     assert [record.queue_offset for record in read(store, "A", 0, 3)] == [3]
     assert contents(store, [("B", 0)]) == expected(SENT[1::2], [("B", 0)])
     with pytest.raises(StoreError):
-        store.store_time(("A", 0), 2)
+        store.reader.store_time(("A", 0), 2)
 
 
 def test_swapped_queues_serve_nothing_false() -> None:
@@ -81,7 +81,7 @@ def test_swapped_queues_serve_nothing_false() -> None:
     for key in KEYS:
         for offset in range(4):
             with pytest.raises(StoreError, match="another record"):
-                store.get(key, offset, ALL)
+                store.reader.get(key, offset, ALL)
 
 
 def test_a_zeroed_page_of_a_queue_with_batches_is_no_gap() -> None:
@@ -89,12 +89,12 @@ def test_a_zeroed_page_of_a_queue_with_batches_is_no_gap() -> None:
     store = opened(files)
     put(store, Sent("A", 0, tuple(b"%d" % number for number in range(5))))
     files.contents[QUEUE][40:80] = bytes(40)
-    assert store.get(("A", 0), 0, ALL).next_offset == 2
+    assert store.reader.get(("A", 0), 0, ALL).next_offset == 2
     for offset in (2, 3):
         for tags in (None, TAGS):
             with pytest.raises(StoreError, match="entry"):
-                store.get(("A", 0), offset, ALL, tags)
-    assert store.get(("A", 0), 4, ALL).count == 1
+                store.reader.get(("A", 0), offset, ALL, tags)
+    assert store.reader.get(("A", 0), 4, ALL).count == 1
 
 
 def reopened(files: MemoryFiles) -> tuple[MessageStore, Recovery]:
@@ -115,7 +115,7 @@ def test_entries_that_are_gone_are_built_anew(how: str, entries: slice) -> None:
         assert any("built anew" in line for line in recovery.warnings())
     else:  # the search for the queue's end did not look there
         with pytest.raises(StoreError, match="entry 2"):
-            store.get(("A", 0), 2, ALL)
+            store.reader.get(("A", 0), 2, ALL)
 
 
 def test_what_recovery_cuts_is_kept_aside_and_counted() -> None:
@@ -172,10 +172,10 @@ def test_damage_before_the_mark_ends_no_log(at: int) -> None:
 
 def served(store: MessageStore, key: tuple[str, int]) -> list["Record"]:
     """Returns the records that a reader gets if it goes on behind each error, without those whose CRC is wrong."""
-    found, (offset, end) = [], store.bounds(key)
+    found, (offset, end) = [], store.reader.bounds(key)
     while offset < end:
         try:
-            got = store.get(key, offset, ALL)
+            got = store.reader.get(key, offset, ALL)
         except StoreError:
             offset += 1
             continue
@@ -217,7 +217,7 @@ def test_a_clock_before_1970_cuts_nothing(now_ms: int) -> None:
         store = opened(files)
         for one in SENT:
             put(store, one, now_ms=now_ms)
-        assert store.search(("A", 0), now_ms, upper=False) == 0
+        assert store.reader.search(("A", 0), now_ms, upper=False) == 0
         how(store)
         files.remove(CHECKPOINT_NAME)
         assert contents(opened(files), KEYS) == expected(SENT, KEYS)
@@ -236,7 +236,7 @@ def test_a_clock_that_went_back_cuts_nothing() -> None:
                 if number == 13:
                     store.flush()
                     known = Checkpoint(NOW_MS + time * 3_600_000, NOW_MS + time * 3_600_000)
-            assert 0 <= store.search(("A", 0), NOW_MS, upper=True) <= 16
+            assert 0 <= store.reader.search(("A", 0), NOW_MS, upper=True) <= 16
             store.abandon()
             if not keeps_mark:
                 files.save(CHECKPOINT_NAME, known.encode(), keep_previous=False)
@@ -311,7 +311,7 @@ class Fuzz:
         found = {key: self._served(store, key) for key in self.sent}
         missing = sum(map(len, self.sent.values())) - sum(map(len, found.values()))
         assert not missing or recovery.warnings() or self.errors, "messages are missing without a word"
-        assert store.earliest_ms() is not None
+        assert store.reader.earliest_ms() is not None
         for key in self.sent:
             put(store, Sent(*key, (b"later",)))
         store.abandon()
@@ -322,10 +322,10 @@ class Fuzz:
     def _served(self, store: MessageStore, key: tuple[str, int]) -> list[bytes]:
         """Returns the records at their own offset with their own body; a wrong body is never right by its CRC."""
         found: list[bytes] = []
-        offset, end = store.bounds(key)
+        offset, end = store.reader.bounds(key)
         while offset < end:
             try:
-                got = store.get(key, offset, ALL)
+                got = store.reader.get(key, offset, ALL)
                 records = list(iterate_records(got.records, check_crc=True))
             except StoreError:
                 self.errors += 1
@@ -394,6 +394,6 @@ def test_no_more_is_read_of_a_false_record_than_its_head(fault: str, monkeypatch
     forged = forged_head(place + (fault == "place"), size, magic)
     put(store, Sent("A", 0, (forged,)), Sent("A", 0, (bytes(20_000),)))
     before = files.read_bytes
-    assert store.record(place) is None
+    assert store.reader.record(place) is None
     assert files.read_bytes - before < 100
-    assert store.record(0) is not None
+    assert store.reader.record(0) is not None

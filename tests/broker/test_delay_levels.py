@@ -38,7 +38,7 @@ async def test_other_tasks_have_a_turn_between_the_levels() -> None:
         nursery.start_soon(delays.run)
         while seen[-1] < levels * DELIVERIES_AT_ONCE:
             await trio.lowlevel.checkpoint()
-            seen.append(store.bounds(("T", 0))[1])
+            seen.append(store.reader.bounds(("T", 0))[1])
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     # trio runs the tasks of one turn in any order: two levels may follow each other.
@@ -49,7 +49,7 @@ LEVELS = {"messageDelayLevel": "1s 2s", "flushConsumerOffsetInterval": "600000"}
 
 
 async def bodies(served: Served) -> list[bytes]:
-    end = served.running.broker.store.bounds(("T", 0))[1]
+    end = served.running.broker.store.reader.bounds(("T", 0))[1]
     return [record.body for record in iterate_records((await served.pull("T")).records)] if end else []
 
 
@@ -59,7 +59,7 @@ async def send(served: Served, body: bytes, level: int) -> None:
 
 
 def delivered(served: Served, count: int) -> Callable[[], bool]:
-    return lambda: served.running.broker.store.bounds(("T", 0))[1] >= count
+    return lambda: served.running.broker.store.reader.bounds(("T", 0))[1] >= count
 
 
 async def test_a_kill_repeats_no_delivery(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_deletion_while_queues_are_synced_waits_for_them_itself() -> None:
     files.power_cut()
     store = opened(files)
     assert [record.body for record in read(store, "A", 0)] == [b"1"]
-    assert store.bounds(("B", 0)) == (0, 0)
+    assert store.reader.bounds(("B", 0)) == (0, 0)
 
 
 def test_an_older_mark_brings_no_deleted_topic_back() -> None:
@@ -204,7 +204,7 @@ def test_an_older_mark_brings_no_deleted_topic_back() -> None:
     store.delete_topic("B")
     store.mark_safe(mark)
     store.abandon()
-    assert opened(files).bounds(("B", 0)) == (0, 0)
+    assert opened(files).reader.bounds(("B", 0)) == (0, 0)
 
 
 def test_the_mark_of_a_deletion_outlives_a_power_cut() -> None:
@@ -216,7 +216,7 @@ def test_the_mark_of_a_deletion_outlives_a_power_cut() -> None:
     store.abandon()
     files.power_cut()
     store = opened(files)
-    assert store.bounds(("B", 0)) == (0, 0)
+    assert store.reader.bounds(("B", 0)) == (0, 0)
     assert [record.body for record in read(store, "A", 0)] == [b"1"]
 
 

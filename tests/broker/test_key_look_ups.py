@@ -76,10 +76,10 @@ async def test_the_bytes_of_an_answer(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         await fill(served, 3)
         store = served.running.broker.store
-        places = [store.entry(("T", 0), offset).physical_offset for offset in range(3)]
-        last_ms = store.store_time(("T", 0), 2)
+        places = [store.reader.entry(("T", 0), offset).physical_offset for offset in range(3)]
+        last_ms = store.reader.store_time(("T", 0), 2)
         found = await query(served, "k", most=2)
-        assert bytes(found.body) == b"".join([store.record(place) or b"" for place in places[1:]])
+        assert bytes(found.body) == b"".join([store.reader.record(place) or b"" for place in places[1:]])
         assert dict(found.ext) == {
             "indexLastUpdateTimestamp": str(last_ms),
             "indexLastUpdatePhyoffset": str(places[-1]),
@@ -214,8 +214,8 @@ async def test_views(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         await fill(served, 2)
         store = served.running.broker.store
-        second = store.entry(("T", 0), 1).physical_offset
-        assert bytes((await served.ask(ViewMessage(second).to_command())).body) == store.record(second)
+        second = store.reader.entry(("T", 0), 1).physical_offset
+        assert bytes((await served.ask(ViewMessage(second).to_command())).body) == store.reader.record(second)
         for place in (second + 1, second - 1, store.end, store.end + 1, 1 << 40, (1 << 63) - 1, -1, -(1 << 63)):
             answer = await served.ask(ViewMessage(place, "T").to_command())
             assert (answer.code, answer.remark) == (

@@ -55,7 +55,7 @@ class Pair:
         copied = 0
         while copied < most:
             start = self.slave.end or first_offset(self.master)
-            if not (data := self.master.log_part(start, most - copied)):
+            if not (data := self.master.reader.log_part(start, most - copied)):
                 break
             self.slave.copy(start, data)
             copied += len(data)
@@ -121,11 +121,11 @@ def test_what_a_body_holds_is_no_record_while_its_end_is_missing() -> None:
     inner = MessageStore(MemoryFiles(), SETTINGS)
     inner.open(1)
     put(inner, Sent("A", 0, (b"x" * 10,)))
-    record = bytearray(inner.log_part(0, 1000))
+    record = bytearray(inner.reader.log_part(0, 1000))
     record[28:36] = place.to_bytes(8)
     head = 84 + 4  # of a record before its body
     put(pair.master, Sent("A", 0, (bytes(place - head) + bytes(record) + b"y" * 300,)))
-    assert pair.master.log_part(place, len(record)) == record
+    assert pair.master.reader.log_part(place, len(record)) == record
     pair.copy(450)
     assert not pair.slave.replay()
     assert pair.slave.readable_end == 0
@@ -141,7 +141,7 @@ def test_a_slave_that_stops_in_order_within_a_record_becomes_a_master() -> None:
     assert not pair.slave.replay()
     pair.slave.close()
     promoted = opened(pair.medium)
-    assert promoted.bounds(("A", 0)) == (0, 1)
+    assert promoted.reader.bounds(("A", 0)) == (0, 1)
     put(promoted, Sent("A", 0, (b"z",)))
     assert [record.body for record in read(promoted, "A", 0)] == [b"x" * 50, b"z"]
 
@@ -150,7 +150,7 @@ def test_damage_is_passed_over() -> None:
     pair = Pair()
     for body in (b"first", b"second", b"third"):
         put(pair.master, Sent("A", 0, (body,)))
-    log = bytearray(pair.master.log_part(0, SEGMENT))
+    log = bytearray(pair.master.reader.log_part(0, SEGMENT))
     second = log.find(b"second")
     log[second] ^= 0xFF
     pair.slave.copy(0, bytes(log))
@@ -159,7 +159,7 @@ def test_damage_is_passed_over() -> None:
     ((start, end),) = pair.slave.take_damage()
     assert start < second < end
     assert pair.slave.readable_end == len(log)
-    assert [pair.slave.store_time(("A", 0), offset) for offset in range(3)] == [NOW_MS, None, NOW_MS]
+    assert [pair.slave.reader.store_time(("A", 0), offset) for offset in range(3)] == [NOW_MS, None, NOW_MS]
 
 
 @pytest.mark.parametrize(("offset", "size"), [(5, 10), (SEGMENT - 5, 10), (3 * SEGMENT + 1, 4)])

@@ -156,7 +156,7 @@ def test_a_queue_that_a_full_disk_refuses_keeps_the_order_of_the_log() -> None:
     files.room = needed(group) + 2 * 20 + 2 * 46 + 5
     assert all(isinstance(result, AppendResult) for result in store.put_all(group, NOW_MS))
     assert [messages.append.topic for messages in calls.messages[before:]] == ["A", BATCHES]
-    assert [store.bounds((topic, 0))[1] for topic in ("A", BATCHES, "C")] == [2, 2, 3]
+    assert [store.reader.bounds((topic, 0))[1] for topic in ("A", BATCHES, "C")] == [2, 2, 3]
     (result,) = store.put_all(group[:1], NOW_MS)
     assert "consume queues cannot be written" in str(result)
     files.room = None
@@ -203,7 +203,7 @@ def test_a_group_is_one_write_to_the_log_and_one_to_each_queue() -> None:
     files.written.clear()
     store.put_all(group, NOW_MS)
     assert files.written == ["commitlog", *(f"consumequeue/A/{queue_id}" for queue_id in range(3))]
-    assert [store.bounds(("A", queue_id)) for queue_id in range(3)] == [(0, 20)] * 3
+    assert [store.reader.bounds(("A", queue_id)) for queue_id in range(3)] == [(0, 20)] * 3
 
 
 def test_a_queue_that_cannot_be_read_ends_a_group() -> None:
@@ -221,7 +221,7 @@ def test_a_queue_that_cannot_be_read_ends_a_group() -> None:
     assert [type(result) for result in results] == [AppendResult, StoreError, StoreError]
     files.unreadable.clear()
     assert [type(result) for result in store.put_all(group[1:], NOW_MS)] == [AppendResult] * 2
-    assert [store.bounds((topic, 0))[1] for topic in ("A", "C")] == [3, 4]
+    assert [store.reader.bounds((topic, 0))[1] for topic in ("A", "C")] == [3, 4]
 
 
 def test_a_store_that_ended_or_refuses_stores_none_of_a_group() -> None:

@@ -163,10 +163,10 @@ async def test_answers_are_those_of_a_released_broker(tmp_path: Path) -> None:
             if question["code"] == CHANGES_SETTINGS:
                 continue
             if number == 105:
-                offset = str(served.running.broker.store.entry(("TC", 1), 3).physical_offset)
+                offset = str(served.running.broker.store.reader.entry(("TC", 1), 3).physical_offset)
             changed = {"offset": offset} if number in (172, 179, 180, 182) else {}
             if number in HALVES:
-                half = served.running.broker.store.entry(("RMQ_SYS_TRANS_HALF_TOPIC", 0), HALVES[number])
+                half = served.running.broker.store.reader.entry(("RMQ_SYS_TRANS_HALF_TOPIC", 0), HALVES[number])
                 changed = {"commitLogOffset": str(half.physical_offset)}
             if question["code"] == 12:
                 changed = {"endTimestamp": str(1 << 60)}

@@ -66,15 +66,15 @@ class Model:
     def assert_same(self, store: MessageStore) -> None:
         for key, places in self.places.items():
             low = next((number for number, place in enumerate(places) if place >= store.start), len(places))
-            assert store.bounds(key) == (low, len(places)), key
-            found = store.get(key, low, ALL)
+            assert store.reader.bounds(key) == (low, len(places)), key
+            found = store.reader.get(key, low, ALL)
             if low < len(places):
                 records = list(iterate_records(found.records, check_crc=True))
                 assert [record.commit_log_offset for record in records] == list(dict.fromkeys(places[low:]))
             for below in {0, low - 1} & set(range(low)):
-                small = store.get(key, below, ALL)
+                small = store.reader.get(key, below, ALL)
                 assert (small.status, small.next_offset, small.records) == (GetStatus.OFFSET_TOO_SMALL, low, b"")
-                assert store.store_time(key, below) is None
+                assert store.reader.store_time(key, below) is None
 
 
 STEPS = st.lists(
@@ -104,7 +104,7 @@ def test_what_is_left_is_as_it_was(steps: list[Any]) -> None:
             case (("W", 0), count):
                 end = store.end
                 put_whole(store, [b"%d" % number] * count)
-                place = end if store.record(end) is not None else end - end % 1024 + 1024
+                place = end if store.reader.record(end) is not None else end - end % 1024 + 1024
                 model.places[WHOLE] += [place] * count
             case (key, count):
                 model.places[key] += store.put(Sent(key[0], key[1], (b"body",) * count).append(), NOW_MS).positions
@@ -131,15 +131,15 @@ def test_queue_files_go_with_their_messages_but_never_the_last_one() -> None:
     assert len(names) > 4
     while remove_segment(store):
         clean_queues(store)
-        start, end = store.bounds(("A", 0))
+        start, end = store.reader.bounds(("A", 0))
         assert [record.queue_offset for record in read(store, "A", 0, start)] == list(range(start, end))
     left = files.names("consumequeue/A/0")
-    start, end = store.bounds(("A", 0))
+    start, end = store.reader.bounds(("A", 0))
     assert 0 < len(left) < 4
     assert int(left[0]) <= 20 * start < int(left[0]) + SMALL.queue_file_bytes
     assert files.names("commitlog") == [f"{store.end - store.end % 1024:020}"]
     assert files.names("consumequeue/A/1") == files.names("batchconsumequeue/W/0") == ["0" * 20]
-    assert (store.bounds(("A", 1)), store.bounds(WHOLE)) == ((2, 2), (3, 3))
+    assert (store.reader.bounds(("A", 1)), store.reader.bounds(WHOLE)) == ((2, 2), (3, 3))
     assert end > start > 0
 
 
@@ -155,7 +155,7 @@ def test_a_queue_that_ends_with_its_file_keeps_it() -> None:
     store.abandon()
     store = opened(files)
     assert files.names("consumequeue/B/0") == ["0" * 20]
-    assert store.bounds(("B", 0)) == (5, 5)
+    assert store.reader.bounds(("B", 0)) == (5, 5)
 
 
 @pytest.mark.parametrize("end", ["close", "abandon"])
@@ -166,13 +166,13 @@ def test_queues_without_messages_go_on_behind_their_last_one(end: str) -> None:
         pass
     getattr(store, end)()
     store = opened(files)
-    assert (store.bounds(("A", 1)), store.bounds(WHOLE)) == ((2, 2), (3, 3))
+    assert (store.reader.bounds(("A", 1)), store.reader.bounds(WHOLE)) == ((2, 2), (3, 3))
     put_whole(store, [b"4", b"5"])
     put(store, Sent("A", 1, (b"next",)))
-    assert (store.bounds(("A", 1)), store.bounds(WHOLE)) == ((2, 3), (3, 5))
+    assert (store.reader.bounds(("A", 1)), store.reader.bounds(WHOLE)) == ((2, 3), (3, 5))
     assert [record.queue_offset for record in read(store, "A", 1, 2)] == [2]
-    assert store.get(WHOLE, 2, ALL).status is GetStatus.OFFSET_TOO_SMALL
-    assert store.get(WHOLE, 2, ALL).next_offset == 3
+    assert store.reader.get(WHOLE, 2, ALL).status is GetStatus.OFFSET_TOO_SMALL
+    assert store.reader.get(WHOLE, 2, ALL).next_offset == 3
 
 
 def test_the_segment_that_is_written_to_never_goes_nor_one_that_recovery_may_read() -> None:
@@ -198,7 +198,7 @@ def test_any_step_of_a_removal_may_fail() -> None:
             memory = MemoryFiles()
             files = ForgetfulFiles(memory)
             store = filled(files, segments=5)
-            begun, (_, end) = len(memory.syncs), store.bounds(("A", 0))
+            begun, (_, end) = len(memory.syncs), store.reader.bounds(("A", 0))
             memory.fails_at = begun + number
             try:
                 while remove_segment(store):
@@ -211,13 +211,13 @@ def test_any_step_of_a_removal_may_fail() -> None:
             if cut:
                 files.power_cut()
             store = opened(files)
-            low, found_end = store.bounds(("A", 0))
+            low, found_end = store.reader.bounds(("A", 0))
             assert found_end == end
             assert [record.queue_offset for record in read(store, "A", 0, low)] == list(range(low, end))
-            assert store.bounds(("A", 1))[1] == 2
-            assert store.bounds(WHOLE)[1] == 3
+            assert store.reader.bounds(("A", 1))[1] == 2
+            assert store.reader.bounds(WHOLE)[1] == 3
             put(store, Sent("A", 1, (b"next",)))
-            assert store.bounds(("A", 1))[1] == 3
+            assert store.reader.bounds(("A", 1))[1] == 3
             if done:
                 break
         assert number > 15
@@ -229,7 +229,7 @@ def test_segments_that_a_crash_left_are_served_again() -> None:
     store = filled(files)
     before = read(store, "A", 0)
     store.remove_oldest_segment()
-    assert store.bounds(("A", 0))[0] > 0
+    assert store.reader.bounds(("A", 0))[0] > 0
     store.abandon()
     assert read(opened(files), "A", 0) == before
 
@@ -265,9 +265,9 @@ def test_deleted_queues_begin_at_0_and_stay_deleted() -> None:
     gone = [key for key in KEYS if store.queues.is_expired(key)]
     assert gone == [("A", 1), WHOLE]
     call(store.delete_queues(gone, [store.queues.folder(key) for key in gone]))
-    before = store.bounds(("A", 0))
+    before = store.reader.bounds(("A", 0))
     store.abandon()
     store = opened(files)
-    assert [store.bounds(key) for key in KEYS] == [before, (0, 0), (0, 0), (0, 0)]
+    assert [store.reader.bounds(key) for key in KEYS] == [before, (0, 0), (0, 0), (0, 0)]
     put_whole(store, [b"1"])
-    assert store.bounds(WHOLE) == (0, 1)
+    assert store.reader.bounds(WHOLE) == (0, 1)

@@ -66,7 +66,7 @@ async def test_old_segments_go_at_the_hour_from_the_oldest_on(autojump_clock: Mo
     kept.written(100, 73, 71, 100, 0)
     assert await kept.left() == 3
     assert kept.store.start == 2 * SMALL.segment_bytes
-    assert kept.store.bounds(("A", 0))[0] > 0
+    assert kept.store.reader.bounds(("A", 0))[0] > 0
     kept.now_ms += HOUR_MS
     assert await kept.left() == 1, "that behind the young one was old already"
     kept.now_ms += 1000 * HOUR_MS
@@ -116,17 +116,17 @@ async def test_a_full_disk_refuses_until_there_is_room_again(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
     kept = Kept()
-    start, end = kept.store.bounds(("A", 0))
+    start, end = kept.store.reader.bounds(("A", 0))
     kept.files.disk = disk(91)
     for _ in range(3):
         await kept.retention.work()
     with pytest.raises(StoreError, match=r"disk is full"):
         put(kept.store, Sent("A", 0, (b"refused",)))
-    assert kept.store.bounds(("A", 0))[1] == end
+    assert kept.store.reader.bounds(("A", 0))[1] == end
     kept.files.disk = disk(90)
     await kept.retention.work()
     put(kept.store, Sent("A", 0, (b"taken",)))
-    assert kept.store.bounds(("A", 0))[1] == end + 1
+    assert kept.store.reader.bounds(("A", 0))[1] == end + 1
     texts = [record.getMessage() for record in caplog.records]
     assert len([text for text in texts if "messages are refused" in text]) == 1
     assert len([text for text in texts if "taken again" in text]) == 1

@@ -93,16 +93,16 @@ async def test_queues_without_messages_and_without_topics_are_deleted_by_hand(tm
         await fill(served)
         await remove_old(served, tmp_path)
         store = served.running.broker.store
-        assert store.bounds(("Gone", 0)) == (1, 1)
-        before = store.bounds(("T", 0))
+        assert store.reader.bounds(("Gone", 0)) == (1, 1)
+        before = store.reader.bounds(("T", 0))
         assert (await served.ask(Command(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE))).code == 0
-        assert (store.bounds(("Gone", 0)), store.bounds(("T", 0))) == ((0, 0), before)
+        assert (store.reader.bounds(("Gone", 0)), store.reader.bounds(("T", 0))) == ((0, 0), before)
         assert not (tmp_path / "consumequeue" / "Gone" / "0").exists()
         await served.send("Gone", BODY)
-        assert store.bounds(("Gone", 0)) == (0, 1)
+        assert store.reader.bounds(("Gone", 0)) == (0, 1)
         served.running.broker.topics.remove("Gone", NOW_MS)
         assert (await served.ask(Command(RequestCode.CLEAN_UNUSED_TOPIC))).code == 0
-        assert (store.bounds(("Gone", 0)), store.bounds(("T", 0))) == ((0, 0), before)
+        assert (store.reader.bounds(("Gone", 0)), store.reader.bounds(("T", 0))) == ((0, 0), before)
         assert (await served.pull("T", offset=before[0])).code == 0
 
 
@@ -199,7 +199,7 @@ async def test_on_a_full_disk_reads_go_on_for_new_groups_too_until_there_is_room
         await until(lambda: not served.running.broker.store.refusal)
         assert (await served.send("T")).code == 0
     async with serving(tmp_path) as served:
-        assert served.running.broker.store.bounds(("T", 0)) == (0, 2)
+        assert served.running.broker.store.reader.bounds(("T", 0)) == (0, 2)
         assert "New2" in served.running.broker.groups
 
 
@@ -216,7 +216,7 @@ async def test_a_write_that_finds_no_room_is_answered_14_before_the_disk_was_loo
         assert "No space left on device" in (refused.remark or "")
         disk.is_full = False
         assert (await served.send("T")).code == 0
-        assert served.running.broker.store.bounds(("T", 0)) == (0, 2)
+        assert served.running.broker.store.reader.bounds(("T", 0)) == (0, 2)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
@@ -239,7 +239,7 @@ async def test_a_broker_starts_on_a_full_disk_and_serves_what_it_has(
         await until(lambda: not served.running.broker.store.refusal)
         assert (await served.send("T")).code == 0
     async with serving(tmp_path) as served:
-        assert served.running.broker.store.bounds(("T", 0)) == (0, 2)
+        assert served.running.broker.store.reader.bounds(("T", 0)) == (0, 2)
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ def test_a_queue_that_cannot_be_written_catches_up() -> None:
     put(store, Sent("T", 0, (b"kept",)))
     files.room = 91 + 1 + 7
     put(store, Sent("T", 0, (b"stored.",)))
-    assert store.bounds(("T", 0)) == (0, 1)
+    assert store.reader.bounds(("T", 0)) == (0, 1)
     with pytest.raises(StoreError, match="queues"):
         put(store, Sent("T", 0, (b"refused",)))
     files.room = None
@@ -337,4 +337,4 @@ def test_other_file_sizes_are_refused_by_name(settings: StoreSettings) -> None:
     put(opened(files), Sent("T", 0, (b"1",)))
     with pytest.raises(StoreError, match="mappedFileSize"):
         opened(files, settings)
-    assert opened(files, SMALL).bounds(("T", 0)) == (0, 1)
+    assert opened(files, SMALL).reader.bounds(("T", 0)) == (0, 1)

@@ -203,11 +203,11 @@ def test_a_trimmed_log_without_queues_gets_fillers() -> None:
     files.remove("consumequeue")
     files.remove(LOG)
     store = opened(files)
-    assert store.bounds(("A", 0)) == (3, 7)
+    assert store.reader.bounds(("A", 0)) == (3, 7)
     assert bytes(files.contents["consumequeue/A/0/" + file_name(0)][:60]) == FILLER * 3
     assert [record.queue_offset for record in read(store, "A", 0, 3)] == [3, 4, 5, 6]
     store.close()
-    assert opened(files).bounds(("A", 0)) == (3, 7)
+    assert opened(files).reader.bounds(("A", 0)) == (3, 7)
 
 
 def test_a_trimmed_log_moves_the_queues_beginning() -> None:
@@ -216,7 +216,7 @@ def test_a_trimmed_log_moves_the_queues_beginning() -> None:
     put(store, *[Sent("A", 0, (bytes([number]) * 200,)) for number in range(7)])
     store.close()
     files.remove(LOG)
-    assert opened(files).bounds(("A", 0)) == (3, 7)
+    assert opened(files).reader.bounds(("A", 0)) == (3, 7)
 
 
 def test_a_topic_made_again_begins_at_0_also_after_a_rebuild() -> None:
@@ -224,11 +224,11 @@ def test_a_topic_made_again_begins_at_0_also_after_a_rebuild() -> None:
     store = opened(files)
     put(store, Sent("A", 0, (b"old", b"older")), Sent("A", 1, (b"1",)))
     store.delete_topic("A")
-    assert store.bounds(("A", 0)) == (0, 0)
+    assert store.reader.bounds(("A", 0)) == (0, 0)
     store.abandon()
     store = MessageStore(files, store.settings)
     assert store.open(1).records == 0
-    assert store.bounds(("A", 0)) == (0, 0)
+    assert store.reader.bounds(("A", 0)) == (0, 0)
     put(store, Sent("A", 0, (b"new",)))
     assert contents(store, [("A", 0)]) == {("A", 0): [b"new"]}
     store.abandon()
@@ -259,7 +259,7 @@ def test_a_killed_store_of_another_broker_is_read_from_the_segment_its_checkpoin
     files.save(CHECKPOINT_NAME, known.encode(), keep_previous=False)
     again = MessageStore(files, store.settings)
     assert again.open(1).read_from == 2048
-    assert again.bounds(("A", 0)) == (0, 10)
+    assert again.reader.bounds(("A", 0)) == (0, 10)
 
 
 def sync_all(syncs: list[Callable[[], None]]) -> None:
@@ -281,7 +281,7 @@ def test_with_sync_flush_a_message_is_readable_when_it_is_on_the_medium() -> Non
     put(store, Sent("A", 0, (b"1",)), Sent("A", 0, (b"2",)))
     end, syncs = store.unsynced()
     put(store, Sent("A", 0, (b"3",)))
-    assert (store.bounds(("A", 0)), seen) == ((0, 0), [])
+    assert (store.reader.bounds(("A", 0)), seen) == ((0, 0), [])
     sync_all(syncs)
     store.synced(end)
     assert [record.body for record in read(store, "A", 0)] == [b"1", b"2"]

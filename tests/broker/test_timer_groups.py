@@ -146,7 +146,7 @@ def test_messages_before_a_damaged_entry_are_delivered_once() -> None:
 
         log.entry = entry  # type: ignore[method-assign]
         timed.timers.work(timed.now_ms)
-        assert (timed.store.bounds(("T", 0)), timed.store.bounds(("T", 1))) == ((0, 2), (0, 1))
+        assert (timed.store.reader.bounds(("T", 0)), timed.store.reader.bounds(("T", 1))) == ((0, 2), (0, 1))
         timed.run_until(DUE_MS + 5000)
         for queue_id in range(2):
             assert [record.body for record in timed.records("T", queue_id)] == bodies[queue_id::2]

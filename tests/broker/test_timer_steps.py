@@ -66,13 +66,13 @@ def test_messages_that_take_others_back_are_read_in_steps() -> None:
         timed.work()
         timed.now_ms += 2000
         reads: list[int] = []
-        record_of = timed.store.record_of
+        record_of = timed.store.reader.record_of
 
         def recorded(offset: int, size: int) -> RawRecord | None:
             reads.append(size)
             return record_of(offset, size)
 
-        timed.store.record_of = recorded  # type: ignore[method-assign]
+        timed.store.reader.record_of = recorded  # type: ignore[method-assign]
         assert max(in_steps(timed, lambda: len(reads), lambda: timed.count() == 1)) < 60
         assert list(timed.delivered()) == [b"stays"]
 
@@ -181,7 +181,7 @@ def test_messages_that_removal_took_are_reported_in_one_line_and_their_entries_a
         timed.save()
         for remove in timed.store.remove_oldest_segment():
             remove()
-        gone = timed.store.bounds((TIMER_TOPIC, 0))[0]
+        gone = timed.store.reader.bounds((TIMER_TOPIC, 0))[0]
         files = timed.directory / "timerlog"
         before = len(list(files.iterdir()))
         timed.run_until(START_MS + 5000)

@@ -150,8 +150,8 @@ def test_an_entry_that_names_another_record_is_no_timer_message() -> None:
     with timed_store() as timed:
         timed.send(b"a", {"TIMER_DELAY_MS": "500"})
         timed.send(b"b", {"TIMER_DELAY_MS": "600"})
-        entry, entry_of = timed.store.entry(("rmq_sys_wheel_timer", 0), 1), timed.store.entry
-        timed.store.entry = lambda key, offset: entry if offset == 0 else entry_of(key, offset)  # type: ignore[method-assign]
+        entry, entry_of = timed.store.reader.entry(("rmq_sys_wheel_timer", 0), 1), timed.store.reader.entry
+        timed.store.reader.entry = lambda key, offset: entry if offset == 0 else entry_of(key, offset)  # type: ignore[method-assign]
         timed.run_until(START_MS + 2000)
         assert (list(timed.delivered()), len(timed.lines)) == ([b"b"], 1)
 

@@ -95,11 +95,11 @@ def test_a_run_of_a_topic_that_was_made_again_begins_its_queue_anew() -> None:
     master.put(many, NOW_MS)
     master.delete_topic("T")
     master.put(many, NOW_MS)
-    copy.copy(0, master.log_part(0, master.end))
+    copy.copy(0, master.reader.log_part(0, master.end))
     while copy.replay():
         pass
-    assert copy.bounds(("T", 0)) == (0, RUN)
-    assert copy.entry(("T", 0), 0) == master.entry(("T", 0), 0)
+    assert copy.reader.bounds(("T", 0)) == (0, RUN)
+    assert copy.reader.entry(("T", 0), 0) == master.reader.entry(("T", 0), 0)
 
 
 def test_a_replay_reads_no_further_than_the_log_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,12 +115,12 @@ def test_a_replay_reads_no_further_than_the_log_reaches(monkeypatch: pytest.Monk
 
     for number in range(3):
         master.put(Sent("T", 0, (b"x",)).append(), NOW_MS)
-        copy.copy(copy.end, master.log_part(copy.end, master.end))
+        copy.copy(copy.end, master.reader.log_part(copy.end, master.end))
         monkeypatch.setattr(CommitLog, "read", recorded)
         while copy.replay():
             pass
         monkeypatch.setattr(CommitLog, "read", read)
-        assert copy.bounds(("T", 0)) == (0, number + 1)
+        assert copy.reader.bounds(("T", 0)) == (0, number + 1)
     assert 0 < max(sizes) < 300
 
 
@@ -148,17 +148,17 @@ def test_a_copy_has_the_queues_of_its_master(sent: list[tuple[str, int, int, byt
         master.put(replace(append, pieces=pieces(bodies, [tags] * count)), now_ms)
     at = 0
     while at < master.end:
-        part = master.log_part(at, max(1, master.end // parts))
+        part = master.reader.log_part(at, max(1, master.end // parts))
         copy.copy(at, part)
         at += len(part)
         while copy.replay():
             pass
     assert copy.readable_end == master.end
     for key in master.queues.by_key:
-        start, end = master.bounds(key)
-        assert copy.bounds(key) == (start, end)
-        assert [copy.entry(key, offset) for offset in range(start, end)] == [
-            master.entry(key, offset) for offset in range(start, end)
+        start, end = master.reader.bounds(key)
+        assert copy.reader.bounds(key) == (start, end)
+        assert [copy.reader.entry(key, offset) for offset in range(start, end)] == [
+            master.reader.entry(key, offset) for offset in range(start, end)
         ]
     plain = [found for found in scan(master._log, 0) if not isinstance(found, LogEnd)]
     together: list[RawRecord] = []

@@ -131,7 +131,7 @@ class TimedStore:
 
     def count(self) -> int:
         """Returns the number of messages in topic T."""
-        return self.store.bounds(("T", 0))[1]
+        return self.store.reader.bounds(("T", 0))[1]
 
     def delivered(self, topic: str = "T", queue_id: int = 0) -> dict[bytes, list[int]]:
         """Returns the times at which each body was stored in its own topic."""

@@ -36,7 +36,7 @@ def index_file(data: bytes) -> None:
             one = IndexedStore(files)
             one.settle()
             for place in (*one.find("k"), *one.find("n5")):
-                one.store.record(place)
+                one.store.reader.record(place)
             fresh = one.put(keyed("fresh"))
             one.settle()
             assert one.find("fresh") == fresh

@@ -81,9 +81,9 @@ async def test_our_slave_goes_on_where_a_java_master_was(cluster: ApacheCluster,
         await trio.to_thread.run_sync(master.kill)
     async with serving(tmp_path, **SETTINGS) as promoted:
         address, store = promoted.running.address, promoted.running.broker.store
-        await wait_until(lambda: store.bounds(("T", 0))[1] > len(waiting))
+        await wait_until(lambda: store.reader.bounds(("T", 0))[1] > len(waiting))
         for body, properties in ((b"last 1", "DELAY\x011"), (b"last 2", "DELAY\x012")):
             await trio.to_thread.run_sync(send, address, body, properties)
-        await wait_until(lambda: store.bounds(("T", 0))[1] > len(waiting) + 2)
+        await wait_until(lambda: store.reader.bounds(("T", 0))[1] > len(waiting) + 2)
         found = await trio.to_thread.run_sync(bodies, address)
         assert found == sorted([*(body for body, _ in waiting), b"between", b"last 1", b"last 2"])

@@ -147,22 +147,22 @@ def _waiting(broker: Broker, group: str, topic: str) -> tuple[int, int, int, flo
     now_ms = broker.now_ms()
     oldest = oldest_ready = now_ms
     for queue_id, committed in broker.offsets.of_group(group, topic).items():
-        start, end = broker.store.bounds((topic, queue_id))
+        start, end = broker.store.reader.bounds((topic, queue_id))
         begin = max(start, committed)
         if begin >= end:
             continue
         lag += end - begin
         pulled = min(end, max(begin, broker.offsets.pulled(group, topic, queue_id) or 0))
         under_way += pulled - begin
-        oldest = min(oldest, broker.store.store_time((topic, queue_id), begin) or now_ms)
+        oldest = min(oldest, broker.store.reader.store_time((topic, queue_id), begin) or now_ms)
         if pulled < end:
-            oldest_ready = min(oldest_ready, broker.store.store_time((topic, queue_id), pulled) or now_ms)
+            oldest_ready = min(oldest_ready, broker.store.reader.store_time((topic, queue_id), pulled) or now_ms)
     return lag, under_way, lag - under_way, now_ms - oldest, now_ms - oldest_ready
 
 
 def _storage(broker: Broker) -> Iterator[Family]:
     log_bytes, behind = broker.store.log_bytes, max(0, broker.store.readable_end - broker.store.flushed)
-    earliest, store = broker.store.earliest_ms(), broker.store
+    earliest, store = broker.store.reader.earliest_ms(), broker.store
     values: Iterable[tuple[str, str, float]] = (
         (
             "rocketmq_storage_dispatch_behind_bytes",
@@ -186,7 +186,7 @@ def _timers(broker: Broker) -> Iterator[Family]:
     if not broker.timers.enabled:
         return
     unread = timers.unread
-    stored = broker.store.store_time(TIMER_QUEUE, timers.queue_offset) if unread else 0
+    stored = broker.store.reader.store_time(TIMER_QUEUE, timers.queue_offset) if unread else 0
     for name, text, value in (
         ("rocketmq_timer_enqueue_lag", "Timer messages that are not in the wheel yet.", unread),
         (

@@ -187,7 +187,7 @@ class HaServer:
 
     def _part(self, replica: Replica) -> bytes:
         try:
-            return self._store.log_part(replica.sent, max(SENT_AT_ONCE, self._times.block_bytes))
+            return self._store.reader.log_part(replica.sent, max(SENT_AT_ONCE, self._times.block_bytes))
         except StoreError as error:
             raise NoSlave(f"the log cannot be read at {replica.sent}: {error}; start it with an empty store") from error
 

@@ -41,13 +41,13 @@ async def check_master(ask: Ask, store: MessageStore, address: str) -> None:
             f"this store ends at {store.end}, and the log of the master at {address} begins at {start}: what lies "
             "between was removed there. Start this broker with an empty store"
         )
-    place = store.last_message()
+    place = store.reader.last_message()
     if place is not None and place >= start:
         await _check_message(ask, store, address, place)
 
 
 async def _check_message(ask: Ask, store: MessageStore, address: str, place: int) -> None:
-    record = store.record(place)
+    record = store.reader.record(place)
     if record is None:
         return
     answer = await ask(Command(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(place)}))

@@ -52,7 +52,7 @@ def consume_directly(broker: Broker, request: Command, _: Peer) -> Answer:
         place = decode_offset_msg_id(header.msg_id or "").offset
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
-    record = broker.store.record(place) if place >= 0 else None
+    record = broker.store.reader.record(place) if place >= 0 else None
     if record is None:
         return refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {place}")
     if batch_base(record) is not None:  # Java's consumer would take its bytes for one message

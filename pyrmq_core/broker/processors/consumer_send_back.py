@@ -68,7 +68,7 @@ async def send_back(broker: Broker, request: Command, _: Peer) -> Command:
         topic = broker.topics.get(retry_topic)
         if topic is not None and not topic.perm & WRITE:
             raise RequestRefused(ResponseCode.NO_PERMISSION, f"the topic[{retry_topic}] sending message is forbidden")
-        raw = broker.store.record(back.offset)
+        raw = broker.store.reader.record(back.offset)
         if raw is None:
             return refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {back.offset}")
         record = unpack_record(raw, 0)

@@ -16,7 +16,7 @@ from pyrmq_core.broker.clients.client_table import ClientInfo, ClientTable
 from pyrmq_core.broker.in_turns import BoundedWork
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, object_pieces
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
-from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.store_reader import StoreReader
 from pyrmq_core.broker.tables.config_files import encode_config
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import GroupTable
@@ -44,31 +44,31 @@ NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot fi
 NOT_ZERO: Final = "Not found, do not set to zero, maybe this group boot first"
 
 
-def max_offset(store: MessageStore, request: Command) -> Command:
+def max_offset(reader: StoreReader, request: Command) -> Command:
     header = GetMaxOffset.from_command(request)
-    return OffsetFound(store.bounds((header.topic, header.queue_id))[1]).to_command()
+    return OffsetFound(reader.bounds((header.topic, header.queue_id))[1]).to_command()
 
 
-def min_offset(store: MessageStore, request: Command) -> Command:
+def min_offset(reader: StoreReader, request: Command) -> Command:
     header = GetMinOffset.from_command(request)
-    return OffsetFound(store.bounds((header.topic, header.queue_id))[0]).to_command()
+    return OffsetFound(reader.bounds((header.topic, header.queue_id))[0]).to_command()
 
 
-def search_offset(store: MessageStore, request: Command) -> Command:
+def search_offset(reader: StoreReader, request: Command) -> Command:
     header = SearchOffset.from_command(request)
     upper = (header.boundary_type or "").upper() == UPPER
-    offset = store.search((header.topic, header.queue_id), header.timestamp_ms, upper=upper)
+    offset = reader.search((header.topic, header.queue_id), header.timestamp_ms, upper=upper)
     return OffsetFound(offset).to_command()
 
 
-def earliest_store_time(store: MessageStore, request: Command) -> Command:
+def earliest_store_time(reader: StoreReader, request: Command) -> Command:
     header = GetEarliestStoreTime.from_command(request)
     key = (header.topic, header.queue_id)
-    stored = store.store_time(key, store.bounds(key)[0])
+    stored = reader.store_time(key, reader.bounds(key)[0])
     return StoreTimeFound(-1 if stored is None else stored).to_command()
 
 
-def query_consumer_offset(offsets: GroupOffsets, store: MessageStore, request: Command) -> Command:
+def query_consumer_offset(offsets: GroupOffsets, reader: StoreReader, request: Command) -> Command:
     """Returns the committed offset; without one, 0 for a queue that has messages and lost none."""
     header = QueryConsumerOffset.from_command(request)
     committed = offsets.committed(header.consumer_group, header.topic, header.queue_id)
@@ -76,7 +76,7 @@ def query_consumer_offset(offsets: GroupOffsets, store: MessageStore, request: C
         return OffsetFound(committed).to_command()
     if header.set_zero_if_not_found is False:
         return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_ZERO)
-    start, end = store.bounds((header.topic, header.queue_id))
+    start, end = reader.bounds((header.topic, header.queue_id))
     if start <= 0 < end:
         return OffsetFound(0).to_command()
     return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)

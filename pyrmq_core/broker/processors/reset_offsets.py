@@ -80,7 +80,7 @@ async def _table(offsets: Mapping[MessageQueue, int]) -> bytes:
 def _offset(broker: Broker, header: ResetOffset, queue_id: int) -> int:
     if header.queue_id < 0 or header.offset in (None, NO_OFFSET):
         return _offset_by_time(broker, header, queue_id)
-    start, end = broker.store.bounds((header.topic, queue_id))
+    start, end = broker.store.reader.bounds((header.topic, queue_id))
     if not start <= header.offset <= end + 1:
         raise _Refused(f"Target offset {header.offset} not in consume queue range [{start}-{end}]")
     return header.offset
@@ -89,8 +89,8 @@ def _offset(broker: Broker, header: ResetOffset, queue_id: int) -> int:
 def _offset_by_time(broker: Broker, header: ResetOffset, queue_id: int) -> int:
     key = (header.topic, queue_id)
     if header.timestamp_ms < 0:
-        return broker.store.bounds(key)[1]
-    return broker.store.search(key, header.timestamp_ms, upper=False)
+        return broker.store.reader.bounds(key)[1]
+    return broker.store.reader.search(key, header.timestamp_ms, upper=False)
 
 
 async def _send_to_members(broker: Broker, header: ResetOffset, topic: TopicConfig) -> Command:

@@ -60,8 +60,8 @@ def consume_stats(broker: Broker, request: Command, _: Peer) -> Answer:
 
 
 def _topic_row(broker: Broker, name: str, queue_id: int) -> Row:
-    start, end = broker.store.bounds((name, queue_id))
-    stored = broker.store.store_time((name, queue_id), end - 1) or 0
+    start, end = broker.store.reader.bounds((name, queue_id))
+    stored = broker.store.reader.store_time((name, queue_id), end - 1) or 0
     return name, queue_id, {"lastUpdateTimestamp": stored, "maxOffset": end, "minOffset": start}
 
 
@@ -70,9 +70,9 @@ def group_row(broker: Broker, group: str, name: str, queue_id: int) -> Row:
     key = (name, queue_id)
     committed = broker.offsets.committed(group, name, queue_id) or 0
     row = {
-        "brokerOffset": broker.store.bounds(key)[1],
+        "brokerOffset": broker.store.reader.bounds(key)[1],
         "consumerOffset": committed,
-        "lastTimestamp": broker.store.store_time(key, committed - 1) or 0,
+        "lastTimestamp": broker.store.reader.store_time(key, committed - 1) or 0,
         "pullOffset": max(committed, broker.offsets.pulled(group, name, queue_id) or 0),
     }
     return name, queue_id, row

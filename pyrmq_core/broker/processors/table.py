@@ -46,19 +46,19 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.PULL_MESSAGE: pulling.pull,
     RequestCode.LITE_PULL_MESSAGE: pulling.pull,
     RequestCode.GET_MAX_OFFSET: checked(
-        lambda broker, request, _: offset_requests.max_offset(broker.store, request), topic=topic_fault
+        lambda broker, request, _: offset_requests.max_offset(broker.store.reader, request), topic=topic_fault
     ),
     RequestCode.GET_MIN_OFFSET: checked(
-        lambda broker, request, _: offset_requests.min_offset(broker.store, request), topic=topic_fault
+        lambda broker, request, _: offset_requests.min_offset(broker.store.reader, request), topic=topic_fault
     ),
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: checked(
-        lambda broker, request, _: offset_requests.search_offset(broker.store, request), topic=topic_fault
+        lambda broker, request, _: offset_requests.search_offset(broker.store.reader, request), topic=topic_fault
     ),
     RequestCode.GET_EARLIEST_MSG_STORETIME: checked(
-        lambda broker, request, _: offset_requests.earliest_store_time(broker.store, request), topic=topic_fault
+        lambda broker, request, _: offset_requests.earliest_store_time(broker.store.reader, request), topic=topic_fault
     ),
     RequestCode.QUERY_CONSUMER_OFFSET: checked(
-        lambda broker, request, _: offset_requests.query_consumer_offset(broker.offsets, broker.store, request),
+        lambda broker, request, _: offset_requests.query_consumer_offset(broker.offsets, broker.store.reader, request),
         consumerGroup=group_fault,
         topic=topic_fault,
     ),
@@ -156,7 +156,7 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.QUERY_MESSAGE: checked(
         lambda broker, request, _: look_ups.query_message(broker.config, broker.index, request), topic=topic_fault
     ),
-    RequestCode.VIEW_MESSAGE_BY_ID: lambda broker, request, _: look_ups.view_message(broker.store, request),
+    RequestCode.VIEW_MESSAGE_BY_ID: lambda broker, request, _: look_ups.view_message(broker.store.reader, request),
     RequestCode.GET_BROKER_RUNTIME_INFO: figures.runtime_info,
     RequestCode.UPDATE_BROKER_CONFIG: update_config,
     RequestCode.VIEW_BROKER_STATS_DATA: lambda broker, request, _: figures.stats_data(broker.figures, request),

@@ -188,7 +188,7 @@ def delete_topic(broker: Broker, request: Command, _: Peer) -> Answer:
     header = DeleteTopic.from_command(request)
     if is_system(broker, header.topic):
         return refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic.")
-    if header.topic not in broker.topics and not broker.store.queues_of(header.topic):
+    if header.topic not in broker.topics and not broker.store.reader.queues_of(header.topic):
         return success()
     return _deleted(broker, header.topic)
 

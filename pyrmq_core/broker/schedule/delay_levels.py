@@ -87,7 +87,7 @@ class DelayLevels:
 
     def look_back(self) -> None:
         """Finds where the log may have deliveries that `load` did not know of; `run` reads on from there. Blocks."""
-        bounds = {level: self._store.bounds((SCHEDULE_TOPIC, level - 1)) for level in self._levels}
+        bounds = {level: self._store.reader.bounds((SCHEDULE_TOPIC, level - 1)) for level in self._levels}
         nexts = {level: max(start, self._delivered.get(level, 0)) for level, (start, _) in bounds.items()}
         waiting = [(level, offset) for level, offset in nexts.items() if offset < bounds[level][1]]
         self._copies_from = first_copy(self._store, waiting, self._delays_ms)
@@ -112,7 +112,7 @@ class DelayLevels:
     def progress(self) -> list[tuple[int, int, int]]:
         """Returns for each level that delivered the next offset to deliver, and the end of its queue."""
         return [
-            (level, offset, self._store.bounds((SCHEDULE_TOPIC, level - 1))[1])
+            (level, offset, self._store.reader.bounds((SCHEDULE_TOPIC, level - 1))[1])
             for level, offset in sorted(self._delivered.items())
         ]
 
@@ -157,7 +157,7 @@ class DelayLevels:
     def _deliver_level(self, level: int, now_ms: int) -> int:
         """Delivers the messages that are due; returns the time in ms of the next call."""
         key = (SCHEDULE_TOPIC, level - 1)
-        start, end = self._store.bounds(key)
+        start, end = self._store.reader.bounds(key)
         if self._delivered.get(level, 0) < start:
             missed = start - self._delivered.get(level, 0)
             log.error("%d delayed messages of level %d are gone undelivered, with old segments", missed, level)
@@ -166,13 +166,13 @@ class DelayLevels:
         first = min(self._delivered.get(level, 0), end)
         for offset in range(first, min(end, first + DELIVERIES_AT_ONCE)):
             try:
-                entry = self._store.entry(key, offset)
+                entry = self._store.reader.entry(key, offset)
                 # A time further away than the level's delay is from another configuration or clock: the message is due
                 # now (correctDeliverTimestamp).
                 if now_ms < entry.tags_code <= now_ms + self._delays_ms[level - 1]:
                     return entry.tags_code
-                self._store.store_time(key, offset)  # raises if the entry names another record
-                self._deliver(self._store.record(entry.physical_offset), offset)
+                self._store.reader.store_time(key, offset)  # raises if the entry names another record
+                self._deliver(self._store.reader.record(entry.physical_offset), offset)
             except (UnsafePath, DoesNotFit) as error:
                 log.error("delayed message %d of level %d is not delivered: %s", offset, level, error)
             except StoreError as error:

@@ -57,7 +57,7 @@ class StoreListener:
         """Learns that nothing more is stored."""
 
 
-class MessageStore(StoreReader):
+class MessageStore:
     """The log, the queues and the checkpoint; `open` recovers them after a crash.
 
     After a failed sync the system may have dropped written bytes, and no later sync repairs that. Then `failure` has
@@ -65,7 +65,7 @@ class MessageStore(StoreReader):
 
     With a `refusal`, as for a disk that is nearly full, nothing is stored until it is empty again.
 
-    `listener` is informed of what happens here.
+    `listener` is informed of what happens here; `reader` finds what is stored.
     """
 
     def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
@@ -73,9 +73,10 @@ class MessageStore(StoreReader):
         self.settings = settings
         self.listener = StoreListener()
         self._entry_of = entry_of or entry_of_record
-        log = CommitLog(files, settings.log_folder.rstrip("/"), settings.segment_bytes)
+        self._log = log = CommitLog(files, settings.log_folder.rstrip("/"), settings.segment_bytes)
         log.on_new_segment = lambda: self.listener.segment_begun()
-        super().__init__(log, QueueTable(files, settings, log))
+        self.queues = QueueTable(files, settings, log)
+        self.reader = StoreReader(log, self.queues)
         self._waiting: deque[Waiting] = deque()
         self._checkpoint = Checkpoint()
         self._last_store_ms = 0
@@ -115,6 +116,16 @@ class MessageStore(StoreReader):
             self._copy = LogCopy(self._log, self.queues, self._entry_of)
         self.flush()
         return recovery
+
+    @property
+    def end(self) -> int:
+        """The physical offset at which the next record begins."""
+        return self._log.end
+
+    @property
+    def start(self) -> int:
+        """The physical offset of the oldest byte that is kept."""
+        return self._log.start
 
     @property
     def readable_end(self) -> int:

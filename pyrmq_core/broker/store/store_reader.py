@@ -21,53 +21,43 @@ SEARCHED_QUEUES: Final = 200
 
 
 class StoreReader:
-    """A log and its queues; everything blocks and is called by one thread."""
+    """The reading side of a store, over its log and its queues; everything blocks and is called by one thread."""
 
     def __init__(self, log: CommitLog, queues: QueueTable) -> None:
         self._log = log
-        self.queues = queues
-
-    @property
-    def end(self) -> int:
-        """The physical offset at which the next record begins."""
-        return self._log.end
-
-    @property
-    def start(self) -> int:
-        """The physical offset of the oldest byte that is kept."""
-        return self._log.start
+        self._queues = queues
 
     def get(self, key: QueueKey, offset: int, limits: GetLimits, tags_codes: Container[int] | None = None) -> GetResult:
         """Returns the answer to a pull at `offset`."""
-        return read_messages(self._log, self.queues.get(key), key, offset, limits, tags_codes)
+        return read_messages(self._log, self._queues.get(key), key, offset, limits, tags_codes)
 
     def bounds(self, key: QueueKey) -> tuple[int, int]:
         """Returns the lowest offset that is kept and the one after the last readable; zeros for an unknown queue."""
-        queue = self.queues.get(key)
+        queue = self._queues.get(key)
         return (0, 0) if queue is None else (queue.start, queue.end)
 
     def queues_of(self, topic: str) -> list[int]:
         """Returns the ids of a topic's queues that hold or held messages."""
-        return sorted(queue_id for name, queue_id in self.queues.by_key if name == topic)
+        return sorted(queue_id for name, queue_id in self._queues.by_key if name == topic)
 
     def store_time(self, key: QueueKey, offset: int) -> int | None:
         """Returns the store time in ms of the message at a queue offset; None if there is none.
 
         Raises `StoreError` if the entry names another record.
         """
-        queue = self.queues.get(key)
+        queue = self._queues.get(key)
         return None if queue is None else stored_ms(self._log, queue, key, offset)
 
     def entry(self, key: QueueKey, offset: int) -> Entry | BatchEntry:
         """Returns the queue entry at a readable offset; raises `StoreError` if there is none."""
-        queue = self.queues.get(key)
+        queue = self._queues.get(key)
         if queue is None or not queue.start <= offset < queue.end:
             raise StoreError(f"queue {key[1]} of {key[0]} has no entry {offset}")
         return queue.entry(offset)
 
     def search(self, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
         """Returns the offset of the first message stored at or after a time; with `upper`, of the last up to it."""
-        queue = self.queues.get(key)
+        queue = self._queues.get(key)
         return 0 if queue is None else search_time(self._log, queue, key, timestamp_ms, upper=upper)
 
     def earliest_ms(self) -> int:
@@ -99,8 +89,8 @@ class StoreReader:
 
         Looks at the queues with the last messages, at most `SEARCHED_QUEUES`.
         """
-        position = self.start
-        slots = [(slots_of(queue), key) for key, queue in self.queues.by_key.items()]
+        position = self._log.start
+        slots = [(slots_of(queue), key) for key, queue in self._queues.by_key.items()]
         ends = [(slot.entry(slot.end - 1).physical_offset, key) for slot, key in slots if slot.end > slot.start]
         for last, key in sorted(ends, reverse=True)[:SEARCHED_QUEUES]:
             if last <= position:
@@ -113,5 +103,5 @@ class StoreReader:
 
     def last_message(self) -> int | None:
         """Returns the physical offset of the last message that is in a queue; None without one."""
-        slots = [slots_of(queue) for queue in self.queues.by_key.values()]
+        slots = [slots_of(queue) for queue in self._queues.by_key.values()]
         return max([slot.entry(slot.end - 1).physical_offset for slot in slots if slot.end > slot.start], default=None)

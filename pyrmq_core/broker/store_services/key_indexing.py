@@ -190,7 +190,7 @@ class KeyIndexing:
             except StoreError as error:
                 log.warning("a look-up in the index ends early: %s", error)
         for offset in sorted(offsets):
-            record = self._store.record(offset)
+            record = self._store.reader.record(offset)
             # Another topic's record with the same hash is no answer: the caller may read its own topic alone.
             if record is None or decode_java_utf8(unpack_record(record, 0).topic) != key[0]:
                 continue

@@ -240,8 +240,8 @@ def unread_lines(store: MessageStore, offsets: GroupOffsets) -> list[str]:
     """Returns a line for each queue of such a topic that lost messages behind its progress."""
     lines = []
     for topic, group, what in OWN_WORK:
-        for queue_id in store.queues_of(topic):
-            start, _ = store.bounds((topic, queue_id))
+        for queue_id in store.reader.queues_of(topic):
+            start, _ = store.reader.bounds((topic, queue_id))
             done = offsets.committed(group, topic, queue_id) or 0
             if done < start:
                 lines.append(

@@ -62,7 +62,7 @@ class Timers:
             for line in self.messages.open(self._now_ms()):
                 log.warning("%s", line)
             return
-        start, end = self._store.bounds(TIMER_QUEUE)
+        start, end = self._store.reader.bounds(TIMER_QUEUE)
         if end > start:
             log.warning(
                 "%s has %d messages, and timerWheelEnable is false: those that wait are delivered by a broker with "

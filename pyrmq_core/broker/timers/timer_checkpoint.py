@@ -106,7 +106,7 @@ def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
 
 def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | None) -> int:
     """Returns the queue offset behind the last message in the timer log; the checkpoint's if that is later."""
-    record = None if last is None else store.record_of(last.physical_offset, last.size)
+    record = None if last is None else store.reader.record_of(last.physical_offset, last.size)
     if record is None or record.topic != TOPIC_BYTES:
         return saved.queue_offset
     after = record.queue_offset + 1
@@ -121,13 +121,13 @@ def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
     timers or of any other topic. The queue offset may be of a later moment. A message from the queue offset on is read
     anew, and its copy may be older than the read time: a master that began without files had both.
     """
-    start, end = store.bounds(TIMER_QUEUE)
+    start, end = store.reader.bounds(TIMER_QUEUE)
     if start >= end:
         return None
-    offset = min(saved.queue_offset - 1, store.search(TIMER_QUEUE, saved.read_ms, upper=True))
+    offset = min(saved.queue_offset - 1, store.reader.search(TIMER_QUEUE, saved.read_ms, upper=True))
     offset = min(max(offset, start), end - 1)
-    place = max(store.entry(TIMER_QUEUE, offset).physical_offset, store.place_before(saved.read_ms))
+    place = max(store.reader.entry(TIMER_QUEUE, offset).physical_offset, store.reader.place_before(saved.read_ms))
     places = [place]
     if saved.queue_offset < end:
-        places.insert(0, min(place, store.entry(TIMER_QUEUE, max(saved.queue_offset, start)).physical_offset))
+        places.insert(0, min(place, store.reader.entry(TIMER_QUEUE, max(saved.queue_offset, start)).physical_offset))
     return next((position for position in places if store.end - position <= MAX_LOOKED_AT_BYTES), None)

@@ -59,14 +59,14 @@ class TimerDelivery:
         """Finds what was delivered by `now_ms` and lies behind an offset of the commit log."""
         start = max(log_end, self._store.start)
         self.copies = DeliveredCopies()
-        if not self._store.bounds(TIMER_QUEUE)[1]:  # no timer message was ever stored
+        if not self._store.reader.bounds(TIMER_QUEUE)[1]:  # no timer message was ever stored
             return
         records = (record for record in self._store.records(start) if isinstance(record, RawRecord))
-        self.copies.find(records, start, self._store.bounds(TIMER_QUEUE)[1], now_ms)
+        self.copies.find(records, start, self._store.reader.bounds(TIMER_QUEUE)[1], now_ms)
 
     def message(self, entry: TimerEntry) -> TimerMessage | None:
         """Returns an entry's message; None if its record is gone. Raises `DamagedTimers` for an entry of another."""
-        record = self._store.record_of(entry.physical_offset, entry.size)
+        record = self._store.reader.record_of(entry.physical_offset, entry.size)
         if record is None:
             self.note_unreadable(entry.physical_offset)
             return None

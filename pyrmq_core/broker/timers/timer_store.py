@@ -82,7 +82,7 @@ class TimerStore:
 
     def open(self, now_ms: int) -> list[str]:
         """Opens the files of an opened store; returns lines for the log."""
-        start, end = self._store.bounds(TIMER_QUEUE)
+        start, end = self._store.reader.bounds(TIMER_QUEUE)
         self._known_end = end
         damage = self.files.open(self._store.end)
         saved = self.files.saved
@@ -151,7 +151,7 @@ class TimerStore:
     @property
     def unread(self) -> int:
         """The number of messages that are stored and not in the timer files yet."""
-        return max(0, self._store.bounds(TIMER_QUEUE)[1] - self.queue_offset)
+        return max(0, self._store.reader.bounds(TIMER_QUEUE)[1] - self.queue_offset)
 
     def late_ms(self, now_ms: int) -> int:
         """Returns the time since the end of the oldest slot that is not delivered."""
@@ -226,7 +226,7 @@ class TimerStore:
         self.files.remove()
         self._earlier = Earlier(max(saved.queue_offset, self.queue_offset), max(saved.read_ms, self._read_ms))
         oldest_ms = self._earlier.read_ms - self._settings.max_delay_ms - self._settings.precision_ms
-        self.queue_offset = self._store.search(TIMER_QUEUE, oldest_ms, upper=False)
+        self.queue_offset = self._store.reader.search(TIMER_QUEUE, oldest_ms, upper=False)
         return (
             f"timers: {reason}; timerlog and timerwheel are built anew from the messages of {TIMER_TOPIC} from "
             f"{self.queue_offset} on, and none is lost"
@@ -236,14 +236,14 @@ class TimerStore:
 
     def _read(self, now_ms: int) -> bool:
         """Reads stored messages; returns True if more are there."""
-        start, end = self._store.bounds(TIMER_QUEUE)
+        start, end = self._store.reader.bounds(TIMER_QUEUE)
         offset = max(self.queue_offset, start)
         self._begin(now_ms)
         left_bytes = STEP_BYTES
         while offset < end and left_bytes > 0:
-            entry = self._store.entry(TIMER_QUEUE, offset)
+            entry = self._store.reader.entry(TIMER_QUEUE, offset)
             left_bytes -= max(entry.size, MESSAGE_BYTES)
-            record = None if entry.is_filler else self._store.record_of(entry.physical_offset, entry.size)
+            record = None if entry.is_filler else self._store.reader.record_of(entry.physical_offset, entry.size)
             if record is not None:
                 try:
                     if (record.topic, record.queue_offset) != (TOPIC_BYTES, offset):

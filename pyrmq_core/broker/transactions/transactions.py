@@ -105,11 +105,11 @@ class Transactions:
         Its queue has to name that place: bytes that look like a record may be a part of another message's body.
         """
         topics = (HALF_TOPIC, CHECK_MAX_TIME_TOPIC) if or_discarded else (HALF_TOPIC,)
-        half = half_message(self._store.record(commit_log_offset), topics=topics)
+        half = half_message(self._store.reader.record(commit_log_offset), topics=topics)
         if half is None:
             return None
         try:
-            entry = self._store.entry((half.record.topic.decode(), half.record.queue_id), half.queue_offset)
+            entry = self._store.reader.entry((half.record.topic.decode(), half.record.queue_id), half.queue_offset)
         except StoreError:
             return None
         return half if entry.physical_offset == commit_log_offset else None
@@ -172,7 +172,7 @@ class Transactions:
         """
         await self.read_queues(now_ms)
         self._has_topic = False
-        end = self._store.bounds(HALF_QUEUE)[1]
+        end = self._store.reader.bounds(HALF_QUEUE)[1]
         while self._ended.position < end:
             match self._step(now_ms, end):
                 case Verdict.WAIT:
@@ -187,7 +187,7 @@ class Transactions:
     def _step(self, now_ms: int, end: int) -> Verdict | None:
         """Examines some half messages; returns the verdict about the one at which it has to stop."""
         rules, due, examined = self.rules, list[HalfMessage](), 0
-        first = offset = max(self._ended.position, self._store.bounds(HALF_QUEUE)[0])
+        first = offset = max(self._ended.position, self._store.reader.bounds(HALF_QUEUE)[0])
         try:
             while offset < min(end, first + PASSED_AT_ONCE) and examined < EXAMINED_AT_ONCE:
                 if not self._ended.is_done(offset) and (half := self._read(offset)) is not None:
@@ -226,11 +226,11 @@ class Transactions:
         self._ended.replace(offset, stored.queue_offset)
         self.began(half.real_topic, stored.queue_offset)
         self._list_ended(now_ms)  # at once: a kill leaves at most one message with two half messages
-        repeated = half_message(self._store.record(stored.positions[0])) if verdict is Verdict.CHECK else None
+        repeated = half_message(self._store.reader.record(stored.positions[0])) if verdict is Verdict.CHECK else None
         return [] if repeated is None else [repeated]
 
     def _read(self, offset: int) -> HalfMessage | None:
-        half = half_message(self._store.record(self._store.entry(HALF_QUEUE, offset).physical_offset))
+        half = half_message(self._store.reader.record(self._store.reader.entry(HALF_QUEUE, offset).physical_offset))
         if half is None or half.queue_offset != offset:
             log.error("half message %d is passed over: its record is damaged, or no longer in the log", offset)
             return None
@@ -250,17 +250,17 @@ class Transactions:
 
     async def _read_ended(self) -> None:
         """Reads which half messages ended before this start."""
-        start, end = self._store.bounds(OP_QUEUE)
+        start, end = self._store.reader.bounds(OP_QUEUE)
         self._op_offset = max(self._op_offset, start)
         for offset in range(self._op_offset, end):
-            raw = self._store.record(self._store.entry(OP_QUEUE, offset).physical_offset)
+            raw = self._store.reader.record(self._store.reader.entry(OP_QUEUE, offset).physical_offset)
             self._ended.listed(offset, ended_offsets(raw))
             if offset % READ_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
 
     async def _read_repeated(self, now_ms: int) -> None:
         """Reads the half messages that wait; some repeat an earlier one that its producer will name, or has named."""
-        start, end = self._store.bounds(HALF_QUEUE)
+        start, end = self._store.reader.bounds(HALF_QUEUE)
         for offset in range(max(self._ended.position, start), end):
             half = None if self._ended.is_done(offset) else self._read(offset)
             if half is not None and half.first_offset < offset and self._ended.has_end(half.first_offset):
@@ -274,7 +274,7 @@ class Transactions:
         self._list_ended(now_ms)
 
     def _progress(self, key: QueueKey) -> int:
-        start, end = self._store.bounds(key)
+        start, end = self._store.reader.bounds(key)
         progress = self._offsets.committed(TRANSACTION_GROUP, *key)
         return min(max(start, progress or 0), end)
 

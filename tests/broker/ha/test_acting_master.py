@@ -222,9 +222,9 @@ async def test_delayed_messages_wait_for_the_master_and_come_once(stage: Stage) 
             assert (await slave.pull("T")).max_offset == 1
             async with stage.master() as again:
                 store = again.running.broker.store
-                await until(lambda: store.bounds(("T", 0))[1] == 2)
+                await until(lambda: store.reader.bounds(("T", 0))[1] == 2)
                 await caught_up(slave, again)
-                assert store.bounds(("T", 0))[1] == 2
+                assert store.reader.bounds(("T", 0))[1] == 2
 
 
 async def test_a_slave_that_a_nameserver_forgot_is_registered_again_soon(

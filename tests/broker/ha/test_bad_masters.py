@@ -62,7 +62,7 @@ class FakeMaster:
             if self._closes:
                 return
         else:
-            data = self.store.log_part(start, 1 << 20)
+            data = self.store.reader.log_part(start, 1 << 20)
             for at in range(0, len(data), 7):  # blocks end anywhere
                 piece = data[at : at + 7]
                 await stream.send_all(HEAD.pack(start + at, len(piece)) + piece)
@@ -134,7 +134,7 @@ async def test_blocks_that_overlap_or_leave_a_gap_end_the_connection(
 ) -> None:
     """Bytes that came in order stay; the beginning of a record is asked for again."""
     master = FakeMaster(b"", closes=False)
-    first = master.store.log_part(0, 50)
+    first = master.store.reader.log_part(0, 50)
     master.sent = HEAD.pack(0, 50) + first + HEAD.pack(offset, 50) + BODY
     async with (
         listening(master) as address,
@@ -142,7 +142,7 @@ async def test_blocks_that_overlap_or_leave_a_gap_end_the_connection(
     ):
         await until(lambda: slave.running.broker.store.readable_end == master.store.end)
         assert master.reports == [0, 0, 0]
-        assert slave.running.broker.store.log_part(0, 1 << 20) == master.store.log_part(0, 1 << 20)
+        assert slave.running.broker.store.reader.log_part(0, 1 << 20) == master.store.reader.log_part(0, 1 << 20)
     assert len(failures(caplog)) == 1
     assert f"sends 50 bytes at {offset} of its log, and this one ends at 50" in failures(caplog)[0]
 
@@ -200,7 +200,7 @@ def test_a_sync_that_began_before_a_cut_proves_nothing_behind_it() -> None:
     store.open(1, is_copy=True)
     master = opened(MemoryFiles(), StoreSettings(segment_bytes=1024))
     put(master, Sent("T", 0, (b"a",)), Sent("T", 0, (b"b",)))
-    whole = master.log_part(0, 1024)
+    whole = master.reader.log_part(0, 1024)
     half = len(whole) // 2
     store.copy(0, whole[: half + 20])
     end, _ = store.unsynced()
@@ -243,7 +243,7 @@ async def test_hostile_topics_in_records_touch_nothing_outside(
     stand_in = "y" * len(name)
     put(master.store, Sent(stand_in, 0, (b"evil",)), Sent("T", 0, (b"after",)))
     length = master.store.end
-    forged = master.store.log_part(0, length).replace(stand_in.encode(), name)
+    forged = master.store.reader.log_part(0, length).replace(stand_in.encode(), name)
     master.store = forged_store(forged)
     async with (
         listening(master) as address,
@@ -251,8 +251,8 @@ async def test_hostile_topics_in_records_touch_nothing_outside(
     ):
         store = slave.running.broker.store
         await until(lambda: store.readable_end == length)
-        assert store.log_part(0, length) == forged
-        assert store.bounds(("T", 0)) == (0, 21)
+        assert store.reader.log_part(0, length) == forged
+        assert store.reader.bounds(("T", 0)) == (0, 21)
     assert os.listdir(tmp_path) == ["slave"]
     passed = [text for text in caplog.messages if "it is passed over" in text]
     assert len(passed) == (0 if topic.startswith("x") else 1)

@@ -101,6 +101,6 @@ async def test_a_slave_without_room_acknowledges_nothing_and_goes_on_when_it_has
         await until(lambda: "this slave does not follow its master" in caplog.text)
         files.room = None
         await until(lambda: store.readable_end == master.running.broker.store.end)
-        assert store.bounds(("T", 0)) == (0, 4)
+        assert store.reader.bounds(("T", 0)) == (0, 4)
         assert caplog.text.count("does not follow its master") == 1
         slave.stop()

@@ -25,7 +25,7 @@ def log_of(served: Served, start: int) -> bytes:
     """Returns the bytes of the log from an offset on, as its files have them."""
     store = served.running.broker.store
     parts, at = [], start
-    while part := store.log_part(at, 1 << 20):
+    while part := store.reader.log_part(at, 1 << 20):
         parts.append(part)
         at += len(part)
     return b"".join(parts)

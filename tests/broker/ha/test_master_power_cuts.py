@@ -45,7 +45,7 @@ async def test_a_slave_has_what_a_master_acknowledged_before_its_power_was_cut(t
             nursery.cancel_scope.cancel()
             had = set(acknowledged)
             store = slave.running.broker.store
-            await until(lambda: {queue_id for queue_id, _ in had} <= set(store.queues_of("T")))
+            await until(lambda: {queue_id for queue_id, _ in had} <= set(store.reader.queues_of("T")))
             for queue_id in range(4):
                 last = max([offset for number, offset in had if number == queue_id], default=-1)
                 await until(partial(has_message, store, queue_id, last))
@@ -53,6 +53,6 @@ async def test_a_slave_has_what_a_master_acknowledged_before_its_power_was_cut(t
 
 def has_message(store: MessageStore, queue_id: int, offset: int) -> bool:
     key = ("T", queue_id)
-    return offset < store.bounds(key)[1] and (
-        offset < 0 or store.record(store.entry(key, offset).physical_offset) is not None
+    return offset < store.reader.bounds(key)[1] and (
+        offset < 0 or store.reader.record(store.reader.entry(key, offset).physical_offset) is not None
     )

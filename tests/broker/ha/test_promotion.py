@@ -154,7 +154,7 @@ async def send(served: Served, body: bytes, properties: str) -> None:
 
 
 def delivered(served: Served, count: int) -> Callable[[], bool]:
-    return lambda: served.running.broker.store.bounds(("T", 0))[1] >= count
+    return lambda: served.running.broker.store.reader.bounds(("T", 0))[1] >= count
 
 
 async def bodies(served: Served) -> list[bytes]:

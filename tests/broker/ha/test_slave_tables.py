@@ -138,7 +138,7 @@ async def test_the_state_of_deliveries_waits_for_the_log(tmp_path: Path) -> None
         assert copy.delay_offsets == {}
         kept = tmp_path / "slave" / "config" / "timercheck"
         assert not kept.exists()
-        copy.store.copy(0, served.running.broker.store.log_part(0, 1 << 20))
+        copy.store.copy(0, served.running.broker.store.reader.log_part(0, 1 << 20))
         copy.store.flush()
         await copy.tables.fetch()
         assert copy.delay_offsets == {2: 1}

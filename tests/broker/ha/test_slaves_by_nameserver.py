@@ -100,7 +100,7 @@ async def test_a_new_slave_takes_nothing_before_it_knows_the_topics(
             refuses = True
             await master.send("Later")
             await caught_up(slave, master)  # messages wait for no topic that cannot be fetched
-            assert slave.running.broker.store.bounds(("Later", 0)) == (0, 1)
+            assert slave.running.broker.store.reader.bounds(("Later", 0)) == (0, 1)
         nursery.cancel_scope.cancel()
 
 
@@ -132,7 +132,7 @@ async def test_a_topic_that_the_master_deleted_is_asked_for_once_and_its_message
         assert (await master.ask(deleted)).code == ResponseCode.SUCCESS
         async with pair.slave() as slave:
             await caught_up(slave, master)
-            assert slave.running.broker.store.bounds(("Kept", 0)) == (0, 2)
+            assert slave.running.broker.store.reader.bounds(("Kept", 0)) == (0, 2)
             assert "Gone" not in slave.running.broker.topics
 
 

@@ -210,10 +210,10 @@ async def test_a_full_disk_delays_ends_and_loses_none() -> None:
     life.end_own(b"a")
     assert life.visible() == {b"a": 1}
     assert await life.check(lambda body: TRUTH[body]) == {}
-    assert life.store.bounds(OP_QUEUE) == (0, 0)
+    assert life.store.reader.bounds(OP_QUEUE) == (0, 0)
     life.files.room = None
     assert await life.check(lambda body: TRUTH[body]) == {}
-    assert life.store.bounds(OP_QUEUE) == (0, 1)
+    assert life.store.reader.bounds(OP_QUEUE) == (0, 1)
     life.store.abandon()
     assert await settle(life) == {}
     assert life.visible() == {b"a": 1}
@@ -262,4 +262,4 @@ async def test_the_last_check_may_be_answered() -> None:
     life.send(b"d")
     assert await life.check(lambda body: TRUTH[body]) == {b"d": 1}
     assert await life.check(lambda body: TRUTH[body]) == {}
-    assert life.store.bounds(("TRANS_CHECK_MAX_TIME_TOPIC", 0)) == (0, 0)
+    assert life.store.reader.bounds(("TRANS_CHECK_MAX_TIME_TOPIC", 0)) == (0, 0)

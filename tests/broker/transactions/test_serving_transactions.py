@@ -152,7 +152,7 @@ async def test_a_record_inside_a_body_is_no_half_message(tmp_path: Path) -> None
             queue_offset=0,
         )
         await served.send("Mine", forged)
-        assert served.running.broker.store.record(start + 88) == forged
+        assert served.running.broker.store.reader.record(start + 88) == forged
         real = MessageStored("7F00000100002A9F0000000000000000", 2, 0, "U1", "R")
         answer = await served.ask(end(real, COMMIT, commit_log_offset=start + 88))
         assert answer.remark == "Find prepared transaction message failed"
@@ -239,7 +239,7 @@ async def test_half_messages_without_an_end_are_counted_by_topic(tmp_path: Path)
         place = halves[3].msg_ids
     async with serving(tmp_path, **checked, transactionCheckMax="1000") as served:  # no producer: stored again
         broker = served.running.broker
-        await until(lambda: broker.store.bounds((HALF_TOPIC, 0))[1] > 8)
+        await until(lambda: broker.store.reader.bounds((HALF_TOPIC, 0))[1] > 8)
         assert broker.transactions.waiting_by_topic == {"T": 1, "U": 1}
     async with serving(tmp_path, **checked, transactionCheckMax="2") as served:  # discarded in the end
         waiting = served.running.broker.transactions.waiting_by_topic

@@ -112,7 +112,7 @@ def _state(broker: Broker) -> dict[str, object]:
         "commitLogMaxOffset": store.end,
         "commitLogMinOffset": store.start,
         "dispatchBehindBytes": store.end - store.readable_end if broker.config.is_slave else 0,
-        "earliestMessageTimeStamp": store.earliest_ms(),
+        "earliestMessageTimeStamp": store.reader.earliest_ms(),
         # 4.9's spelling, without which its tools fail.
         "getTransferedTps": broker.figures.store.figures()["getTransferredTps"],
         "pageCacheLockTimeMills": 0,

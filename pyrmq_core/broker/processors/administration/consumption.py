@@ -78,10 +78,10 @@ def _time_spans(broker: Broker, header: QueryConsumeTimeSpan, queues: int) -> It
 
 def _time_span(broker: Broker, header: QueryConsumeTimeSpan, queue_id: int) -> dict[str, Any]:
     store, key = broker.store, (header.topic, queue_id)
-    start, end = store.bounds(key)
+    start, end = store.reader.bounds(key)
 
     def time_of(offset: int) -> int:
-        return store.store_time(key, offset) or -1
+        return store.reader.store_time(key, offset) or -1
 
     committed = broker.offsets.committed(header.group, header.topic, queue_id)
     consumed_to = start if committed is None else committed
@@ -108,7 +108,7 @@ def _correction_offsets(broker: Broker, header: QueryCorrectionOffset) -> Iterat
         if group in left_out:
             continue
         for queue_id, offset in broker.offsets.of_group(group, header.topic).items():
-            if offset >= broker.store.bounds((header.topic, queue_id))[0]:
+            if offset >= broker.store.reader.bounds((header.topic, queue_id))[0]:
                 lowest[queue_id] = min(offset, lowest.get(queue_id, MAX_LONG))
             yield b""
     for queue_id, offset in broker.offsets.of_group(header.compare_group, header.topic).items():

@@ -17,7 +17,7 @@ from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, separated
 from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.batch_queue import BatchEntry
-from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.store_reader import StoreReader
 from pyrmq_core.broker.store_services.key_indexing import Found, KeyIndexing
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
@@ -51,12 +51,12 @@ def _answer(result: Found) -> Command:
     return answer if result.records else refusal(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND, answer.ext)
 
 
-def view_message(store: MessageStore, request: Command) -> Command:
+def view_message(reader: StoreReader, request: Command) -> Command:
     """Returns the record that begins at a place of the log."""
     text = request.ext.get("offset", "")
     if not OFFSET.fullmatch(text):
         return refusal(ResponseCode.INVALID_PARAMETER, f"field offset is {text[:80]!r}; a place in the log is a number")
-    record = store.record(int(text))
+    record = reader.record(int(text))
     if record is None:
         return refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {text}")
     return success(body=record)
@@ -69,7 +69,7 @@ def queue_entries(broker: Broker, request: Command, _: Peer) -> Answer:
     if broker.store.queues.get(key) is None:
         remark = f"{header.queue_id}@{header.topic} is not exist!"
         return refusal(ResponseCode.SYSTEM_ERROR, remark)
-    start, end = broker.store.bounds(key)
+    start, end = broker.store.reader.bounds(key)
     if not start <= header.index < end:
         remark = f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!"
         return Command(success().code, remark=remark)
@@ -85,7 +85,7 @@ def _pieces(broker: Broker, header: QueryConsumeQueue, start: int, end: int) -> 
 def _rows(broker: Broker, header: QueryConsumeQueue, end: int) -> Iterator[bytes]:
     offset = header.index
     while offset < end:
-        entry = broker.store.entry((header.topic, header.queue_id), offset)
+        entry = broker.store.reader.entry((header.topic, header.queue_id), offset)
         yield dumps(
             {
                 "eval": False,

@@ -82,7 +82,7 @@ async def _wait(broker: Broker, header: PullMessage, chosen: PullFilter, peer: P
     timeout_ms = header.suspend_timeout_ms if config.long_polling_enable else config.short_polling_time_mills
     end, nothing = trio.current_time() + min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS, None
     while True:
-        if nothing is None or header.queue_offset >= broker.store.bounds(key)[1]:
+        if nothing is None or header.queue_offset >= broker.store.reader.bounds(key)[1]:
             left_ms = round((end - trio.current_time()) * MILLISECONDS)
             await broker.held.wait(key, chosen.tags_codes, left_ms, peer, size_bytes, header.consumer_group)
         await peer.connection.wait_answer_turn()
@@ -107,7 +107,7 @@ async def _wait_for_copy(
     while (left := end - trio.current_time()) > 0:
         left_ms = math.ceil(left * MILLISECONDS)
         await broker.held.wait(key, None, left_ms, peer, size_bytes, header.consumer_group)
-        low, high = broker.store.bounds(key)
+        low, high = broker.store.reader.bounds(key)
         if low <= header.queue_offset < high:
             break
     await peer.connection.wait_answer_turn()
@@ -156,7 +156,7 @@ def _moved(broker: Broker, header: PullMessage, peer: Peer, offset: int | None) 
         return None
     if not members:
         broker.offsets.end_reset(group, topic, queue_id)
-    start, end = broker.store.bounds((topic, queue_id))
+    start, end = broker.store.reader.bounds((topic, queue_id))
     broker.offsets.note_pull(group, topic, queue_id, reset)
     return PullAnswer(
         code=ResponseCode.PULL_OFFSET_MOVED,
@@ -170,9 +170,9 @@ def _moved(broker: Broker, header: PullMessage, peer: Peer, offset: int | None) 
 def _get(broker: Broker, header: PullMessage, most: GetLimits, chosen: PullFilter) -> GetResult:
     key, offset = (header.topic, header.queue_id), header.queue_offset
     if chosen.passes is None:
-        return broker.store.get(key, offset, most, chosen.tags_codes)
+        return broker.store.reader.get(key, offset, most, chosen.tags_codes)
     while True:  # as with tags, one answer examines a limited number of entries, then returns the next offset
-        result = broker.store.get(key, offset, most)
+        result = broker.store.reader.get(key, offset, most)
         if result.status is not GetStatus.FOUND:
             return result if offset == header.queue_offset else replace(result, status=GetStatus.NO_MATCHED_MESSAGE)
         records = _passing(result.records, chosen.passes)

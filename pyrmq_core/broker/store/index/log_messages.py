@@ -63,7 +63,7 @@ class _Columns(NamedTuple):
 
 def _runs_and_records(store: MessageStore, start: int, end: int) -> Iterator[RawRecord | _Columns | Hole]:
     """Yields the records that begin from one offset to another, and the unreadable ranges between them."""
-    for part in store.runs(start, store.readable_end):
+    for part in store.reader.runs(start, store.readable_end):
         if isinstance(part, LogEnd):
             return
         if isinstance(part, Hole):
