@@ -19,13 +19,18 @@ from pyrmq_core.web.look_up_queue import TooManyLookUps
 from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
 
 if TYPE_CHECKING:
-    from pyrmq_core.client.admin.broker_values import BrokerStatus
-    from pyrmq_core.client.admin.group_values import GroupDescription, GroupList, GroupProgress
     from pyrmq_core.client.admin.message_queries import MessageList
     from pyrmq_core.client.admin.message_tracks import MessageTrack
     from pyrmq_core.client.admin.messages import MessageTrace
     from pyrmq_core.client.admin.producers import ProducerList
-    from pyrmq_core.client.admin.topic_values import TopicRates, TopicStats
+    from pyrmq_core.client.admin.values import (
+        BrokerStatus,
+        GroupDescription,
+        GroupList,
+        GroupProgress,
+        TopicRates,
+        TopicStats,
+    )
 
 Answer = TypeVar("Answer")
 

@@ -13,7 +13,7 @@ from pyrmq_core import Command, Message, MessageQueue, ResponseError
 from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.cli.doctor import FAIL, OK, WARN
 from pyrmq_core.cli.operation.health import check_brokers, check_order
-from pyrmq_core.client.admin.broker_values import BrokerStatus
+from pyrmq_core.client.admin.values import BrokerStatus
 from pyrmq_core.errors import ConnectFailed
 from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo

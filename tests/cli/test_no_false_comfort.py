@@ -12,7 +12,7 @@ from pyrmq_core import Command, InvalidArgument, Message, MessageQueue, Response
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.cli.operation.broker import broker_members, brokers_text
 from pyrmq_core.cli.operation.health import slaves_awaited
-from pyrmq_core.client.admin.broker_values import BrokerStatus
+from pyrmq_core.client.admin.values import BrokerStatus
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import refusal
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from pyrmq_core import Admin, InvalidArgument, InvalidState, Message, MessageQueue, Producer, PullConsumer
-from pyrmq_core.client.admin.group_values import GroupDescription, GroupProgress
+from pyrmq_core.client.admin.values import GroupDescription, GroupProgress
 from tests.support.consumer_jobs import Seen, committed, consuming, fresh, made_topic, send
 from tests.support.waiting import POLL_SECONDS, until_readable
 

@@ -33,7 +33,7 @@ from pyrmq_core.protocol.messages.names import is_system_group
 
 if TYPE_CHECKING:
     from pyrmq_core import Admin
-    from pyrmq_core.client.admin.group_values import GroupDescription, GroupList, GroupProgress
+    from pyrmq_core.client.admin.values import GroupDescription, GroupList, GroupProgress
 
 LIST_COLUMNS: Final = ("group", "members", "type", "model", "lag", "topics")
 CLIENT_COLUMNS: Final = ("client", "address", "language", "version", "queues")

@@ -15,14 +15,14 @@ from pyrmq_core.network.log_lines import visible_text
 
 if TYPE_CHECKING:
     from pyrmq_core import Admin
-    from pyrmq_core.client.admin.group_values import (
+    from pyrmq_core.client.admin.producers import ConnectedProducer
+    from pyrmq_core.client.admin.values import (
         GroupDescription,
         GroupMember,
         GroupSummary,
         OffsetChange,
         QueueProgress,
     )
-    from pyrmq_core.client.admin.producers import ConnectedProducer
 
 # The words of heartbeats, as people say them.
 TYPES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}

@@ -17,7 +17,7 @@ from pyrmq_core.cli.tables import Watch, json_option, rendered, report, show, sh
 
 if TYPE_CHECKING:
     from pyrmq_core import Admin
-    from pyrmq_core.client.admin.broker_values import BrokerStatus
+    from pyrmq_core.client.admin.values import BrokerStatus
     from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats
 
 LIST_COLUMNS: Final = ("broker", "role", "address", "version", "in/s", "out/s", "disk", "state")

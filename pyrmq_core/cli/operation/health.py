@@ -24,7 +24,7 @@ from pyrmq_core.network.log_lines import visible_text
 
 if TYPE_CHECKING:
     from pyrmq_core import Admin
-    from pyrmq_core.client.admin.broker_values import BrokerStatus
+    from pyrmq_core.client.admin.values import BrokerStatus
     from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 
 MOST_NAMES: Final = 5

@@ -20,8 +20,7 @@ from pyrmq_core.protocol.messages.names import is_retry_topic, is_system_group
 
 if TYPE_CHECKING:
     from pyrmq_core import Admin
-    from pyrmq_core.client.admin.broker_values import BrokerStatus
-    from pyrmq_core.client.admin.group_values import GroupList, GroupSummary
+    from pyrmq_core.client.admin.values import BrokerStatus, GroupList, GroupSummary
 
 # Each round is a few requests a broker, and one a group and broker.
 INTERVAL_SECONDS: Final = 5.0
@@ -63,7 +62,7 @@ class Rounds:
 
     async def text(self, *, as_json: bool) -> str:
         """Makes one round, and returns its tables or its JSON object."""
-        from pyrmq_core.client.admin.group_values import GroupList
+        from pyrmq_core.client.admin.values import GroupList
 
         brokers = await self.admin.brokers.list()
         try:

@@ -18,7 +18,7 @@ from pyrmq_core.model import Permission
 
 if TYPE_CHECKING:
     from pyrmq_core import Admin
-    from pyrmq_core.client.admin.topic_values import TopicStats
+    from pyrmq_core.client.admin.values import TopicStats
 
 STATS_COLUMNS: Final = ("brokerName", "queueId", "minOffset", "maxOffset", "messages", "lastUpdated")
 PERMISSIONS: Final = {

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyrmq_core.client.admin.broker_values import BrokerStatus
 from pyrmq_core.client.admin.chosen_brokers import chosen_brokers, every_address, one_broker, one_figure
 from pyrmq_core.client.admin.servers import AdminFamily, Server, change_each
+from pyrmq_core.client.admin.values import BrokerStatus
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest

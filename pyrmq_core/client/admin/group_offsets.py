@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Final, Literal
 
 from pyrmq_core.client.admin.group_tables import connections_of, progress_of, tenant_queue
-from pyrmq_core.client.admin.group_values import OffsetChange
 from pyrmq_core.client.admin.servers import AdminServers, Server, change_each
+from pyrmq_core.client.admin.values import OffsetChange
 from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, queue_of, whole_number
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.query_many import query_many

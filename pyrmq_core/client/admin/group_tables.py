@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyrmq_core.client.admin.group_values import GroupMember, GroupSummary, QueueProgress
 from pyrmq_core.client.admin.servers import AdminServers, Server
+from pyrmq_core.client.admin.values import GroupMember, GroupSummary, QueueProgress
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.errors import ResponseError
 from pyrmq_core.model import MessageQueue

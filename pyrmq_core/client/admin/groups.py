@@ -20,7 +20,8 @@ from pyrmq_core.client.admin.group_tables import (
     summaries,
     tenant_queue,
 )
-from pyrmq_core.client.admin.group_values import (
+from pyrmq_core.client.admin.servers import AdminFamily, Server, change_each
+from pyrmq_core.client.admin.values import (
     GroupDescription,
     GroupList,
     GroupMember,
@@ -28,7 +29,6 @@ from pyrmq_core.client.admin.group_values import (
     OffsetChange,
     QueueProgress,
 )
-from pyrmq_core.client.admin.servers import AdminFamily, Server, change_each
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.model import MessageQueue

@@ -15,7 +15,7 @@ import trio
 
 from pyrmq_core.client.admin.chosen_brokers import one_figure
 from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server, change_each
-from pyrmq_core.client.admin.topic_values import QueueStats, TopicGroupNames, TopicRates, TopicStats
+from pyrmq_core.client.admin.values import QueueStats, TopicGroupNames, TopicRates, TopicStats
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
 from pyrmq_core.model import Permission, TopicConfig

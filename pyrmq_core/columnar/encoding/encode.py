@@ -24,10 +24,9 @@ from pyrmq_core.columnar.encoding.sink_rows import BytesColumn, SinkRows, outgoi
 from pyrmq_core.columnar.encoding.unique_ids import Ids, ids_of
 from pyrmq_core.columnar.encoding.validate import fault_of
 from pyrmq_core.errors import InvalidMessage
-from pyrmq_core.model import Message
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
 from pyrmq_core.protocol.messages.compression import compress
-from pyrmq_core.protocol.messages.names import check_message, is_retry_topic
+from pyrmq_core.protocol.messages.names import check_sent_topic, is_retry_topic
 from pyrmq_core.protocol.messages.payload import Payload, make_payload
 from pyrmq_core.protocol.messages.properties import WAIT, encode_properties
 
@@ -60,7 +59,7 @@ def encode_batches(
 
     Raises `InvalidMessage` for the row that `first_fault` names, before any is encoded.
     """
-    check_message(Message(topic, b"x"))
+    check_sent_topic(topic)
     parts = [(first, outgoing_rows(part)) for first, part in windows(rows)]
     for first, window in parts:
         if (fault := fault_of(window, limit.max_message_bytes)) is not None:
@@ -95,7 +94,7 @@ def encode_rows(
     (`executor.map`). `single_tag` says that the rows share their tag, or have none (`by_tag`), which batch topics need.
     `stops` are the rising numbers of rows that begin a new request.
     """
-    check_message(Message(topic, b"x"))
+    check_sent_topic(topic)
     if not len(rows):
         return
     alone = is_retry_topic(topic)

@@ -18,8 +18,8 @@ from pyrmq_core.columnar.encoding.properties import properties_bytes
 from pyrmq_core.columnar.encoding.sink_rows import BytesColumn, CheckedRows, SinkRows, outgoing_rows, windows
 from pyrmq_core.columnar.encoding.user_properties import UserProperties
 from pyrmq_core.errors import InvalidMessage
-from pyrmq_core.model import KEPT_NAMES, Message
-from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message
+from pyrmq_core.model import KEPT_NAMES
+from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_sent_topic
 from pyrmq_core.protocol.messages.properties import (
     MAX_PROPERTIES_BYTES,
     MAX_STORED_PROPERTIES_BYTES,
@@ -188,7 +188,7 @@ def _topic_fault(topics: pa.Array) -> Fault | None:
     wrong = {-1: NO_TOPIC}
     for code, name in enumerate(coded.dictionary.to_pylist()):
         try:
-            check_message(Message(name, b"x"))
+            check_sent_topic(name)
         except InvalidMessage as error:
             wrong[code] = str(error)
     codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)

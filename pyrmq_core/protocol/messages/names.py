@@ -130,7 +130,7 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
         raise InvalidMessage(f"what is sent is {_kind(message)}, and no Message; write Message(topic, body)")
     topic, body = message.topic, message.body
     if topic.__class__ is not str or topic not in _CHECKED_TOPICS:
-        _check_sent_topic(topic)
+        check_sent_topic(topic)
     if body.__class__ is not bytes and not _is_bytes(body):
         raise InvalidMessage(f"topic {topic}: the body is {type(body).__name__}; it has to be bytes (text.encode())")
     if not body:
@@ -147,7 +147,8 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
         raise InvalidMessage(f"topic {topic}: wait_store_msg_ok is {shown(waits)}; it is True or False")
 
 
-def _check_sent_topic(topic: str) -> None:
+def check_sent_topic(topic: str) -> None:
+    """Raises `InvalidMessage` for a topic to which nothing may be sent."""
     _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidMessage)
     if topic in FORBIDDEN_TOPICS:
         raise InvalidMessage(f"topic {topic} is RocketMQ's own; nothing may be sent to it")

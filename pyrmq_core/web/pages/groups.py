@@ -14,7 +14,7 @@ from pyrmq_core.web.look_ups import LookUps
 from pyrmq_core.web.pages.page import Shown, needed, ordered, part, query, tried
 
 if TYPE_CHECKING:
-    from pyrmq_core.client.admin.group_values import GroupSummary, QueueProgress
+    from pyrmq_core.client.admin.values import GroupSummary, QueueProgress
 
 KINDS: Final = ("own", "RocketMQ's")
 LATEST: Final = datetime.max.replace(tzinfo=UTC)

@@ -15,7 +15,7 @@ from pyrmq_core.web.look_ups import MAX_GROUPS_RATED, LookUps, TopicNames
 from pyrmq_core.web.pages.page import Shown, needed, ordered, part, query, tried
 
 if TYPE_CHECKING:
-    from pyrmq_core.client.admin.topic_values import QueueStats
+    from pyrmq_core.client.admin.values import QueueStats
 
 # A picture of more queues than this would be a grey bar: their table is below it.
 MAX_BARS_A_BROKER: Final = 256

@@ -1,4 +1,4 @@
-"""The values of `Admin.groups`: groups with their lag, members with their clients, and the progress of each queue.
+"""The values of administration: brokers' statuses, figures of topics and queues, groups with lag, members and progress.
 
 `failures` names the brokers that gave no answer while a table was built, with their errors; the rest is there.
 """
@@ -7,13 +7,130 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Final
 
-from pyrmq_core.errors import RocketMQError
+from pyrmq_core.errors import ResponseError, RocketMQError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumerRunningInfo
+from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
+from pyrmq_core.protocol.routes.route import MASTER_ID
+
+# Beyond so much a broker stores nothing (diskSpaceWarningLevelRatio of store/DefaultMessageStore.java).
+FULL_DISK_RATIO: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One registered address of a broker; `runtime_info` is None with the `error` of the query for it.
+
+    Rates are messages a second of the last 10 s, and None while the broker has not run so long.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    runtime_info: RuntimeInfo | None
+    error: RocketMQError | None = None
+
+    @property
+    def is_master(self) -> bool:
+        return self.broker_id == MASTER_ID
+
+    @property
+    def reachable(self) -> bool:
+        """True if the broker answered, also if it refused its figures to these keys."""
+        return self.runtime_info is not None or isinstance(self.error, ResponseError)
+
+    @property
+    def version(self) -> str | None:
+        """The release, as `5.4.0`."""
+        return None if self.runtime_info is None else self.runtime_info.version
+
+    @property
+    def put_tps(self) -> float | None:
+        return None if self.runtime_info is None else self.runtime_info.put_tps
+
+    @property
+    def get_tps(self) -> float | None:
+        return None if self.runtime_info is None else self.runtime_info.get_tps
+
+    @property
+    def messages_put_today(self) -> int | None:
+        return None if self.runtime_info is None else self.runtime_info.messages_put_today
+
+    @property
+    def messages_got_today(self) -> int | None:
+        return None if self.runtime_info is None else self.runtime_info.messages_got_today
+
+    @property
+    def disk_ratio(self) -> float | None:
+        """The part of the commit log's disk that is used, 0 to 1."""
+        return None if self.runtime_info is None else self.runtime_info.disk_ratio
+
+    @property
+    def disk_full(self) -> bool:
+        """True if more of it is used than RocketMQ's brokers take messages with, unless they are set otherwise."""
+        return self.disk_ratio is not None and self.disk_ratio > FULL_DISK_RATIO
+
+    @property
+    def booted(self) -> datetime | None:
+        """The time of its start, by the broker's clock."""
+        at_ms = None if self.runtime_info is None else self.runtime_info.boot_timestamp_ms
+        return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """One queue: the offsets of its first message and behind its last, and the last's store time, if any."""
+
+    min_offset: int
+    max_offset: int
+    last_updated: datetime | None
+
+    @property
+    def messages(self) -> int:
+        """The number of offsets between both; of a batch topic's records, each message."""
+        return self.max_offset - self.min_offset
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """A topic's queues; `failures` names the brokers that gave no answer, with their errors.
+
+    `put_tps` is messages a second of the last minute at these brokers; None before 5.0.
+    """
+
+    queues: Mapping[MessageQueue, QueueStats]
+    put_tps: float | None
+    failures: Mapping[str, RocketMQError]
+
+    @property
+    def messages(self) -> int:
+        return sum(queue.messages for queue in self.queues.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRates:
+    """Messages a second of the last minute: those stored, and those that each group got, of all brokers that answer.
+
+    `failures` names the brokers that gave no answer, with their errors.
+    """
+
+    put_tps: float
+    get_tps: Mapping[str, float]
+    failures: Mapping[str, RocketMQError]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGroupNames:
+    """The groups of one topic, without those that only brokers in `failures` know."""
+
+    groups: tuple[str, ...]
+    failures: Mapping[str, RocketMQError]
 
 
 @dataclass(frozen=True, slots=True)
