@@ -17,6 +17,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 STEPS, SECONDS, SETTLE_SECONDS = 30, 40, 120
+# A seed whose first steps are all different: a kill, a burst, a reset, a pause, a stall, a join, cuts, a member's end.
+SHORT_SEED, FEW_STEPS, FEW_SECONDS = 2228, 8, 15
 KILLED_AFTER_SECONDS = 900
 SEEDS = 100
 FIRST_SEED = int(os.environ.get("PYRMQ_CHAOS_SEED") or random.randrange(1_000_000_000))
@@ -37,10 +39,16 @@ def run(seed: int, *options: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def goes_well(seed: int) -> None:
-    ended = run(seed, "--steps", STEPS, "--seconds", SECONDS, "--settle", SETTLE_SECONDS)
+def goes_well(seed: int, steps: int = STEPS, seconds: int = SECONDS) -> None:
+    ended = run(seed, "--steps", steps, "--seconds", seconds, "--settle", SETTLE_SECONDS)
     print(ended.stdout)  # noqa: T201 - shown when it fails, and by `make soak`
     assert ended.returncode == 0, f"PYRMQ_CHAOS_SEED={seed} does it again\n{ended.stdout}"
+
+
+@pytest.mark.timeout(KILLED_AFTER_SECONDS)
+def test_some_seconds_of_random_faults() -> None:
+    """Attacks the promise in the default tier, which has no minute for it."""
+    goes_well(SHORT_SEED, FEW_STEPS, FEW_SECONDS)
 
 
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
