@@ -27,9 +27,6 @@ MAX_NAMES_IN_BITS: Final = 48
 _TAKE: Final = pc.get_function("array_take")
 _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 
-# Shorter spans take as long by Arrow.
-COPIED_BY_NUMPY_BYTES: Final = 256
-
 # As much as the largest batch of a job commonly takes.
 KEPT_BYTES: Final = 16 * 1024 * 1024
 
@@ -59,32 +56,9 @@ def spans(data: pa.Buffer, starts: Ints | Int32s, ends: Ints | Int32s, missing: 
     return take_unchecked(slices_between(data, bounds.ravel()), places)
 
 
-def long_spans(octets: Octets, starts: Ints, ends: Ints) -> pa.Array:
-    """Returns what `spans` does. NumPy copies long spans of one length, in half to two thirds of Arrow's time."""
-    width = int(ends[0] - starts[0]) if len(starts) else 0
-    if not COPIED_BY_NUMPY_BYTES <= width <= MAX_ARRAY_BYTES // len(starts) or (ends - starts != width).any():
-        return spans(pa.py_buffer(octets), starts, ends)
-    bounds = np.arange(len(starts) + 1, dtype=np.int32) * np.int32(width)
-    return slices_between(pa.py_buffer(windows(octets, width)[starts]), bounds)
-
-
 def windows(octets: Octets, width: int) -> npt.NDArray[np.void]:
     """Returns an array whose element i is the bytes `octets[i:i + width]`; nothing is copied."""
     return np.ndarray((len(octets) - width + 1,), f"V{width}", octets, 0, (1,))
-
-
-def strided(octets: Octets, first: int, width: int, step: int, count: int) -> npt.NDArray[np.void]:
-    """Returns `count` elements of `width` bytes, of which the first begins at `first`, and each other `step` bytes
-    behind the one before; nothing is copied."""
-    return np.ndarray((count,), f"V{width}", octets, first, (step,))
-
-
-def uniform_spans(octets: Octets, first: int, width: int, step: int, count: int) -> pa.Array:
-    """Returns the elements of `strided` as a binary array: copied in a third of the time of `spans`, or less."""
-    if not width:
-        return slices_between(pa.py_buffer(b""), np.zeros(count + 1, np.int32))
-    bounds = np.arange(count + 1, dtype=np.int32) * np.int32(width)
-    return slices_between(pa.py_buffer(np.ascontiguousarray(strided(octets, first, width, step, count))), bounds)
 
 
 def take_unchecked(array: pa.Array, places: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pyrmq_core import RawPull, TagFilter
-from pyrmq_core.columnar import SOURCE_COLUMNS, arrays, schema_of
+from pyrmq_core.columnar import SOURCE_COLUMNS, schema_of
 from pyrmq_core.columnar.decoding import records as columns_of_records
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
@@ -124,7 +124,6 @@ def test_damaged_records_have_one_verdict(seed: int, *, long: bool, monkeypatch:
     """Bodies are read as short ones, which all of them are, or as long ones."""
     if long:
         monkeypatch.setattr(columns_of_records, "SHORT_BODY_BYTES", 0)
-        monkeypatch.setattr(arrays, "COPIED_BY_NUMPY_BYTES", 1)
     chance = random.Random(seed)
     refused = 0
     for _ in range(250):

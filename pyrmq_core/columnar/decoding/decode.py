@@ -25,6 +25,7 @@ from pyrmq_core.columnar.arrays import (
     keep_freed_memory,
     numbers,
     take_unchecked,
+    windows,
 )
 from pyrmq_core.columnar.decoding.columns import (
     DELIVER_AT_NAMES,
@@ -219,12 +220,12 @@ class _Columns:
     def _topics(self) -> pa.Array:
         rows = self.rows
         starts, ends = rows.topic
-        if rows.uniform is None:
-            self._check_room(int((ends - starts).sum()))
-            return as_text(rows.spans(rows.topic))
-        start, end = int(starts[0]), int(ends[0])
-        self._check_room((end - start) * len(rows))
-        return constant(decode_java_utf8(rows.octets[start:end].tobytes()), len(rows))
+        self._check_room(int((ends - starts).sum()))
+        if len(rows) and (width := int(ends[0] - starts[0])) and (ends - starts == width).all():
+            first = rows.octets[starts[0] : ends[0]].tobytes()
+            if windows(rows.octets, width)[starts].tobytes() == first * len(rows):
+                return constant(decode_java_utf8(first), len(rows))
+        return as_text(rows.spans(rows.topic))
 
     @staticmethod
     def _check_room(text_bytes: int) -> None:

@@ -69,4 +69,4 @@ def _with_bodies(rows: Rows, first: int, last: int, bodies: list[tuple[int, byte
     places = np.array([row for row, _ in bodies], np.int64) - first
     starts[places], ends[places] = behind - lengths, behind
     octets = np.frombuffer(b"".join((rows.octets.data, *(body for _, body in bodies))), np.uint8)
-    return replace(part, octets=octets, body=(starts, ends), uniform=None)
+    return replace(part, octets=octets, body=(starts, ends))

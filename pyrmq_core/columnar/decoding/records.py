@@ -22,24 +22,21 @@ from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, Ints, Octets, spans
 from pyrmq_core.columnar.decoding.batch_messages import unwrapped
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable, items
 from pyrmq_core.columnar.decoding.rows import (
-    BODY_BYTES,
     HEAD,
     HEAD_BYTES,
     SHORT_BYTES,
     STORE_HOST,
     STORE_TIMESTAMP,
-    SYS_FLAG,
     TAIL,
     V6_MORE,
     Rows,
-    UniformRuns,
     gathered,
     numbers_at,
 )
 from pyrmq_core.model import EVERYTHING, OffsetRange
 from pyrmq_core.protocol.messages.payload import NO_BATCHES, RawPull
 from pyrmq_core.protocol.messages.record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
-from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, STORE_HOST_V6
 
 # Bodies that are longer in the mean are not copied.
 SHORT_BODY_BYTES: Final = 512
@@ -58,11 +55,9 @@ def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool
     Batch records become their messages. With `verify_crc` they are compared with their CRC first, other records not.
     """
     octets, starts, ends = _joined([pull.records for pull in pulls])
-    rows = _uniform_rows(octets, ends - starts)
-    if rows is None:
-        filled = np.flatnonzero(ends > starts)
-        places, counts = items(octets, starts[filled], ends[filled], MIN_RECORD_BYTES)
-        rows = _plain_rows(octets, places, np.repeat(filled, counts))
+    filled = np.flatnonzero(ends > starts)
+    places, counts = items(octets, starts[filled], ends[filled], MIN_RECORD_BYTES)
+    rows = _plain_rows(octets, places, np.repeat(filled, counts))
     batches = rows.head("sys_flag") & BATCH_RECORD == BATCH_RECORD
     if batches.any():
         if any(pull.queue.topic.startswith(NO_BATCHES) for pull in pulls):
@@ -108,51 +103,6 @@ def _joined(buffers: Sequence[bytes | memoryview]) -> tuple[Octets, Ints, Ints]:
         raise Unreadable
     octets = np.frombuffer(buffers[0] if len(buffers) == 1 else b"".join(buffers), np.uint8)
     return octets, np.concatenate((np.zeros(1, np.int64), ends[:-1])), ends
-
-
-def _uniform_rows(octets: Octets, lengths: Ints) -> Rows | None:
-    """Returns a message for each record if all records have one size, and their parts have theirs; else None.
-
-    `lengths` are the bytes of each pull. Most topics have such records for long stretches, or at all times.
-    """
-    if len(octets) < MIN_RECORD_BYTES:
-        return None
-    head = octets[:HEAD_BYTES].view(HEAD)[0]
-    size, body_bytes, magic = int(head["size"]), int(head["body_bytes"]), int(head["magic"])
-    if size < MIN_RECORD_BYTES or (lengths % size).any() or magic not in (MAGIC_V1, MAGIC_V2) or body_bytes < 0:
-        return None
-    body_end = HEAD_BYTES + body_bytes
-    topic = body_end + (2 if magic == MAGIC_V2 else 1)
-    if topic > size or head["sys_flag"] & HOSTS_V6:
-        return None
-    topic_end = topic + int.from_bytes(octets[body_end:topic].tobytes(), "big", signed=True)
-    properties = topic_end + SHORT_BYTES
-    if topic_end < topic or properties > size:
-        return None
-    if int.from_bytes(octets[topic_end:properties].tobytes(), "big", signed=True) != size - properties:
-        return None
-    uniform = UniformRuns(octets, size, [0], [len(octets) // size])
-    # Copied together, as each field would else be read from its own place in far memory.
-    heads = uniform.copied(0, HEAD_BYTES)
-    copies = UniformRuns(heads.view(np.uint8), HEAD_BYTES, [0], [uniform.count])
-    # The size and the magic number, the flags, and the body's length; then the topic and the lengths around it.
-    if not all(copies.is_in_all(*part) for part in ((0, 8), (SYS_FLAG, SYS_FLAG + 4), (BODY_BYTES, HEAD_BYTES))):
-        return None
-    if not uniform.is_in_all(body_end, properties):
-        return None
-    places = uniform.places
-    return Rows(
-        octets=octets,
-        heads=heads,
-        places=places,
-        pull=np.repeat(np.arange(len(lengths)), lengths // size),
-        queue_offset=heads.view(HEAD)["queue_offset"].astype(np.int64),
-        flag=heads.view(HEAD)["flag"].astype(np.int64),
-        body=(places + HEAD_BYTES, places + body_end),
-        topic=(places + topic, places + topic_end),
-        properties=(places + properties, places + size),
-        uniform=uniform,
-    )
 
 
 def _plain_rows(octets: Octets, places: Ints, pull: Ints) -> Rows:

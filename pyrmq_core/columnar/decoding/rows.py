@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyrmq_core.columnar.arrays import Bools, Ints, Octets, long_spans, slices_between, strided, windows
+from pyrmq_core.columnar.arrays import Bools, Ints, Octets, spans, windows
 from pyrmq_core.protocol.messages.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 # The part of a record before its body, with IPv4 hosts.
@@ -45,51 +44,6 @@ V6_MORE: Final = V6_BYTES - V4_BYTES
 SHORT_BYTES: Final = 2
 
 
-@dataclass(frozen=True)
-class UniformRuns:
-    """Items of `size` bytes: run i has `counts[i]` of them, one behind another from `firsts[i]`. None is empty.
-
-    All records of a topic are such, or the messages of its batch records. A part that lies at one offset of each item
-    is copied by strides, in a third of the time of other copies or less.
-    """
-
-    octets: Octets
-    size: int
-    firsts: list[int]
-    counts: list[int]
-
-    @cached_property
-    def count(self) -> int:
-        return sum(self.counts)
-
-    @cached_property
-    def places(self) -> Ints:
-        """Returns where each item begins."""
-        if len(self.firsts) == 1:
-            return np.arange(self.firsts[0], self.firsts[0] + self.size * self.count, self.size)
-        runs = zip(self.firsts, self.counts, strict=True)
-        return np.concatenate([np.arange(first, first + self.size * count, self.size) for first, count in runs])
-
-    def copied(self, place: int, width: int) -> npt.NDArray[np.void]:
-        """Returns the `width` bytes from `place` of each item as opaque elements; there is at least one byte."""
-        parts = self._parts(place, width)
-        return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
-
-    def is_in_all(self, place: int, end: int) -> bool:
-        """Returns whether each item has, from `place` to `end`, the bytes of the first one."""
-        first = self.octets[self.firsts[0] + place : self.firsts[0] + end].tobytes()
-        return all(part.tobytes() == first * len(part) for part in self._parts(place, end - place))
-
-    def spans(self, place: int, width: int) -> pa.Array:
-        """Returns what `copied` does as a binary array; the width may be zero."""
-        data = pa.py_buffer(self.copied(place, width) if width else b"")
-        return slices_between(data, np.arange(self.count + 1, dtype=np.int32) * np.int32(width))
-
-    def _parts(self, place: int, width: int) -> list[npt.NDArray[np.void]]:
-        runs = zip(self.firsts, self.counts, strict=True)
-        return [strided(self.octets, first + place, width, self.size, count) for first, count in runs]
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Messages in the order of their pulls: a vector for each fact, with an element for each message.
@@ -111,8 +65,6 @@ class Rows:
     topic, and have their own spans of body and properties. A decompressed body lies behind all records.
 
     With `record`, heads and places are those of records instead, and `record[i]` is the number of message i's record.
-    With `uniform`, the messages are the items of these runs: body and properties have one offset in each and one size,
-    and all messages have one topic.
     """
 
     octets: Octets
@@ -125,7 +77,6 @@ class Rows:
     topic: tuple[Ints, Ints]
     properties: tuple[Ints, Ints]
     record: Ints | None = None
-    uniform: UniformRuns | None = None
 
     def __len__(self) -> int:
         return len(self.pull)
@@ -141,11 +92,8 @@ class Rows:
         return native if self.record is None else native[self.record]
 
     def spans(self, bounds: tuple[Ints, Ints]) -> pa.Array:
-        """Returns the binary array of one part of each message, `body` or `properties`; `topic` if not `uniform`."""
-        if self.uniform is None:
-            return long_spans(self.octets, *bounds)
-        first, width = int(bounds[0][0]), int(bounds[1][0] - bounds[0][0])
-        return self.uniform.spans(first - self.uniform.firsts[0], width)
+        """Returns the binary array of one part of each message: `body`, `properties` or `topic`."""
+        return spans(self.data, *bounds)
 
     def host(self, name: str, v6: bool) -> Octets:
         """Returns the packed hosts of those messages whose host is IPv6 (`v6`), or IPv4, as the rows of a matrix."""

@@ -1,4 +1,4 @@
-"""Batch records whose messages have one size and one layout: the rows are those of the path by message."""
+"""Batch records of all kinds: the rows are those of the path by message, and so is the verdict on damage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from pyrmq_core import OffsetRange, RawPull, TagFilter
 from pyrmq_core.columnar import decode_batches, schema_of
-from pyrmq_core.columnar.decoding import batch_messages
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
@@ -25,11 +24,6 @@ from tests.columnar.stored import QUEUES, batch_record, pull, record
 
 COUNTS = (7, 4, 9)
 ROWS = sum(COUNTS)
-
-
-@pytest.fixture(autouse=True)
-def few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_messages, "FEWEST_IN_RUN", 4)
 
 
 def item(offset: int) -> BatchItem:
@@ -57,10 +51,6 @@ def pulls_of(parts: list[bytes]) -> list[RawPull]:
     ]
 
 
-def is_uniform(pulls: list[RawPull]) -> bool:
-    return read_rows(pulls, EVERYTHING).uniform is not None
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -73,7 +63,6 @@ def is_uniform(pulls: list[RawPull]) -> bool:
 )
 def test_every_column_is_that_of_the_path_by_message(fields: dict[str, Any]) -> None:
     pulls = pulls_of(records(**fields))
-    assert is_uniform(pulls)
     assert check_same(pulls) == ROWS
 
 
@@ -86,7 +75,6 @@ def test_records_may_have_different_topics_and_hosts(topics: tuple[str, ...]) ->
         records(topic=topic, born_host=host)[number]
         for number, (topic, host) in enumerate(zip(topics, hosts, strict=True))
     ]
-    assert is_uniform(pulls_of(parts)) == (len(set(topics)) == 1)
     assert check_same(pulls_of(parts)) == ROWS
 
 
@@ -96,7 +84,6 @@ def test_a_range_and_tags_choose_among_the_messages() -> None:
     assert check_same(pulls, OffsetRange(3, 13), TagFilter.parse("TagB")) == 5
     assert check_same(pulls, tags=TagFilter.parse("TagA")) == ROWS // 2
     clipped = [replace(pulls[0], start=2, next_offset=9)]
-    assert is_uniform(clipped) is False
     assert check_same(clipped) == 7
 
 
@@ -105,7 +92,6 @@ def test_a_range_and_tags_choose_among_the_messages() -> None:
 )
 def test_parts_may_be_empty(body: bytes, properties: bytes) -> None:
     pulls = [pull(0, batch_record(0, *[BatchItem(0, body, properties)] * 8), count=8)]
-    assert is_uniform(pulls)
     assert check_same(pulls) == 8
 
 
@@ -116,7 +102,6 @@ def test_other_batch_records_are_read_message_by_message() -> None:
     few = [batch_record(ROWS + number, item(ROWS + number)) for number in range(40)]
     for more, count in ([longer], 5), ([torn], 4), ([single], 1), (few, 40):
         pulls = [*pulls_of(records()), pull(ROWS, *more, count=count, queue=QUEUES[1])]
-        assert not is_uniform(pulls)
         assert check_same(pulls) == ROWS + count
 
 

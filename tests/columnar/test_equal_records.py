@@ -1,10 +1,9 @@
-"""Records of one size and one layout, which are decoded by strides: the rows are those of the path by message."""
+"""Records of one size: the rows are those of the path by message, and so is the verdict on a changed byte."""
 
 from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +16,11 @@ from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.columnar.decoding.records import read_rows
-from pyrmq_core.columnar.decoding.rows import Rows
 from pyrmq_core.model import EVERYTHING
 from pyrmq_core.protocol.messages.batch import BatchItem
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
-from pyrmq_core.protocol.messages.record import FIXED_V4, MIN_RECORD_BYTES, SYS_FLAG_POSITION
+from pyrmq_core.protocol.messages.record import FIXED_V4, SYS_FLAG_POSITION
 from tests.columnar.by_row import EVERY_COLUMN, check_same
 from tests.columnar.stored import QUEUES, batch_record, pull, record
 
@@ -30,7 +28,7 @@ ROWS = 40
 PROPERTIES = "UNIQ_KEY\x01ID{0:04}\x02KEYS\x01k{0:03}\x02TAGS\x01Tag{1}\x02größe\x01ä{0:02}\x02"
 
 
-def uniform_record(offset: int, **fields: Any) -> bytes:
+def equal_record(offset: int, **fields: Any) -> bytes:
     values: dict[str, Any] = {
         "body": f"body {offset:05}".encode(),
         "properties": PROPERTIES.format(offset, "AB"[offset % 2]),
@@ -41,9 +39,9 @@ def uniform_record(offset: int, **fields: Any) -> bytes:
     return record(offset, **values | fields)
 
 
-def uniform_pulls(**fields: Any) -> list[RawPull]:
+def equal_pulls(**fields: Any) -> list[RawPull]:
     """Returns pulls of several lengths, one of them without records."""
-    records = [uniform_record(offset, **fields) for offset in range(ROWS)]
+    records = [equal_record(offset, **fields) for offset in range(ROWS)]
     return [
         pull(0, *records[:7]),
         pull(7, count=0),
@@ -52,64 +50,44 @@ def uniform_pulls(**fields: Any) -> list[RawPull]:
     ]
 
 
-def stride(pulls: list[RawPull], within: OffsetRange = EVERYTHING) -> int:
-    uniform = read_rows(pulls, within).uniform
-    return uniform.size if uniform else 0
-
-
 @pytest.mark.parametrize(
     "fields",
     [{}, {"body": b""}, {"topic": "t" * 127}, {"topic": "t" * 128}, {"topic": "ü" * 90}, {"properties": ""}],
     ids=["plain", "empty bodies", "longest short topic", "long topic", "topic of letters", "no properties"],
 )
-def test_even_records_have_the_rows_of_the_plain_path(fields: dict[str, Any]) -> None:
-    pulls = uniform_pulls(**fields)
-    assert stride(pulls) == len(uniform_record(0, **fields))
+def test_equal_records_have_the_rows_of_the_plain_path(fields: dict[str, Any]) -> None:
+    pulls = equal_pulls(**fields)
     assert check_same(pulls) == ROWS
     assert check_same(pulls, rules=BodyRules(verify_crc=False)) == ROWS
 
 
 @pytest.mark.parametrize("fields", [{"born_host": "[::1]:5"}, {"store_host": "[::1]:5"}])
 def test_records_of_ipv6_have_other_places(fields: dict[str, Any]) -> None:
-    """Also where the places of others hold what would make uniform records of them."""
-    size = len(uniform_record(0, **fields))
-    for prepared in (0, (size - MIN_RECORD_BYTES) << 40):
-        pulls = uniform_pulls(**fields, prepared_transaction_offset=prepared)
-        assert stride(pulls) == 0
-        assert check_same(pulls) == ROWS
-
-
-@pytest.mark.parametrize("row", [0, 1, ROWS - 1])
-def test_topics_of_one_length_are_each_read(row: int) -> None:
-    records = [uniform_record(offset, topic="other" if offset == row else "topic") for offset in range(ROWS)]
-    pulls = [pull(0, *records)]
-    assert stride(pulls) == 0
-    assert check_same(pulls) == ROWS
+    assert check_same(equal_pulls(**fields)) == ROWS
 
 
 def test_messages_of_several_brokers_each_have_the_name_of_theirs() -> None:
     pulls = [
         replace(one, queue=replace(one.queue, broker_name=f"broker-{number}"))
-        for number, one in enumerate(uniform_pulls())
+        for number, one in enumerate(equal_pulls())
     ]
-    assert stride(pulls) > 0
     assert check_same(pulls) == ROWS
 
 
 @pytest.mark.parametrize("within", [OffsetRange(-(2**70), 2**70), OffsetRange(3, 2**64)])
 def test_a_range_may_be_wider_than_offsets_are(within: OffsetRange) -> None:
-    assert check_same(uniform_pulls(), within) == ROWS - max(0, within.start)
+    assert check_same(equal_pulls(), within) == ROWS - max(0, within.start)
 
 
 def test_a_record_that_begins_in_one_pull_and_ends_in_the_next_is_refused() -> None:
-    first, second = pull(0, *map(uniform_record, range(30))), pull(30, *map(uniform_record, range(30, ROWS)))
+    first, second = pull(0, *map(equal_record, range(30))), pull(30, *map(equal_record, range(30, ROWS)))
     cut = bytes(first.records)[:-5]
     pulls = [replace(first, records=cut), replace(second, records=bytes(first.records)[-5:] + bytes(second.records))]
     with pytest.raises(Unreadable):
         list(decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, BodyRules()))
 
 
-def test_even_batch_records_are_unwrapped() -> None:
+def test_equal_batch_records_are_unwrapped() -> None:
     items = [BatchItem(0, b"body %d" % number, b"TAGS\x01t%d\x02" % number) for number in range(4)]
     pulls = [pull(first, batch_record(first, *items), count=4) for first in range(0, ROWS, 4)]
     assert check_same(pulls) == ROWS
@@ -123,53 +101,30 @@ def test_plain_records_among_batch_records_keep_their_places(plain: set[int]) ->
         items = [
             BatchItem(7 * place, b"body %d of %d" % (place, number), b"KEYS\x01k%d\x02" % place) for place in range(9)
         ]
-        made, count = (uniform_record(first), 1) if number in plain else (batch_record(first, *items), len(items))
+        made, count = (equal_record(first), 1) if number in plain else (batch_record(first, *items), len(items))
         parts.append(pull(first, made, count=count))
         first += count
     assert check_same(parts) == first
     assert check_same([replace(pull(0, count=first), records=b"".join(bytes(one.records) for one in parts))]) == first
 
 
-def test_a_part_of_even_records_is_read_one_by_one() -> None:
-    pulls = uniform_pulls()
-    assert stride(pulls, OffsetRange(5, 25)) == 0
+def test_a_range_and_tags_choose_among_the_records() -> None:
+    pulls = equal_pulls()
     assert check_same(pulls, OffsetRange(5, 25)) == 20
     assert check_same(pulls, tags=TagFilter.parse("TagA")) == ROWS // 2
     assert check_same(pulls, OffsetRange(50, 60)) == 0
-
-
-def uneven_pulls() -> Iterator[tuple[str, list[RawPull]]]:
-    """Yields uniform pulls in which one record differs from all others, mostly without another size."""
-    row = ROWS - 3
-    differing: dict[str, dict[str, Any]] = {
-        "a longer topic": {"topic": "orders+", "body": b"body 0003"},
-        "a longer body": {"body": b"body 000037", "topic": "order"},
-        "longer properties": {"properties": PROPERTIES.format(row, "A") + "x\x01y\x02", "body": b"body 0"},
-        "IPv6": {"born_host": "[::1]:5", "body": b""},
-        "compressed": {"body": b"\x00" * 10, "sys_flag": 0x01},
-        "another size": {"body": b"a much longer body"},
-    }
-    for name, fields in differing.items():
-        records = [uniform_record(offset, **(fields if offset == row else {})) for offset in range(ROWS)]
-        yield name, [pull(0, *records)]
-
-
-@pytest.mark.parametrize(("name", "pulls"), list(uneven_pulls()), ids=[name for name, _ in uneven_pulls()])
-def test_one_record_of_other_parts_is_noticed(name: str, pulls: list[RawPull]) -> None:
-    assert stride(pulls) == 0
-    assert check_same(pulls, rules=BodyRules(keep_undecodable=True)) == ROWS
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_one_changed_byte_of_a_head_or_length_has_one_verdict(seed: int) -> None:
     """Each byte that decides where parts lie is changed, in a record of each kind of place."""
     chance = random.Random(seed)
-    plain = uniform_record(0)
+    plain = equal_record(0)
     size, body_end = len(plain), FIXED_V4.size + 10
     topic_end = body_end + 1 + len("orders")
     places = [*range(8), *range(SYS_FLAG_POSITION, SYS_FLAG_POSITION + 4), *range(FIXED_V4.size - 4, FIXED_V4.size)]
     for place in (*places, body_end, topic_end, topic_end + 1):
-        pulls = uniform_pulls()
+        pulls = equal_pulls()
         changed = bytearray(pulls[2].records)
         changed[chance.choice((0, 1, 22)) * size + place] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF))
         pulls[2] = replace(pulls[2], records=bytes(changed))
@@ -182,14 +137,13 @@ def test_one_changed_byte_of_a_head_or_length_has_one_verdict(seed: int) -> None
         assert verdicts[0] == verdicts[1], place
 
 
-def test_even_compressed_bodies_are_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressed_bodies_are_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     """In parts, too, of which each has its bodies elsewhere than its records."""
     plain = [bytes([65 + offset]) * 3000 for offset in range(ROWS)]
     bodies = [compress(body, CompressionType.ZLIB) for body in plain]
     flag = CompressionType.ZLIB.sys_flag
-    pulls = [pull(0, *(uniform_record(offset, body=body, sys_flag=flag) for offset, body in enumerate(bodies)))]
+    pulls = [pull(0, *(equal_record(offset, body=body, sys_flag=flag) for offset, body in enumerate(bodies)))]
     assert len({len(body) for body in bodies}) == 1
-    assert stride(pulls) > 0
     assert check_same(pulls) == ROWS
     monkeypatch.setattr(decompression, "PART_BYTES", 20_000)
     parts = [batch for batch, _ in decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, BodyRules())]
@@ -197,20 +151,17 @@ def test_even_compressed_bodies_are_decompressed(monkeypatch: pytest.MonkeyPatch
     assert [body for part in parts for body in part.column("body").to_pylist()] == plain
 
 
-def test_a_wrong_crc_among_even_records_is_refused() -> None:
-    pulls = uniform_pulls()
+def test_a_wrong_crc_among_others_is_refused() -> None:
+    pulls = equal_pulls()
     records = bytearray(pulls[2].records)
     struct.pack_into(">i", records, 8, 5)
     pulls[2] = replace(pulls[2], records=bytes(records))
-    assert stride(pulls) > 0
     for decoded in decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, BodyRules(verify_crc=False)):
         assert decoded.batch.num_rows == ROWS
     with pytest.raises(Unreadable):
         list(decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, BodyRules()))
 
 
-def test_chosen_rows_of_even_records_have_no_stride() -> None:
-    rows = read_rows(uniform_pulls(), EVERYTHING)
-    some: Rows = rows.at(np.array([3, 1, 1]))
-    assert some.uniform is None
-    assert [text.as_py() for text in some.spans(some.body)] == [b"body 00003", b"body 00001", b"body 00001"]
+def test_chosen_rows_may_repeat() -> None:
+    rows = read_rows(equal_pulls(), EVERYTHING).at(np.array([3, 1, 1]))
+    assert [text.as_py() for text in rows.spans(rows.body)] == [b"body 00003", b"body 00001", b"body 00001"]
