@@ -324,7 +324,7 @@ BatchPart: TypeAlias = "Sequence[SendResult] | StoredRows | RocketMQError"
 class BatchFailed(SendFailed):
     """Some parts of a divided batch failed; `parts` has, in order, each part's results or its error.
 
-    Of `send_arrow` they are the summary of what is stored, and the error.
+    For `send_arrow`, `parts` are the summary of the stored rows, and the error.
     """
 
     condition = "RMQ_BATCH_FAILED"

@@ -294,7 +294,7 @@ Options = Mapping[str, str]
 T = TypeVar("T", bound=Table)
 
 
-# --- Reading it.
+# --- Reading the options.
 
 
 def check_names(raw: Options) -> None:

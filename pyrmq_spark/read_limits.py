@@ -56,7 +56,7 @@ def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQu
 def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
     """Returns each queue's share of the limit in proportion to its backlog: rounded up if below one, else down.
 
-    The offsets that rounding leaves go, one each, to the queues that lost most by it.
+    Rounding leaves some offsets over: the queues that lost most by it get one more each.
     """
     total = sum(backlog.values())
     if total <= limit:

@@ -22,7 +22,7 @@ class UnknownOption(InvalidArgument):
 
 
 class InvalidOption(InvalidArgument):
-    """An option that is missing, has no such value, or excludes another one."""
+    """An option that is missing, has a value that does not exist, or excludes another option."""
 
     condition = "RMQ_INVALID_OPTION"
 

@@ -36,7 +36,8 @@ class AccessControl:
 async def access_control(
     settings: AccessSettings, *, cluster: str, folder: Path | None, max_body_bytes: int = MAX_BODY_BYTES
 ) -> AccessControl:
-    """Returns what these settings ask for, its files read; the file of users is in `folder`, or in memory without one.
+    """Returns the access control that the settings name, with its files read; the file of users is in `folder`, or in
+    memory without one.
 
     Raises `InvalidArgument` or `StoreError` for files that cannot be used, and `MissingLibrary` if plain ACL needs
     PyYAML.

@@ -39,7 +39,7 @@ def _permissions(path: Path) -> int | None:
 def _replace(path: Path, content: bytes, kept: int | None, mode: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".tmp")
-    fresh.unlink(missing_ok=True)  # one left by a crash may have other permissions
+    fresh.unlink(missing_ok=True)  # a file left by a crash may have other permissions
     with open(fresh, "xb", opener=partial(os.open, mode=mode if kept is None else PRIVATE)) as file:
         if kept is not None:
             os.fchmod(file.fileno(), kept)

@@ -109,7 +109,7 @@ class PlainAcl:
     async def put_white_addresses(self, addresses: Sequence[str], file: str) -> bool:
         """Sets the global white addresses of a file (an empty text: `plain_acl.yml`); returns False for an unknown one.
 
-        Only files that are read are known, so that no other file can be written.
+        Only the files that were read are accepted, so that no other file can be written.
         """
         path = Path(file) if file else self._default
         if path != self._default and path not in self.documents:

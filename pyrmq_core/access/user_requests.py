@@ -70,7 +70,7 @@ class _Refused(Exception):
 
 
 async def answer(users: UserFile | None, request: Command) -> Command:
-    """Returns the answer to one of these requests; a change is in its file by then.
+    """Returns the answer to one of these requests, after a change was written to its file.
 
     A change is judged by the rules that it changes, after the changes that were under way when its request came.
     """

@@ -40,12 +40,12 @@ class AsyncioFace(AsyncOnly, Generic[T]):
             make(None)  # raises for wrong arguments now, not at the first call
 
     async def open(self) -> Self:
-        """Opens it now; without this call, `async with` or the first call does."""
+        """Opens the object now; without this call, `async with` or the first call does."""
         await self._async()
         return self
 
     async def close(self) -> None:
-        """Closes it, after waiting for work under way as the trio face does. A second call does nothing."""
+        """Closes the object, after waiting for work under way as the trio face does. A second call does nothing."""
         held, self._held, self._closed = self._held, None, True
         if held is not None:
             await close_held(held, self._closing_seconds(held))
@@ -168,7 +168,7 @@ _END: Final = _End()
 class LoopElements(Generic[R]):
     """The elements of an iterator on the library's loop, one hop each.
 
-    A wait that is cancelled leaves its element to the next one, so that a time-out around it loses nothing.
+    An element whose wait is cancelled goes to the next wait: a time-out around a wait loses nothing.
     """
 
     def __init__(self, elements: AsyncIterator[R]) -> None:

@@ -20,7 +20,7 @@ CANCEL_SECONDS: Final = CLOSE_SECONDS
 
 
 class LoopReturns:
-    """The functions that one asyncio loop is to call: one wake serves all that come meanwhile."""
+    """Functions that wait to be called on an asyncio loop: one wake of the loop serves all of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -28,7 +28,7 @@ class LoopReturns:
         self._woken = False
 
     def soon(self, function: Callable[..., object], *args: object) -> bool:
-        """Has the function called on the asyncio loop, from any thread; returns False if that loop is closed."""
+        """Schedules a call on the asyncio loop, from any thread; returns False if that loop is closed."""
         self._queue.append((function, args))
         if self._woken and not self.loop.is_closed():
             return True
@@ -103,7 +103,7 @@ async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
     except Exception as error:
         if held.opening.done() and held.opening.exception() is error:
             return  # the opening failed: its own caller had the error
-        if left.done():  # leaving raised it
+        if left.done():  # the exception of leaving the context
             raise
         held.close_timed_out(seconds)
 
@@ -132,7 +132,7 @@ class _LoopCall(Generic[R]):
 
 
 def _settle(waiting: asyncio.Future[R], future: Future[R]) -> None:
-    if waiting.done():  # its task was cancelled
+    if waiting.done():  # the waiting task was cancelled
         return
     if future.cancelled():
         waiting.set_exception(CancelledError())

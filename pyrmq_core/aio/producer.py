@@ -129,7 +129,7 @@ class Producer(OwnerFace[TrioProducer]):
             held.on_crash(parts.in_flight.fail)
 
     async def close(self) -> None:
-        """Closes it, after waiting for the sends under way. A second call does nothing."""
+        """Closes the producer, after waiting for the sends under way. A second call does nothing."""
         try:
             await super().close()
         finally:
@@ -334,7 +334,7 @@ class _ListenerOnLoop:
         self._call: Callable[[], UserCall[LocalTransactionState]] | None = None
 
     def runs_here(self) -> None:
-        """Has the function run on this asyncio loop from now on."""
+        """Binds the function to this asyncio loop."""
         returns, context = here(), copy_context()
         self._call = lambda: UserCall(returns, portal(), context.copy())
 

@@ -32,12 +32,12 @@ class BlockingFace(Generic[T]):
         raise NotImplementedError
 
     def open(self) -> Self:
-        """Opens it now; without this call, `with` or the first call does."""
+        """Opens the object now; without this call, `with` or the first call does."""
         self._async()
         return self
 
     def close(self) -> None:
-        """Closes it, after waiting for work under way as the async face does. A second call does nothing."""
+        """Closes the object, after waiting for work under way as the async face does. A second call does nothing."""
         opened, self._opened, self._closed = self._opened, None, True
         if opened is not None and self._pid == os.getpid():
             opened.close(self._closing_seconds(opened))

@@ -104,7 +104,7 @@ class Producer(OwnerFace[AsyncProducer]):
         send: only failures of the wire are tried again. In asyncio, `pyrmq_core.aio` has the same with `await`.
         """
         future: SendFuture[SendResult] = SendFuture()
-        if select is not None:  # a function of the user's chooses, on the loop
+        if select is not None:  # the user's function chooses the queue, on the loop
 
             async def start(producer: AsyncProducer) -> None:
                 begun = await producer.send_soon(message, timeout=timeout, queue=queue, select=select, wait=wait)
@@ -277,7 +277,7 @@ class SendFuture(Future[R]):
             self._look()
 
     def fail(self, error: RocketMQError, failures: UnseenFailures) -> None:
-        """Ends it with the error of its send."""
+        """Ends the future with the error of its send."""
         if not self._is_awaited:
             self._unseen = failures.failed(error)
         self.set_exception(error)

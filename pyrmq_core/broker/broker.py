@@ -47,7 +47,7 @@ from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
 Answer: TypeAlias = Command | Coroutine[Any, Any, Command | None] | None
 
 # Requests that walk whole tables at a time, and all that wait or work: each takes the loop's time, and memory for its
-# answer. One waits so many seconds for its turn.
+# answer. Work waits this many seconds for its turn.
 LONG_REQUESTS_AT_ONCE: Final = 4
 MOST_LONG_REQUESTS: Final = 64
 LONG_TURN_SECONDS: Final = 5.0
@@ -101,7 +101,7 @@ class Broker:
     id_counter: Any = field(default_factory=lambda: itertools.count(random.randrange(1 << 16)))
 
     def configure(self, config: BrokerConfig) -> None:
-        """Puts other settings in force; `CHANGEABLE` in `broker_settings` has those that may differ."""
+        """Applies other settings; they may differ in the names of `CHANGEABLE` (`broker_settings`)."""
         now_ms, version = self.now_ms(), self.topics.data_version
         if config.broker_permission != self.config.broker_permission:
             self.topics.touch(now_ms)
@@ -137,7 +137,7 @@ class Broker:
         return self.ids.make(now_ms, month_start_ms(now_ms, zone), next(self.id_counter))
 
     def notify_groups(self, groups: Iterable[str]) -> None:
-        """Notifies each group's clients, soon, that its members or subscriptions changed.
+        """Schedules notices to the groups' clients that members or subscriptions have changed.
 
         Broadcasting groups and groups that switched notices off are left out.
         """

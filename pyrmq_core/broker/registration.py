@@ -47,7 +47,7 @@ RETRY_SECONDS: Final = 1.0
 # send to 5.4.0 waits for registerBrokerTimeoutMills, 24 s; 4.9.7 waits for no answer, and a route may be missing.
 ANNOUNCE_SECONDS: Final = 3.0
 UNREGISTER_SECONDS: Final = 3.0
-# Less than what all of them may take, so that a NameServer that does not answer is logged.
+# Less than the time for all NameServers together, so that one without an answer is logged.
 UNREGISTER_CALL_SECONDS: Final = 2.5
 # How long a registration waits for the file of its topics.
 FILE_SECONDS: Final = 1.0
@@ -107,7 +107,7 @@ class BrokerRegistration:
         self._config = config
 
     def register_now(self) -> None:
-        """Has all topics registered everywhere soon."""
+        """Schedules a registration of all topics at all NameServers."""
         for server in self._servers:
             server.again.set()
 
@@ -130,7 +130,7 @@ class BrokerRegistration:
         with trio.move_on_after(ANNOUNCE_SECONDS):
             async with trio.open_nursery() as nursery:
                 for server in self._servers:
-                    # A server that does not know this broker would refuse a single topic; it gets all of them soon.
+                    # A NameServer that does not know this broker would refuse a single topic; it soon gets all topics.
                     if server.is_registered:
                         nursery.start_soon(self._announce, server)
 
@@ -220,7 +220,7 @@ class BrokerRegistration:
         return True
 
     def note_master(self, address: str | None, ha_address: str | None) -> None:
-        """Notes the master's addresses; those of one that is gone stay, as it may come back there."""
+        """Notes the master's addresses. Without a master the old addresses stay: it may come back there."""
         before = self.master_address, self.master_ha_address
         self.master_address = address or self.master_address
         if not self._config.ha_master_address:
@@ -229,7 +229,7 @@ class BrokerRegistration:
             self.on_master()
 
     async def ask_master(self, request: Command, timeout: float) -> Command:
-        """Returns the answer of a slave's master, whatever it says; raises `RocketMQError` without one."""
+        """Returns the answer of a slave's master, with any code; raises `RocketMQError` without one."""
         if self.master_address is None:
             raise InvalidState("no NameServer names a master of this broker")
         return await self.ask_broker(self.master_address, request, timeout)
@@ -250,7 +250,7 @@ class BrokerRegistration:
         raise failure
 
     async def ask_broker(self, address: str, request: Command, timeout: float) -> Command:
-        """Returns the answer of another broker, whatever it says; raises `RocketMQError` without one."""
+        """Returns the answer of another broker, with any code; raises `RocketMQError` without one."""
         return await self._pool.call(address, self._signed(request), timeout=timeout)
 
     def _permitted(self, topics: Iterable[TopicConfig]) -> tuple[TopicConfig, ...]:
@@ -304,7 +304,7 @@ class _NameServer:
         self.tried = trio.Event()
         self.again = trio.Event()  # set by a failure, also that of a single topic: all topics are sent soon
         self.announcing = trio.Lock()
-        self.acknowledged = NO_VERSION  # of the topics that it has
+        self.acknowledged = NO_VERSION  # the version of the topics that this NameServer has
         self._failed = RareLine()
 
     def succeeded(self, broker_name: str, version: DataVersion) -> None:

@@ -87,7 +87,7 @@ def slave_tasks(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
     async def learn_topic(topic: str) -> None:
         with trio.move_on_after(LEARN_SECONDS):
             await tables.fetch_topics()
-        if topic not in broker.topics:  # it was deleted, or its master is gone
+        if topic not in broker.topics:  # the topic was deleted, or its master is gone
             if len(looked_up) >= MOST_LOOKED_UP:
                 looked_up.clear()
             looked_up[topic] = None
@@ -204,7 +204,7 @@ async def _take_offsets(broker: Broker, ask: Ask) -> int:
 async def _take_levels(broker: Broker, ask: Ask) -> int:
     """Takes the next offsets of delay levels that are greater than those here; returns their number.
 
-    If the slave has more of the log, this master may have lost what it delivered: then it delivers that again.
+    If the slave has more of the log, this master may have lost deliveries, and delivers them again.
     """
     bounds = log_bounds(await ask(RequestCode.GET_BROKER_RUNTIME_INFO))
     if bounds is None or bounds[1] > broker.store.end:

@@ -88,7 +88,7 @@ class Entrance:
 
 
 class Listener(StoreListener):
-    """Has the store inform the parts of a broker."""
+    """Passes the store's events to the parts of a broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -336,7 +336,7 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
 
 
 def _tasks_of_role(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
-    """Returns what only a master does with its messages, or only a slave."""
+    """Returns the tasks that only a master has, or only a slave."""
     if broker.config.is_slave:
         mark_slave(broker.store.files)
         return slave_tasks(broker)
@@ -354,7 +354,7 @@ async def _note_removal(broker: Broker) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoreParts:
-    """The opened store, and what is opened with it; `is_clean` is False if the store was not closed in order."""
+    """The opened store, and the parts opened with it; `is_clean` is False if the store was not closed in order."""
 
     store: MessageStore
     index: KeyIndexing
@@ -363,7 +363,7 @@ class StoreParts:
 
 
 async def open_parts(config: BrokerConfig, store: MessageStore, *, clean: bool) -> StoreParts:
-    """Opens what belongs to a store that was opened."""
+    """Opens the parts that belong to an open store."""
     index = KeyIndexing(store, config)
     timers = Timers(
         store,

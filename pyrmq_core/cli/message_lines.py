@@ -76,7 +76,7 @@ class LineForm:
         """Returns the checked message of a line; `InvalidMessage` says what is wrong with the line."""
         if not self._as_json:
             return _checked(self.unchecked_message(line))
-        with contextlib.suppress(InvalidMessage):  # the members one by one say better what is wrong
+        with contextlib.suppress(InvalidMessage):  # checking the members one by one gives the better error
             if (message := self._common_message(_members_of(line))) is not None:
                 return _checked(message)
         return _checked(Message(self._topic, **{**self._fields, **_fields_of(_members_of(line))}))

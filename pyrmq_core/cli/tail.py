@@ -163,7 +163,7 @@ def _is_wanted(queue: MessageQueue, names: Sequence[str]) -> bool:
 
 
 async def _check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], wanted: Wanted) -> None:
-    """Has one queue of each broker check the expression: a bad one would be answered with every message."""
+    """Asks one queue of each broker to check the expression: a bad one would be answered with every message."""
     if wanted.sql is not None:
         for queue in {queue.broker_name: queue for queue in queues}.values():
             await consumer.check_sql(queue, wanted.sql)
@@ -208,7 +208,7 @@ async def _begins(
 
 
 class _Reader:
-    """The reader of all queues, whose tasks share the brokers that are away, so that each is reported once."""
+    """The reader of all queues; its tasks share a list of brokers that are away, so that each is reported once."""
 
     def __init__(self, consumer: PullConsumer, wanted: Wanted) -> None:
         self._consumer = consumer

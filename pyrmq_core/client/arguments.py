@@ -69,14 +69,14 @@ def chosen_by(select: object, queues: Sequence[MessageQueue], message: Message) 
 
 
 def context_of(tls: object) -> ssl.SSLContext | None:
-    """Returns the context as it is, or None."""
+    """Returns the TLS context or None; raises `InvalidArgument` for any other object."""
     if tls is not None and not isinstance(tls, ssl.SSLContext):
         raise InvalidArgument(f"tls={shown(tls)}: it is an ssl.SSLContext, such as ssl.create_default_context()")
     return tls
 
 
 def instance_of(name: str, value: object, kind: type[T], words: str) -> T:
-    """Returns the value as it is; `words` name what it has to be."""
+    """Returns the value; raises `InvalidArgument` with `words` if it is no `kind`."""
     if not isinstance(value, kind):
         raise InvalidArgument(f"{name}={shown(value)}: it is {words}")
     return value
@@ -90,12 +90,12 @@ def tuple_of(name: str, values: Iterable[T], words: str) -> tuple[T, ...]:
 
 
 def offset_of(name: str, value: object) -> int:
-    """Returns the queue offset as it is."""
+    """Returns the queue offset; raises `InvalidArgument` for a number that is none."""
     return whole_number(name, value, 0, MAX_LONG)
 
 
 def text_of(name: str, value: object) -> str:
-    """Returns the text as it is."""
+    """Returns the text; raises `InvalidArgument` for any other object."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{name}={shown(value)}: it is a text")
     return value

@@ -318,7 +318,7 @@ class ClientSession:
             changed = routes.brokers_changed
             named = {address for broker in routes.brokers for address in broker.broker_addrs.values()}
             for broker in routes.brokers:
-                if (master := broker.master) is None:  # one is elected: the last one may come back
+                if (master := broker.master) is None:  # an election goes on: the former master may come back
                     continue
                 before = masters.get(broker.broker_name, master)
                 if before not in named:
@@ -350,7 +350,7 @@ class ClientSession:
 
 
 def _discovery(url: str, unit_name: str | None, problems: Problems) -> Discovery:
-    """Returns the fetcher of the list. Its module is loaded here: few clients need it, and it loads an HTTP client."""
+    """Returns the fetcher of the list. Few clients need the module, and it loads an HTTP client."""
     from pyrmq_core.client.routes.name_server_url import Discovery
 
     return Discovery(url, problems, unit_name)

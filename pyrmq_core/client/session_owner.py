@@ -41,7 +41,7 @@ class SessionOwner(AsyncOnly, Generic[S]):
         """Makes the parts that need no loop; subclasses define it."""
 
     async def _opens(self, stack: AsyncExitStack) -> None:
-        """Makes the parts that need the open session; subclasses define it. An `InvalidState` undoes the start."""
+        """Makes the parts that need the open session; subclasses define it. `InvalidState` ends the opening."""
 
     async def _closes(self, *, has_failed: bool) -> None:
         """Ends the work under way, in order unless the block has failed; subclasses define it."""

@@ -1,4 +1,4 @@
-"""Arrow arrays and NumPy vectors over the same bytes: spans gathered, slices not copied, text read as Java reads it."""
+"""Arrow arrays and NumPy vectors over the same bytes: gathers spans, slices without a copy, reads text as Java does."""
 
 from __future__ import annotations
 

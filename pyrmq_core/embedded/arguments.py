@@ -29,7 +29,7 @@ SMALL_FILES: Final = {
 }
 # The size that each broker's store keeps to, so that one that is left running fills no disk and no memory.
 MAX_STORE_BYTES: Final = 2 << 30
-# These differ from server to server: the cluster sets them by the argument that is named.
+# Settings that differ from server to server: the cluster sets them by the named argument.
 SET_BY: Final = {
     "brokerName": "brokers",
     "listenPort": "port",

@@ -49,7 +49,7 @@ async def follow(pairs: Iterable[Pair]) -> None:
 
 
 async def have_all(pairs: Iterable[Pair], timeout: float) -> None:
-    """Returns when each slave has all that its master has now; raises `InvalidState` for one that has not in time."""
+    """Returns when each slave has all messages that its master has now; raises `InvalidState` at the time-out."""
     late: list[str] = []
     async with trio.open_nursery() as nursery:
         for pair in pairs:
@@ -61,7 +61,7 @@ async def have_all(pairs: Iterable[Pair], timeout: float) -> None:
 async def _follow(pair: Pair) -> None:
     client = pair.slave.broker.ha_client
     assert client is not None, "a slave's"
-    before = client.attempts  # one of these may have begun before the master was there
+    before = client.attempts  # an attempt may have begun before the master was there
     pair.slave.broker.registration.register_now()  # the port of a master that was started may be another one
     client.try_now()
     with trio.move_on_after(FOLLOW_SECONDS):

@@ -43,7 +43,7 @@ class Server(Generic[R]):
     ) -> None:
         self.name = name
         self.running: R | None = None
-        self.address = ""  # once it was started; it does not change
+        self.address = ""  # empty before the start; it does not change afterwards
         self._run = run
         self._port = port
         self._kept_ports = kept_ports

@@ -132,7 +132,7 @@ def negative(part: Part) -> Part:
     evaluate = part.evaluate
 
     def nothing(properties: Properties) -> Value:
-        evaluate(properties)  # it may be `Incomparable`
+        evaluate(properties)  # raises for values that are `Incomparable`
         return None
 
     return Part(Kind.NEGATIVE, nothing, level=part.level + 1)

@@ -97,7 +97,7 @@ class Portal:
     def soon(
         self, function: Callable[..., object], *args: object, ended: Callable[[LoopEnded], object] | None = None
     ) -> None:
-        """Has the function called on the loop; from any thread.
+        """Schedules a call on the loop; from any thread.
 
         If the loop has ended, `ended` is called with the error; without it the error is raised, or the function is
         dropped if the loop ends just then.
@@ -285,12 +285,12 @@ class HeldContext(Generic[T]):
         except (CancelledError, LoopEnded):
             pass
         except TimeoutError:
-            if left.done():  # leaving itself raised it
+            if left.done():  # the exception of leaving the context itself
                 raise
             self.close_timed_out(seconds)
 
     def begin_close(self) -> Future[None] | None:
-        """Has the context left, and returns the future of that; None in another process."""
+        """Begins to leave the context, and returns the future of its end; None in another process."""
         if self._pid != os.getpid():
             return None
         self._portal.check_outside()

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class _Work:
-    """One piece of work that waits for its next step."""
+    """A piece of work that waits for its next step."""
 
     __slots__ = ("owner", "size", "turn")
 
@@ -26,7 +26,8 @@ class FairSteps:
     """The long work under way. Between two steps all other tasks on the loop can run, however much work waits.
 
     Every second step goes to the smallest piece of work, so that an ordinary broker is served although huge ones came
-    first. The other steps go to each owner (a connection) in turn, its oldest work first, so that none waits for ever.
+    first. The other steps go to the owners (connections) in turn, the oldest work of each first, so that every work
+    proceeds.
     """
 
     def __init__(self) -> None:

@@ -59,8 +59,8 @@ async def _hold(task_status: trio.TaskStatus[trio.Nursery]) -> None:
 def failure_in(failure: BaseException) -> BaseException:
     """Returns the failure inside exception groups: an interrupt if there is one, else the first if all are expected.
 
-    Tasks that read one broker fail together when it goes, each with an error of ours: the first says it all. A group
-    of several with an unexpected one among them stays whole, so that nothing is hidden.
+    Tasks that read one broker fail together when the broker ends, each with an error of ours: the first is enough. A
+    group of several with an unexpected one among them stays whole, so that nothing is hidden.
     """
     leaves = list(_leaves(failure))
     for leaf in leaves:

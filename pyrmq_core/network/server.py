@@ -33,7 +33,7 @@ IDLE_TIMEOUT_SECONDS: Final = 120.0  # NettyServerConfig.serverChannelMaxIdleTim
 MAX_CONNECTIONS: Final = 65_535
 MAX_RECEIVED_BYTES: Final = 1024 * 1024 * 1024
 MAX_WAITING_BYTES: Final = 512 * 1024 * 1024
-# So many connections are accepted before other tasks run: each costs some 0.1 ms until it ends.
+# The connections accepted before other tasks run: each takes some 0.1 ms.
 ACCEPTED_AT_ONCE: Final = 4
 # The first byte of a TLS ClientHello; a frame begins with 0, its length being less than 16 MiB.
 TLS_FIRST_BYTE: Final = b"\x16"
@@ -114,9 +114,9 @@ async def serve(
 
     Times are seconds. A connection that idles for `idle_timeout`, or does not complete a frame within `frame_timeout`,
     is closed. With `max_requests_per_connection` unanswered, a connection is not read. `on_close` is called once for
-    each connection that ended. With `fast_port_below` it also listens so many ports below, if that one is free. Raises
-    `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved or when `tls_mode`
-    enforces TLS without `tls`.
+    each connection that ended. With `fast_port_below` the server also listens that many ports below, if that port is
+    free. Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved or when
+    `tls_mode` enforces TLS without `tls`.
     """
     opening = _opening(tls, tls_mode, frame_timeout)
     bounds = bounds or ServerBounds()
@@ -209,7 +209,7 @@ def _opening(
 async def _open(
     tls: ssl.SSLContext, mode: TlsMode, handshake_timeout: float, turns: trio.Lock, wire: SocketWire
 ) -> Wire:
-    """Returns the wire or, if its first byte is that of TLS, TLS over it; handshakes begin one after the other."""
+    """Returns the wire, or TLS over the wire if the first byte is that of TLS; handshakes begin one after the other."""
     if mode is TlsMode.DISABLED:
         return wire
     await trio.lowlevel.wait_readable(wire.socket)

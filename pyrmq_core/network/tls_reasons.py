@@ -11,7 +11,7 @@ from typing import Final
 
 OWN_CERTIFICATE: Final = "context.load_cert_chain(...) (Spark: tlsCertFile; pyrmq: --tls-cert)"
 AUTHORITY: Final = "cafile= of ssl.create_default_context (Spark: tlsCaFile; pyrmq: --tls-ca)"
-# What an alert of the other end, or a failure here, means.
+# The meaning of alerts from the peer, and of failures on this side.
 REASONS: Final = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": f"the other end wants a certificate of this client: {OWN_CERTIFICATE}",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "the other end refused the handshake; it may want a certificate of this client: "
@@ -25,7 +25,7 @@ REASONS: Final = {
 
 
 def tls_reason(error: BaseException) -> str | None:
-    """Returns what broke a connection that speaks TLS; None if it was not TLS."""
+    """Returns the reason why a TLS connection failed; None if it was not TLS."""
     cause = error if isinstance(error, ssl.SSLError) else error.__cause__
     if not isinstance(cause, ssl.SSLError) or isinstance(cause, ssl.SSLEOFError):
         return None

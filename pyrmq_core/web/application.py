@@ -80,7 +80,7 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
         return show
 
     async def change(request: Request) -> Response:
-        assert changes is not None  # without changes there are no routes to here
+        assert changes is not None  # this route exists only if changes are allowed
         form = await _form(request, token)
         path = request.url.path
         shown = await changes.perform(form) if path == CONFIRMED else changes.prepare(path, form)

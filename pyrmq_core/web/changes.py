@@ -52,7 +52,7 @@ class Changes:
         return Shown("confirm.html", {"sentence": change.sentence, "ticket": ticket, "back": change.back})
 
     async def perform(self, form: Form) -> Shown:
-        """Does what was confirmed, and returns the page that says so; a ticket counts once."""
+        """Makes the confirmed change, and returns a page that reports it; a ticket counts once."""
         change = self._waiting.pop(form.get("ticket", ""), None)
         if change is None:
             raise InvalidArgument("this confirmation was used before, or is too old; look whether the change is there")

@@ -19,7 +19,7 @@ MAX_SAMPLES: Final = 1080
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The name of what is sampled: `kind` is one of lag, cluster and topic, `name` its group, cluster or topic."""
+    """The name of a sampled figure: `kind` is one of lag, cluster and topic, `name` its group, cluster or topic."""
 
     kind: str
     name: str
@@ -46,7 +46,7 @@ class History:
         self._curves: dict[Curve, _Samples] = {}
 
     def watch(self, curve: Curve, now: float) -> None:
-        """Has the curve sampled for a while; the one that was looked at longest ago gives way."""
+        """Keeps the curve sampled for a while; the one that was looked at longest ago gives way."""
         samples = self._curves.pop(curve, None) or _Samples(0)
         samples.watched_until = now + WATCHED_SECONDS
         self._curves[curve] = samples

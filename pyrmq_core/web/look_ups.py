@@ -41,7 +41,7 @@ QUEUES_READ_AT_ONCE: Final = 8
 GROUPS_FRESH_SECONDS: Final = 15.0
 # Rates of a topic cost a request for each of these groups at each of its brokers.
 MAX_GROUPS_RATED: Final = 5
-# Of the look-ups that run at once, these are the most that samples take; viewers have the rest.
+# The most look-ups at a time that samples may use; the others are for viewers.
 SAMPLED_AT_ONCE: Final = 3
 # A page of all queues of a topic is read so far back at most.
 MAX_QUEUES_READ: Final = 256
@@ -238,7 +238,7 @@ class LookUps:
         return messages
 
     async def tracks(self, message: MessageExt) -> tuple[MessageTrack, ...]:
-        """Returns what each group of its topic did with a message."""
+        """Returns for each group of the topic whether it consumed the message."""
         return await self._get(_key("tracks", message), partial(self._admin.messages.track, message))
 
     async def trace(self, message: MessageExt) -> MessageTrace:
@@ -246,7 +246,7 @@ class LookUps:
         return await self._get(_key("trace", message), partial(self._admin.messages.trace, message.msg_id))
 
     def watch(self, *curves: Curve) -> None:
-        """Has the curves sampled while their pages are viewed."""
+        """Keeps the curves sampled while their pages are viewed."""
         for curve in curves:
             self.history.watch(curve, trio.current_time())
 

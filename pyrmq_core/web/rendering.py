@@ -40,7 +40,7 @@ def _number(value: float | None) -> str:
 
 
 def _counted(value: int, thing: str) -> str:
-    """Returns a number with what it counts: `1 queue`, `2 queues`."""
+    """Returns a number with its noun: `1 queue`, `2 queues`."""
     return f"{_number(value)} {thing}{'' if value == 1 else 's'}"
 
 
@@ -73,6 +73,6 @@ class Pages:
         self._templates.globals.update(link=link, **shared)
 
     def page(self, template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
-        """Returns the page made from the template; text that no UTF-8 has is shown as a question mark."""
+        """Returns the page made from the template; a character that UTF-8 cannot encode becomes a question mark."""
         text = self._templates.get_template(template).render(**values)
         return HTMLResponse(text.encode(errors="replace"), status)

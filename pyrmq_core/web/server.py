@@ -104,7 +104,7 @@ def _serves_loopback(host: str) -> bool:
 
 
 async def _serve_one(app: App, config: Config, connection: ByteConnection) -> None:
-    """Serves one connection until its peer ends it, or keeps it waiting too long."""
+    """Serves one connection until the peer ends it or keeps the server waiting too long."""
 
     async def marked(scope: Scope, receive: Receive, send: Send) -> None:
         """Keeps the connection from newcomers while the page works for it, not while it waits for its peer."""

@@ -32,7 +32,7 @@ class _Slot:
 class SharedAnswers:
     """Keeps each key's answer for some seconds; look-ups begin as `LookUpQueue` lets them.
 
-    Viewers of one key share one look-up, also its error. `MAX_ANSWERS` are kept, the oldest go first.
+    Viewers of the same key share one look-up, and its error if it fails. `MAX_ANSWERS` are kept, the oldest go first.
     """
 
     def __init__(self) -> None:

@@ -103,7 +103,7 @@ def _rows(
 
 
 def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, rest: _Rest) -> int:
-    """Returns the offset to go on at: behind lost offsets, or the same after a pause. Raises what ends the task."""
+    """Returns the next offset: behind lost offsets, or the same after a pause. Raises the error that ends the task."""
     current = rest.current
     match error:
         case DataLost():

@@ -21,7 +21,7 @@ from pyrmq_core import MessageQueue, OffsetRange
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueRange:
-    """The offsets of one queue from `start` up to `end`, without it, that one task reads."""
+    """The offsets of one queue that one task reads: from `start` up to, without, `end`."""
 
     queue: MessageQueue
     start: int
@@ -48,7 +48,7 @@ UNKNOWN_BYTES: Final = 1000.0
 
 
 class RangePartition(InputPartition):
-    """The ranges that one task reads, and all that is planned for it: Spark pickles the reader before it plans."""
+    """The ranges that one task reads, with the rest of its plan: Spark pickles the reader before it plans."""
 
     def __init__(self, *ranges: QueueRange) -> None:
         super().__init__(None)
@@ -80,7 +80,7 @@ def share_out(
 ) -> list[tuple[QueueRange, ...]]:
     """Returns each task's ranges, in the order of `pieces`; small ranges that follow one another share a task.
 
-    A task of several ranges has at most `max_records`. There are at least `min_partitions` tasks if there are so many
+    A task of several ranges has at most `max_records`. Returns at least `min_partitions` tasks if there are that many
     pieces. `mean_bytes` is the size of a message by topic.
     """
     tasks: list[list[QueueRange]] = []

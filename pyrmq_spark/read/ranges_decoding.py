@@ -47,7 +47,7 @@ class RangesDecoding:
         self._fail_on_data_loss = fail_on_data_loss
 
     def decoded(self, pulls: list[RawPull]) -> Iterator[tuple[Reached, pa.RecordBatch]]:
-        """Yields the batches of a list, each of one topic, with the place that is reached with each."""
+        """Yields the batches of a list of pulls, each of one topic, with the position that each reaches."""
         for _, of_topic in groupby(pulls, key=lambda pull: pull.queue.topic):
             same_topic = list(of_topic)
             parts = self._by_range(same_topic)

@@ -17,7 +17,7 @@ from pyrmq_spark.read.range_planner import QueueRange, RangePartition, may_share
 if TYPE_CHECKING:
     from pyrmq_core.blocking import PullConsumer
 
-# The topics of one read of which the size is requested; the largest size of these stands for the others.
+# The number of topics whose message size is requested for a read; the largest size stands for the others.
 SAMPLED_TOPICS: Final = 4
 # The time for which a size counts, in a query that plans every few milliseconds.
 KEPT_SECONDS: Final = 60.0

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """The offsets that each existing queue keeps, and the queues that are gone, each with the reason.
+    """The offsets that the broker keeps of each existing queue, and the deleted queues with the reasons.
 
     The lowest offset of a queue without anything to read may not be requested: then its end stands in for it.
     """
@@ -167,7 +167,7 @@ class QueueWatch:
         options = self._options
         before = self._brokers()
         routes = self._consumer.topic_queues(candidate_topics(self._consumer, options))
-        # What may not be read is there all the same; none of it is begun with.
+        # An unreadable queue exists all the same; a query does not begin to read it.
         unreadable = {
             queue
             for topic_queues in routes.values()

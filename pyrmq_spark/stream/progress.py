@@ -73,7 +73,7 @@ def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
 
 
 def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets:
-    """Publishes where the query stands under `group`; gives back what was published.
+    """Publishes where the query stands under `group`; returns the published offsets.
 
     `options` are those of the connection (`nameServer`, `accessKey`, ...); without `nameServer` NAMESRV_ADDR counts.
     """
@@ -154,7 +154,7 @@ def _ends(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:
     ends: dict[MessageQueue, int] = {}
     for source in _sources(progress):
         for queue, offset in source.end.items():
-            ends[queue] = min(offset, ends.get(queue, offset))  # one queue read twice: the slower one counts
+            ends[queue] = min(offset, ends.get(queue, offset))  # a queue that is read twice: the slower reader counts
     return ends
 
 

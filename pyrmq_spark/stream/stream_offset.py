@@ -146,7 +146,7 @@ def all_lost(losses: tuple[DataLost, ...]) -> DataLost:
 
 
 def bounds_of_run(targets: Offsets, bounds: Mapping[MessageQueue, OffsetRange]) -> dict[MessageQueue, OffsetRange]:
-    """Returns what an AvailableNow run may read: up to `targets`, noted when it began.
+    """Returns the offsets that an AvailableNow run may read: up to `targets`, noted when it began.
 
     If a queue cannot be read up to its target, that is an error, with failOnDataLoss or without.
     """

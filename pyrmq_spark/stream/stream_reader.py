@@ -205,7 +205,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
-        """Returns an end that was chosen before the query's offsets were known, with the begins that follow from them.
+        """Returns the end of a batch that was chosen before Spark passed the query's offsets, with the batch's begins.
 
         A queue of a broker that was away then is not in the end, so the query forgets its offset.
         """

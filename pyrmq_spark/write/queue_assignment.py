@@ -80,7 +80,8 @@ class QueueAssignment:
         self._topics: dict[str, _TopicPlaces] = {}
 
     def placed(self, topic: str, rows: CheckedRows) -> AssignedRows:
-        """Returns the rows grouped by fixed queue, those without one together, each group in its order.
+        """Returns the rows grouped by fixed queue, with one group for rows without a queue; groups keep their rows'
+        order.
 
         Raises `NoRoute` if no NameServer knows the topic and brokers do not create it, `InvalidMessage` for a queue
         that the topic does not have.

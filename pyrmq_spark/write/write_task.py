@@ -38,7 +38,7 @@ from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
 from pyrmq_spark.write.queue_assignment import AssignedRows, Fixed, QueueAssignment
 from pyrmq_spark.write.rows import by_delay, by_topic, check_rows, encode_singles, may_be_delayed
 
-# Ids that were made before rows were divided go with them, in a column that no frame can have.
+# The column of ids that are made before rows are divided; no frame can have a column of this name.
 ID_COLUMN: Final = "\0id"
 MAX_REASON: Final = 500
 

@@ -67,7 +67,7 @@ class RocketMQWriter(DataSourceArrowWriter):
         freeze_loaded_objects()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Logs what stays in the topic: the counts of the finished tasks, and how many tasks reported none to Spark."""
+        """Logs the rows that stay in the topic: counts of finished tasks, and the number of tasks without a report."""
         _log_failure("the write failed", "is stored once more by a second run", messages)
         freeze_loaded_objects()
 
@@ -91,7 +91,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         freeze_loaded_objects()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Logs what stays in the topic, and is sent again when the query goes on."""
+        """Logs the rows that stay in the topic and are sent again when the query goes on."""
         _log_failure(f"batch {batchId} failed", "comes again when the query goes on", messages)
         freeze_loaded_objects()
 
@@ -111,7 +111,8 @@ def _log(level: int, line: str) -> None:
 
 
 def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) -> str:
-    """Returns what a write that failed left in the topic; `again` says when the same rows are stored once more.
+    """Returns a line about the rows that a failed write left in the topic; `again` says when the same rows are stored
+    once more.
 
     A task that was cancelled or killed reports nothing, and may have sent all of its rows.
     """

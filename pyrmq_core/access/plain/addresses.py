@@ -34,7 +34,7 @@ KEPT_ADDRESSES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class AddressRule:
-    """The addresses that one text stands for: all, or those listed, or those whose part after `head` is in a range."""
+    """The addresses of a rule's text: all, a list, or the addresses whose part after `head` is in a range."""
 
     is_all: bool = False
     addresses: frozenset[str] = frozenset()

@@ -33,7 +33,7 @@ DATA_VERSION: Final = "dataVersion"
 
 @dataclass(frozen=True, slots=True)
 class PlainRules:
-    """White addresses and accounts. `files` names the file of each account, `repeated` keys that a later file had."""
+    """White addresses and accounts; `files` names each account's file, `repeated` the keys in more than one file."""
 
     white_addresses: tuple[AddressRule, ...] = ()
     accounts: Mapping[str, PlainAccount] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def _missing_permission(request: Command, account: PlainAccount) -> str:
 def rules_of(documents: Iterable[tuple[str, Mapping[str, object]]]) -> PlainRules:
     """Returns the rules of files, by path and content; of an account in several files the first counts.
 
-    Raises `InvalidArgument` that names the file for one that RocketMQ refuses.
+    Raises `InvalidArgument`, which names the file, for content that RocketMQ refuses.
     """
     addresses: list[AddressRule] = []
     accounts: dict[str, PlainAccount] = {}
@@ -114,7 +114,7 @@ def entries_of(document: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 def put_account(document: Document, account: Mapping[str, object]) -> None:
-    """Adds an account, or changes these members of it; it becomes the last one.
+    """Adds an account, or changes these members of an existing one; the account becomes the last of the file.
 
     Of several entries with its access key the last one counts, as for requests; the others are removed.
     """

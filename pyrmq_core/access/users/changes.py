@@ -27,7 +27,7 @@ def create_user(rules: UserRules, user: User) -> UserRules:
 def update_user(
     rules: UserRules, username: str, password: str | None, user_type: str | None, user_status: str | None
 ) -> UserRules:
-    """Changes what is given; None and blank passwords leave the old value."""
+    """Changes the members that are given; None and blank passwords leave the old value."""
     old = rules.users.get(username)
     if old is None:
         raise InvalidArgument("The user is not exist")

@@ -27,7 +27,7 @@ SUB: Final = ("Sub",)
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One of these actions on one resource; a name that the request lacks is None."""
+    """A right: one of the actions on a resource, whose name is None if the request lacks it."""
 
     kind: str
     name: str | None
@@ -115,7 +115,7 @@ def _subscribed(topics: Iterable[str]) -> Iterable[Need]:
 
 
 def _created(kind: str, member: str, listed: str = "") -> Finder:
-    """Returns the rule for a body with the configuration of what is to be made, or with a list of them."""
+    """Returns the rule for a body with one configuration to be created, or with a list of them."""
 
     def find(request: Command, _: str) -> Iterable[Need]:
         members: Any = load_object(request.body, "configurations")

@@ -136,7 +136,7 @@ def acl_members(subject: str, policies: Policies) -> dict[str, Any]:
 
 
 def user_of(members: Mapping[str, Any]) -> User:
-    """Returns a user as it is kept; raises `InvalidArgument` for members that are no user."""
+    """Returns the user of a row of the file; raises `InvalidArgument` for members that are no user."""
     name, password = members.get("username"), members.get("password")
     user_type, status = user_type_of(members.get("userType")), user_status_of(members.get("userStatus"))
     if not isinstance(name, str) or not isinstance(password, str) or user_type is None or status is None:

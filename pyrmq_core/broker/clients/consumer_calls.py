@@ -1,4 +1,4 @@
-"""Calls of the broker to its clients, for the administrator or the sender of a reply that waits."""
+"""Requests of the broker to its clients, for which an administrator or the sender of a reply waits."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class HeldPulls:
                 self._drop_if_empty(key, queue)
 
     def wake(self, key: QueueKey, entries: bytes) -> None:
-        """Wakes the pulls that want one of the messages that a queue got."""
+        """Wakes the pulls whose filter matches one of a queue's new messages."""
         queue = self._queues.get(key)
         if queue is None:
             return
@@ -170,7 +170,7 @@ class HeldPulls:
         self._wake_in_turns(woken)
 
     def wake_group(self, key: QueueKey, group: str) -> None:
-        """Wakes the pulls of a group at a queue, whatever messages they want."""
+        """Wakes all pulls of a group at a queue, without regard to their filters."""
         queue = self._queues.get(key)
         if queue is not None:
             woken = queue.take_group(group)
@@ -178,7 +178,7 @@ class HeldPulls:
             self._wake_in_turns(woken)
 
     def wake_all(self) -> None:
-        """Has all pulls answered that wait now."""
+        """Wakes all waiting pulls."""
         queues, self._queues = self._queues, {}
         self._wake_in_turns([held for queue in queues.values() for held in queue.take_all()])
 

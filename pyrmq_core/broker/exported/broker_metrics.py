@@ -110,7 +110,7 @@ def _program(info: ClientInfo) -> tuple[str, ...]:
 
 
 def _consumers(broker: Broker) -> Iterator[Family]:
-    """Yields what each group has before it in each of its topics; a walk over all offsets, in steps."""
+    """Yields the lag of each group in each of its topics; a walk over all offsets, in steps."""
     rows: dict[tuple[str, ...], tuple[int, int, int, float, float]] = {}
 
     def walked() -> Iterator[Sample]:
@@ -226,7 +226,7 @@ def _transactions(broker: Broker) -> Iterator[Family]:
 
 
 def snapshot(wheel: TimerWheel, now_ms: int) -> Iterator[Sample]:
-    """Yields the messages between each bound and the one before it."""
+    """Yields the number of messages between neighbouring bounds."""
     for before, bound in pairwise((0, *TIMER_BOUNDS)):
         number = wheel.number(now_ms + before * 1000, now_ms + bound * 1000)
         yield Sample((*LOCAL_DISK, str(bound)), number)
@@ -241,7 +241,7 @@ def _truth(value: bool) -> str:
 
 
 def note_ends(broker: Broker) -> None:
-    """Has delays, timers and transactions report what they do: to the figures, and to the page of metrics, if any."""
+    """Makes delays, timers and transactions report deliveries and ends to the figures, and to the page of metrics."""
     figures, measures = broker.figures, broker.measures
 
     def timer_taken(message: TimerMessage) -> None:

@@ -52,7 +52,7 @@ class ActingMaster:
         self.on_end: Callable[[], None] = lambda: None
 
     def look_soon(self) -> None:
-        """Has the NameServer asked again soon, which knows better than the notice that says so."""
+        """Queries the NameServer again soon: its answer is more reliable than a notice."""
         self._wanted.set()
 
     async def run(self) -> None:

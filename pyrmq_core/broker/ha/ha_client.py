@@ -30,7 +30,7 @@ log = line_logger(__name__)
 RECEIVED_AT_ONCE: Final = 1 << 20
 # Java's masters send 32 KiB by default.
 MOST_BLOCK_BYTES: Final = 16 << 20
-# The log comes first: so often what arrived may be taken between two steps of its replay.
+# Storing the log comes first: so many received blocks may be stored between two steps of the replay.
 TAKES_BETWEEN: Final = 4
 CONNECT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
@@ -59,7 +59,7 @@ class FollowLines:
             log.info("this slave follows the master at %s", address)
 
     def fails(self, line: str) -> None:
-        """Logs a failure, unless it is the last one that goes on, or one that was logged a short time ago."""
+        """Logs a failure, unless it is still the last one, or was logged a short time ago."""
         now, kind = trio.current_time(), NUMBERS.sub("", line)
         goes_on = kind == self._last and not self._is_followed
         self._is_followed, self._last = False, kind
@@ -100,10 +100,10 @@ class HaClient:
         self._lines = FollowLines()
         self._asked_at = -math.inf
         self._began_at = 0.0
-        self.master: str | None = None  # while it is followed
-        self.own_address = ""  # of the connection, as its master sees it
+        self.master: str | None = None  # None while no master is followed
+        self.own_address = ""  # this end's address of the connection, as the master sees it
         self.taken = 0  # bytes since the connection began
-        # The attempts to follow that began, the last one that failed by more than the network, and the last failure.
+        # The number of attempts begun, the last attempt that failed by more than the network, and the last failure.
         self.attempts = self.refused_attempt = 0
         self.failure = ""
         self.read_at = self.reported_at = self.began = 0.0
@@ -131,7 +131,7 @@ class HaClient:
                 self._wanted = trio.Event()
 
     def try_now(self) -> None:
-        """Has the next attempt made at once, as when another master is known."""
+        """Starts the next attempt at once, for example when the master has changed."""
         self._wanted.set()
 
     def _fails(self, line: str) -> None:
@@ -186,7 +186,7 @@ class HaClient:
                 await self._report(stream)
 
     def _store_blocks(self, received: memoryview, address: str) -> int:
-        """Stores the whole blocks at the beginning of what was received; returns the number of their bytes.
+        """Stores the complete blocks at the beginning of the received bytes; returns the number of their bytes.
 
         Blocks of one segment of the log are one write.
         """
@@ -234,7 +234,7 @@ class HaClient:
         self.reported_at = trio.current_time()
 
     async def _replay(self) -> None:
-        """Makes what was taken readable, in steps between other work."""
+        """Makes the received messages readable, in steps between other work."""
         said = ""
         while True:
             self._grown = trio.Event()

@@ -76,7 +76,7 @@ class HaServer:
             if reported is not None:
                 await self._serve(connection, reports, reported)
         except NoSlave as error:
-            # A slave that comes back reports the same again; another one at its host has another log.
+            # A slave that comes back reports the same log; another slave at its host has another.
             line = self._refusals.of((_host(connection), reported))
             if line.is_due():
                 log.error("closing the connection with %s: %s%s", connection.address, error, line.left_out())
@@ -233,7 +233,7 @@ async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nurser
 
 
 def guard_without_ha_port(config: BrokerConfig) -> str:
-    """Returns what keeps slaves from a master whose haListenPort is not set; an empty text if nothing does."""
+    """Returns a guard that keeps slaves away from a master without a haListenPort; an empty text if nothing does."""
     if config.ha_listen_port >= 0:
         return ""
     if config.access.is_on:

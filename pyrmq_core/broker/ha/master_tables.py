@@ -43,7 +43,7 @@ class Page(Generic[V]):
     total: int
     rows: int
     left_out: int = 0
-    reason: str = ""  # of the last one that is left out
+    reason: str = ""  # why the last row was left out
     forbidden: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, page: Page[V]) -> None:

@@ -60,7 +60,7 @@ class OwnCommits:
         return {queue_id: offset for queue_id, offset in row.items() if (group, topic, queue_id) not in self._noted}
 
     async def give_back(self, rows: OffsetTable, ask: Ask, address: str) -> None:
-        """Sends the master those that are greater than in `rows`, its table, and puts them into that.
+        """Sends the master the offsets that are greater than those of its table `rows`, and puts them into `rows`.
 
         Commits that arrive meanwhile are left for the next call. Raises `RocketMQError` if the master does not answer;
         then all that it has not got are kept.

@@ -46,7 +46,7 @@ class Replica:
 
     address: str
     acknowledged: int = -1
-    first: int = 0  # it follows from there on
+    first: int = 0  # the offset from which the slave follows
     sent: int = 0
     transferred: int = 0  # bytes since the connection began
     lags: bool = False

@@ -60,7 +60,7 @@ ReadPage: TypeAlias = Callable[[Command], Steps[Page[V]]]
 class FetchedState:
     """The next offset of each delay level, and the checkpoint of timers, if the master has any.
 
-    `log_end` is an end of the master's log behind all that was delivered before.
+    `log_end` is a position in the master's log after all messages that it delivered before.
     """
 
     delay_offsets: dict[int, int]
@@ -145,7 +145,7 @@ class SlaveTables:
         self.has_topics = trio.Event()
 
     def want(self) -> None:
-        """Has the tables fetched at once, as when the master is back."""
+        """Starts fetching the tables at once, for example when the master is back."""
         self._wanted.set()
 
     async def run(self) -> None:
@@ -215,7 +215,7 @@ class SlaveTables:
             _note_left_out("groups", address, page)
 
     async def _fetch_offsets(self, address: str) -> None:
-        """Takes the master's offsets, after it got those that were committed here."""
+        """Sends the master the offsets committed here, then takes the master's table."""
         fetched = await read_in_steps(offset_rows(await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)))
         await self._own.give_back(fetched.rows, self._ask, address)
         async for (topic, group), row in InTurns(fetched.rows.items()):

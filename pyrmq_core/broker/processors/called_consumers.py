@@ -55,7 +55,7 @@ def consume_directly(broker: Broker, request: Command, _: Peer) -> Answer:
     record = broker.store.reader.record(place) if place >= 0 else None
     if record is None:
         return refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {place}")
-    if batch_base(record) is not None:  # Java's consumer would take its bytes for one message
+    if batch_base(record) is not None:  # a Java consumer would read a batch record as one message
         return refusal(ResponseCode.SYSTEM_ERROR, f"{place} is a batch that is one record, and no message")
     topic = broker.topics.get(header.topic or "")
     group = broker.groups.known(header.consumer_group)

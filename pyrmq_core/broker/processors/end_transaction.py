@@ -61,7 +61,7 @@ def _end(broker: Broker, end: EndTransaction) -> Command:
 
 
 def resume_check(broker: Broker, request: Command, _: Peer) -> Command:
-    """Has a half message checked again that was checked too often, or not at all."""
+    """Schedules new checks of a half message that was checked too often, or never."""
     resume = ResumeCheckHalfMessage.from_command(request)
     try:
         place = decode_offset_msg_id(resume.msg_id or "").offset

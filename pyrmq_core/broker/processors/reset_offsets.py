@@ -55,7 +55,7 @@ def reset_offset(broker: Broker, request: Command, _: Peer) -> Answer:
 
 
 async def _keep(broker: Broker, header: ResetOffset, topic: TopicConfig) -> Command:
-    """Finds all offsets, then commits them and wakes the pulls that wait, so that consumers learn of them at once."""
+    """Looks up all offsets, commits them, and wakes waiting pulls, so that consumers receive the offsets at once."""
     queues = [header.queue_id] if header.queue_id >= 0 else range(topic.read_queue_nums)
     offsets: dict[MessageQueue, int] = {}
     try:

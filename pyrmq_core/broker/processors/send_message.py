@@ -137,7 +137,7 @@ async def _create_and_store(broker: Broker, message: SendMessage, peer: Peer) ->
 
 
 async def saved_topic(broker: Broker, message: SendMessage) -> TopicConfig:
-    """Returns the message's topic when its file has it; makes it if the default topic allows that.
+    """Returns the message's topic when the topics' file has it; creates it if the default topic allows that.
 
     A new topic is announced to the NameServers before the sender gets its answer: its next query finds the route.
     """

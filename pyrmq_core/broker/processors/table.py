@@ -200,7 +200,7 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     ),
 }
 
-# The part that is not built, for each request that needs one.
+# The requests that are refused, each with the name of the part that is not built.
 NOT_BUILT: Final[Mapping[int, str]] = {
     **dict.fromkeys(
         (

@@ -90,7 +90,7 @@ async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
 
 
 def changed_topic(broker: Broker, header: UpdateTopic) -> TopicConfig | Command:
-    """Returns the topic as it is wanted, or a refusal."""
+    """Returns the topic's configuration after the change, or a refusal."""
     if is_system(broker, header.topic):
         remark = f"The topic[{header.topic}] is conflict with system topic."
         return refusal(ResponseCode.INVALID_PARAMETER, remark)

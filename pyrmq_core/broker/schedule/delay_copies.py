@@ -45,7 +45,7 @@ class DelayCopies:
     """The deliveries that `find` found, each to be taken once."""
 
     def __init__(self) -> None:
-        self.until_ms = -1  # the last one's time
+        self.until_ms = -1  # the time of the last copy
         self._keys: Counter[CopyKey] = Counter()
 
     def __bool__(self) -> bool:
@@ -68,7 +68,7 @@ class DelayCopies:
             self.until_ms = max(self.until_ms, record.store_timestamp_ms)
 
     def take(self, key: CopyKey) -> bool:
-        """Returns True if there is such a delivery, each of them once."""
+        """Returns True if the log has such a delivery; each delivery counts once."""
         if not self._keys[key]:
             return False
         self._keys[key] -= 1

@@ -366,7 +366,7 @@ def unused_names(properties: Mapping[str, str]) -> list[str]:
 
 
 def unknown_names(properties: Mapping[str, str]) -> list[str]:
-    """Returns the names among these settings that do not exist, each with the nearest one that does."""
+    """Returns the names that no setting has, each with the nearest existing name."""
     names = [
         *(field.metadata["name"] for field in _plain_fields()),
         *TLS_NAMES,

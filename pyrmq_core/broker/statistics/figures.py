@@ -119,11 +119,11 @@ class BrokerFigures:
         return 0.0 if tally is None else tally.figure(MINUTE, MESSAGES).tps
 
     def puts_by_topic(self) -> dict[str, Tally]:
-        """Returns what was stored in each topic; counters grow as long as the topic is used once a day."""
+        """Returns the stored messages of each topic; counters grow as long as the topic is used once a day."""
         return dict(self._puts)
 
     def gets_by_topic_and_group(self) -> dict[tuple[str, str], Tally]:
-        """Returns what each group got of each topic."""
+        """Returns the messages that each group received of each topic."""
         return {(key.partition("@")[0], key.partition("@")[2]): tally for key, tally in self._gets.items()}
 
     def find(self, name: str, key: str) -> tuple[Tally, str] | None:

@@ -42,7 +42,7 @@ class Measures:
         self._enqueued, self._dequeued = Counts(), Counts()
 
     def note_put(self, topic: str, messages: int, size_bytes: int) -> None:
-        """Counts what one request stored, at the mean size of its messages, as RocketMQ does."""
+        """Counts the messages of one send request at their mean size, as RocketMQ does."""
         if not is_retry_topic(topic) and not topic.startswith(DLQ_PREFIX):
             self._sizes.observe((topic, truth(self._is_system(topic))), size_bytes // messages)
 

@@ -1,7 +1,7 @@
 """`Tally`: a counter of one topic or group, with its figures for the last minute, hour and day.
 
 Source: common/stats/StatsItem.java (5.4.0), with its intervals: a sample every 10 s for the minute, every 10 minutes
-for the hour, every hour for the day. A figure lacks what was counted after the last sample.
+for the hour, every hour for the day. A figure does not include counts after the last sample.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.messages.batch import HEAD, OVERHEAD_BYTES
 from pyrmq_core.protocol.messages.record import INT, SHORT
 
-# Where a message of a batch body has its flag, and its body, whose length is before it.
+# The offsets, within a message of a batch body, of the flag and of the body; the body's length stands before the body.
 FLAG_AT: Final = HEAD.size - 2 * INT.size
 BODY_AT: Final = HEAD.size - INT.size
 
@@ -46,7 +46,7 @@ class PropertyRows:
         return self.data[self.start + SHORT.size : self.start + self.size]
 
     def column(self, at: int) -> bytes:
-        """Returns the byte at a place of each message's properties, as of `first`."""
+        """Returns one byte of each message's properties, from message `first` on."""
         begin = self.start + SHORT.size + at
         return self.data[begin : begin + (self.count - 1) * self.width + 1 : self.width]
 
@@ -54,7 +54,7 @@ class PropertyRows:
 class UniformPieces(Sequence[Piece]):
     """The messages of a batch body, each of `size` bytes, with its properties `properties_at` bytes behind its begin.
 
-    As a sequence it has the messages one by one.
+    As a sequence, its items are the messages.
     """
 
     __slots__ = ("body", "properties_at", "size")
@@ -94,7 +94,7 @@ class UniformPieces(Sequence[Piece]):
         ]
 
     def property_rows(self, first: int, most: int) -> PropertyRows:
-        """Returns the properties of some messages, at least one."""
+        """Returns the properties of one or more messages."""
         start, count = first * self.size + self.properties_at, min(most, len(self) - first)
         return PropertyRows(self.body, start, self.size - self.properties_at, self.size, count)
 

@@ -20,7 +20,7 @@ BLANK_BYTES: Final = 8
 
 
 class OldSegment(NamedTuple):
-    """A segment that may go: its first offset, that of the next segment, and its path."""
+    """A segment that may be removed: its first offset, the next segment's first offset, and its path."""
 
     start: int
     next_start: int

@@ -65,7 +65,7 @@ class MessageStore:
 
     With a `refusal`, as for a disk that is nearly full, nothing is stored until it is empty again.
 
-    `listener` is informed of what happens here; `reader` finds what is stored.
+    `listener` receives the store's events; `reader` finds stored messages.
     """
 
     def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
@@ -215,7 +215,7 @@ class MessageStore:
             self.listener.dispatched(stored.messages)
 
     def copy(self, offset: int, data: bytes) -> None:
-        """Stores bytes of the master's log, of one segment, behind those that are here; `replay` makes them readable.
+        """Appends bytes of the master's log, of one segment, to this log; `replay` makes them readable.
 
         They may begin and end within a record. Raises `StoreError`, with nothing changed, if they belong elsewhere or
         the disk fails.
@@ -259,7 +259,7 @@ class MessageStore:
         return holes
 
     def records(self, start: int) -> Iterator[RawRecord | Hole | LogEnd]:
-        """Yields the records of the log from an offset on, what cannot be read, and the log's end."""
+        """Yields the records of the log from an offset on, holes that cannot be read, and the log's end."""
         return scan(self._log, start, self.readable_end)
 
     @property
@@ -391,7 +391,7 @@ class MessageStore:
                 self.mark_safe(mark)
 
     def _mark(self) -> Mark:
-        """Returns the mark of what is stored now: of a slave, the records that are replayed."""
+        """Returns the mark of the messages stored now; a slave's mark covers its replayed records."""
         entries = self._entries if self._copy is None else self.queues.count_entries()
         return Mark(self.readable_end, entries, self._deletions)
 
@@ -405,7 +405,7 @@ class MessageStore:
         """Stops cleanly: the next opening reads no record again. If it raises `StoreError`, call `abandon`."""
         if self.failure:
             raise StoreError(self.failure)
-        self.drop_incomplete()  # it is fetched again
+        self.drop_incomplete()  # the slave fetches the record again
         self.flush()
         if not self._waiting:
             self.files.remove(ABORT_NAME)

@@ -106,7 +106,7 @@ class QueueTable:
         self._open(BATCH_QUEUES_FOLDER, are_batch=True)
 
     def get(self, key: QueueKey) -> AnyConsumeQueue | None:
-        """Returns the queue, which begins behind what the log no longer has; None for an unknown one."""
+        """Returns the queue, which begins at its first message that the log still has; None for an unknown one."""
         queue = self.by_key.get(key)
         if queue is not None and queue.log_start != self._log.start:
             follow_log(queue, self._log.start)

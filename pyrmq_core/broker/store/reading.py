@@ -197,9 +197,9 @@ def _choose_records(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> _Chosen:
-    """Chooses whole records: the one that holds `offset`, and following ones while there is room for them.
+    """Chooses whole records: that with `offset`, and the following ones while the answer has room.
 
-    Each skipped offset counts as an entry of its own, as in 5.4.0, so that one answer skips few.
+    Each skipped offset counts as an entry, as in 5.4.0, so that an answer skips few offsets.
     """
     requested = max(1, limits.max_messages if limits.requested_messages is None else limits.requested_messages)
     runs: list[Run] = []

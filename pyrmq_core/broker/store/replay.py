@@ -102,7 +102,7 @@ class Replay:
         self._write_all()
 
     def _take_run(self, run: UniformRecords, *, whole: bool) -> LogEnd | None:
-        """Takes uniform records; those that do not follow the last one of their queue, one by one."""
+        """Adds uniform records to their queue, one by one if they do not follow its last entry."""
         entries, key = None, (decode_java_utf8(run.topic), run.queue_id)
         if not whole or (run.queue_offset + run.count) * MIN_RECORD_BYTES <= run.offset:
             try:
@@ -183,7 +183,7 @@ class Replay:
             self.on_written(key, queue, entry)
 
     def _write_all(self) -> None:
-        """Writes the entries that follow those of their queues, one write a queue."""
+        """Writes the collected entries to their queues, with one write a queue."""
         for queue, (key, entries) in self._unwritten.items():
             if entries:
                 joined = bytes(entries)

@@ -20,7 +20,7 @@ from pyrmq_core.broker.store.disk.files import DiskSpace
 from pyrmq_core.errors import InvalidArgument
 
 HOUR_MS: Final = 3_600_000
-# What RocketMQ makes of other values: the nearest of these.
+# RocketMQ replaces a value outside these bounds by the nearest bound.
 MAX_USED_RANGE: Final = (10, 95)
 CLEAN_RANGE: Final = (30, 85)
 WARNING_RANGE: Final = (35, 90)

@@ -1,4 +1,4 @@
-"""`StoreReader`: what is read of a store, by topic, queue and offset, by time, or by place in the log."""
+"""`StoreReader`: finds messages of a store by topic, queue and offset, by time, or by position in the log."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Flusher:
         return self._store.flushed >= end
 
     def want(self) -> None:
-        """Requests a flush of what was stored, also if no send waits for it."""
+        """Requests a flush of the stored messages, also if no send waits for it."""
         self._requested.set()
 
     async def run(self) -> None:

@@ -101,7 +101,7 @@ class KeyIndexing:
             log.error("old files of the index are not removed: %s", error)
 
     async def catch_up(self) -> bool:
-        """Reads what the index lacks from the log; returns True when it has all that is readable, False on a fault."""
+        """Reads from the log the messages that the index lacks; returns True when it has all, False on a fault."""
         try:
             if self._is_on:
                 if not self._index.is_open:

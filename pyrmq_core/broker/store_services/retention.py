@@ -57,14 +57,14 @@ class Retention:
         self._by_hand = 0
         self._wanted = trio.Event()
         self._leaving: list[Callable[[], None]] = []  # the steps that remove a segment's file
-        self._leaving_queues: dict[QueueKey, list[Callable[[], None]]] = {}  # and those that remove queue files
+        self._leaving_queues: dict[QueueKey, list[Callable[[], None]]] = {}  # functions that remove queue files
         self._tried = -float("inf")
         self._cleaned_start = 0  # of the log, when the queues were last looked at
         self._queue_bytes = 0
         self._said: set[str] = set()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Goes on with these settings, from the next work on."""
+        """Sets the settings for the next round."""
         self._config = config
         self._rules = config.retention
 
@@ -73,7 +73,7 @@ class Retention:
         self._wanted.set()
 
     def remove_by_hand(self) -> None:
-        """Removes what is old enough whatever the hour, in some rounds from now on."""
+        """Removes old files at any hour, in the next rounds."""
         self._by_hand = ROUNDS_BY_HAND
         self.want()
 

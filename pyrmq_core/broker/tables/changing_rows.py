@@ -18,7 +18,7 @@ class ChangingRows(Generic[K, V]):
     def __init__(self, make: Callable[..., V]) -> None:
         self._make = make
         self._rows: dict[K, V] = {}
-        self._unshared: dict[K, V] = {}  # those that no snapshot has
+        self._unshared: dict[K, V] = {}  # rows that no snapshot shares
 
     def find(self, key: K) -> V | None:
         """Returns a row to read; None for an unknown key."""

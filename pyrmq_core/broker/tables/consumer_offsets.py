@@ -49,7 +49,7 @@ class GroupOffsets:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._committed = ChangingRows[tuple[str, str], dict[int, int]](dict)
-        self._topics = ChangingRows[str, set[str]](set)  # by group: those of which it committed offsets
+        self._topics = ChangingRows[str, set[str]](set)  # the topics of which each group committed offsets
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
         self._resets: dict[tuple[str, str], dict[int, _Reset]] = {}
         self.is_changed = False
@@ -83,7 +83,7 @@ class GroupOffsets:
         self.on_commit(group, topic, queue_id)
 
     def merge(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
-        """Takes offsets that were committed at another broker; those of other queues stay."""
+        """Takes offsets that were committed at another broker; other queues' offsets stay."""
         before = self._committed.find((topic, group))
         if before is None or not before.items() >= offsets.items():
             self._queues(topic, group).update(offsets)

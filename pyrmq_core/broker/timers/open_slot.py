@@ -16,7 +16,7 @@ from typing import Final
 from pyrmq_core.broker.timers.timer_log import DELETE, ROLL, TimerEntry
 from pyrmq_core.broker.timers.topic_counts import change_of
 
-# So long that no two names of a slot have the same digest.
+# Long enough that no two names of a slot have the same digest.
 DIGEST_BYTES: Final = 16
 
 
@@ -31,8 +31,8 @@ class OpenSlot:
         self.end_ms = slot_ms + precision_ms
         self.by_topic = Counter[int]()  # messages that were linked and added, by the hash of their topic
         self._taken_back: set[bytes] = set()
-        self._deletes = array("q")  # entries of messages that take others back, newest first
-        self._late_deletes = array("q")  # those that came later, oldest first
+        self._deletes = array("q")  # entries of messages that recall others, newest first
+        self._late_deletes = array("q")  # recalls that came after the opening, oldest first
         self._linked: dict[int, array[int]] = {}  # by exact time: entries, newest first
         self._times: list[int] = []  # of `_linked`, descending
         self._late: list[tuple[int, int]] = []  # a heap of times and entries that came later
@@ -94,7 +94,7 @@ class OpenSlot:
         self._given_back += reversed(entries)
 
     def left(self) -> Iterator[int]:
-        """Yields all entries that are left: those that take others back, then the others, those of a time in order."""
+        """Yields all remaining entries: first those that recall a message, then the others by time and arrival."""
         yield from reversed(self._deletes)
         yield from self._late_deletes
         yield from [position for _, position in reversed(self._given_back)]

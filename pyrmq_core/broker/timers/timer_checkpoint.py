@@ -91,10 +91,9 @@ class TimerCheckpoint:
 def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
     """Writes and syncs a master's checkpoint at its slave, in any thread; raises `StoreError` if it cannot.
 
-    A slave has no timer log and no wheel. They are made anew from the messages in its log when it becomes the master,
-    and the master's checkpoint says which of these were delivered.
-    Timer log and wheel of a time when this broker was the master know nothing of the messages since. A position in the
-    timer log has a start miss it, and make it anew.
+    A slave has no timer log and no wheel: when it becomes the master it builds them from its commit log, and the
+    checkpoint says which messages were delivered. Files of a time when this broker was the master are removed. The
+    checkpoint names a position in the timer log that is not there, so that the next start builds it.
     """
     for path in (timer_log.FOLDER, timer_wheel.PATH):
         files.remove(path)

@@ -120,7 +120,7 @@ class DeliveredCopies:
         self._until = (queue_offset, time_ms)
 
     def take(self, key: CopyKey) -> bool:
-        """Returns True if there is such a copy, each of them once."""
+        """Returns True if the log has such a copy; each copy counts once."""
         if not self._keys[key]:
             return False
         self._keys[key] -= 1

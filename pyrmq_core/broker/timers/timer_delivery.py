@@ -56,7 +56,7 @@ class TimerDelivery:
         self._first_unreadable = 0  # the first one's place in the commit log
 
     def find_copies(self, log_end: int, now_ms: int) -> None:
-        """Finds what was delivered by `now_ms` and lies behind an offset of the commit log."""
+        """Finds in the commit log, from an offset on, the copies of messages that were delivered before `now_ms`."""
         start = max(log_end, self._store.start)
         self.copies = DeliveredCopies()
         if not self._store.reader.bounds(TIMER_QUEUE)[1]:  # no timer message was ever stored
@@ -81,7 +81,8 @@ class TimerDelivery:
     def deliver(self, slot: OpenSlot, timer_log: TimerLog, now_ms: int) -> bool:
         """Delivers the next messages of a slot that are due; returns True if more may be due.
 
-        Raises `StoreError` if one cannot be delivered, after those before it were. Then it is the slot's next one.
+        Raises `StoreError` if one cannot be delivered, after those before it were. The entry then stays the slot's
+        next.
         """
         left_bytes, failure = STEP_BYTES, None
         entries: list[tuple[int, int]] = []

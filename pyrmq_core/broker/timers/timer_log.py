@@ -198,7 +198,7 @@ class TimerLog:
         return self._newest[base]
 
     def _look_at(self, position: int) -> None:
-        """Reads an entry with those around it: the next one to be read often lies there."""
+        """Reads an entry with its neighbours, among which the next one to be read often is."""
         base = position - position % self._file_bytes
         if base not in self._opened:
             raise DamagedTimers(f"the timer log has no file for its entry at {position}")

@@ -47,7 +47,7 @@ class TimerSettings:
 
 
 class BadTimer(ValueError):
-    """A delivery time that is no number, too far ahead, or past for a message that takes another back."""
+    """A delivery time that is no number or too far ahead, or in the past for a message that recalls another."""
 
 
 def is_timer(properties: Mapping[str, str]) -> bool:

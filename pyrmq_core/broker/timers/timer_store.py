@@ -108,7 +108,7 @@ class TimerStore:
         log_end = processed_end(self._store, saved) if saved.log_end is None else saved.log_end
         if log_end is not None:
             self.delivery.find_copies(log_end, now_ms)
-        with contextlib.suppress(StoreError):  # of a full disk; the first message tries again
+        with contextlib.suppress(StoreError):  # the disk is full: the first message tries again
             self._begin(now_ms)
         return lines
 
@@ -217,7 +217,7 @@ class TimerStore:
         return self.files.slots[0] if self.files.slots else FAR_MS
 
     def _rebuild(self, reason: str) -> str:
-        """Begins to read again what may wait; returns a line for the log."""
+        """Starts reading again the messages that may wait; returns a line for the log."""
         saved = self.files.saved
         if self._slot is not None:
             since = self._opened_at if saved.log_end is None else min(saved.log_end, self._opened_at)
@@ -310,7 +310,7 @@ class TimerStore:
     def _is_of_past_slot(self, message: TimerMessage, write_ms: int) -> bool:
         """Returns True for a message of a slot that no broker delivered while none ran, or one was the master's slave.
 
-        It waits in its slot until all messages of the time before are read: one of these may take it back.
+        It waits in its slot until all earlier messages are read, since one of them may recall it.
         """
         oldest_ms = max(self._read_ms, write_ms - SLOTS // 2 * self._settings.precision_ms)
         return message.record.queue_offset < self._known_end and self._floor(message.out_ms) >= oldest_ms

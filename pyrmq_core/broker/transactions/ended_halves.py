@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-# Ends and successors kept beyond the pass that needs them; those of the last minutes matter.
+# The number of ends and successors kept after their pass; only those of the last minutes matter.
 MOST_KEPT: Final = 100_000
 
 # Beyond it half messages are not counted: a figure, not the transactions, depends on this.

@@ -41,7 +41,7 @@ HALF_QUEUE: Final = (HALF_TOPIC, QUEUE)
 OP_QUEUE: Final = (OP_HALF_TOPIC, QUEUE)
 ENDED_TAG: Final = "d"
 SEPARATOR: Final = ","
-# A producer's own would say that its message repeats another one, or was checked so often.
+# Set by a producer, these would mark its message as a repetition, or as checked.
 BROKERS_NAMES: Final = (TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET)
 # The most bytes that checks add to the properties: the number of checks, and the first queue offset.
 ADDED_BY_CHECKS: Final = 96

@@ -159,7 +159,7 @@ class Transactions:
             log.exception("transactions are checked later")
 
     async def read_queues(self, now_ms: int) -> None:
-        """Reads what was stored before this start, once; raises `StoreError` if that fails."""
+        """Reads once the half messages stored before this start; raises `StoreError` if that fails."""
         if not self._is_loaded:
             await self._read_ended()
             await self._read_repeated(now_ms)
@@ -207,7 +207,7 @@ class Transactions:
         return None
 
     def _take(self, half: HalfMessage, verdict: Verdict, now_ms: int) -> list[HalfMessage]:
-        """Does what the verdict says; returns the half message as stored again, if a producer is to be queried."""
+        """Carries out the verdict; returns the half message as stored again, if a producer is to be queried."""
         offset, again = half.queue_offset, None
         if verdict is Verdict.CHECK:
             again = checked_again(half, 1 if half.checks is None else half.checks + 1)

@@ -46,7 +46,7 @@ from_option = click.option("--from", "begin", metavar="TIME", help="Only those s
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The facts that `query` shows of each message besides itself, and the group whose member consumes it."""
+    """The options of `query` for a message's life: tracks, trace, and the group whose member consumes it."""
 
     track: bool
     trace: bool
@@ -374,7 +374,7 @@ def resend(
         except RocketMQError as error:
             error.add_note(f"{len(rows)} of {len(chosen)} dead letters are sent")
             raise
-        finally:  # a failure or Ctrl-C leaves those that were sent
+        finally:  # also after a failure or Ctrl-C: some were sent
             show(rows, ("msgId", "sentTo", "status"), as_json=as_json)
         click.echo(failed_text(letters.failures, as_json=as_json), nl=False)
 

@@ -144,7 +144,7 @@ async def _slaves_of(admin: Admin, broker: str) -> int:
 async def _check_nameservers(connection: Connection) -> list[Check]:
     """Checks each NameServer; one of several that is away is a warning, since clients go on to the next.
 
-    NameServers that know other brokers than one another are a failure: Java's clients believe the one that they chose.
+    NameServers that list different brokers are a failure: a Java client believes the NameServer that it chose.
     """
     checks = []
     brokers: dict[str, set[str]] = {}
@@ -162,7 +162,7 @@ async def _check_nameservers(connection: Connection) -> list[Check]:
 
 
 def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[Check]:
-    """Yields a failure for each NameServer that lacks brokers which another one has."""
+    """Yields a failure for each NameServer that lacks brokers of another NameServer."""
     everywhere = set().union(*brokers.values())
     for address, registered in brokers.items():
         if missing := sorted(everywhere - registered):

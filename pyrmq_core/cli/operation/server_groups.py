@@ -48,7 +48,7 @@ class ServerGroup(CommandGroup):
         """Prints the server's help, the commands below it, and exits."""
         try:
             self._program(arguments)
-        except SystemExit as ended:  # so argparse ends after its help
+        except SystemExit as ended:  # argparse ends so after printing its help
             if ended.code:
                 raise
         formatter = ctx.make_formatter()

@@ -44,7 +44,7 @@ ACCOUNTS: Final = "{} (accounts of plain_acl.yml: RocketMQ before 5.3.3)"
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """One user; its password is as the server shows it, if it does."""
+    """A user. The password is the server's text for it, which may hide it."""
 
     username: str
     user_type: str | None

@@ -171,7 +171,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._wait_announced(topic, dict.fromkeys(masters, (reading, queues)))
 
     async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
-        """Brokers answer when they have the topic; NameServers hear of it a moment later, from each by itself."""
+        """Brokers answer when they have the topic; Each broker registers the change at NameServers a moment later."""
         routes, deadline = self._servers.session.routes, trio.current_time() + self._servers.timeout
         while True:
             route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)

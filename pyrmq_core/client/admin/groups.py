@@ -107,7 +107,7 @@ class Groups(AdminFamily):
     async def progress(self, group: str, *, topic: str | None = None, members: bool = False) -> GroupProgress:
         """Returns offsets, lag and the time of the oldest waiting message, queue by queue; of one topic, or of all.
 
-        An online group's progress is that in the topics that it subscribes to. With `members` each queue names the
+        The progress of an online group covers the topics to which it subscribes. With `members` each queue names the
         client that holds it, which costs a query for each member. No queues are no error: the group has no offsets.
         """
         on_wire, namespace = self._on_wire(group), self._servers.namespace

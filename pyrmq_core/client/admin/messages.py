@@ -113,7 +113,7 @@ class Messages(AdminFamily):
     async def consume_directly(
         self, group: str, message: MessageExt, *, client_id: str | None = None
     ) -> ConsumeDirectlyResult:
-        """Has one member of the group consume the message now, and returns its result; offsets do not change.
+        """Makes one member of the group consume the message now, and returns its result; offsets do not change.
 
         Without `client_id` the broker's first member does. Raises `InvalidState` if none is connected there,
         `InvalidArgument` for a message of a batch that is one record: brokers pass on records alone, and members of

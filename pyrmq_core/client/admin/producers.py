@@ -45,7 +45,7 @@ class ProducerList:
 
 
 class Producers(AdminFamily):
-    """The producers that are connected; each is known to the brokers that it has sent to."""
+    """The connected producers. A producer is connected to the brokers to which it has sent."""
 
     async def list(self) -> ProducerList:
         """Returns all producers of all groups; with a namespace, those of its groups."""

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One broker at one address; its text stands in errors."""
+    """A broker at an address; `str` of it names the broker in errors."""
 
     name: str
     address: str
@@ -113,7 +113,7 @@ class AdminServers:
         *accepted: ResponseCode,
         lacks: Callable[[T], bool] = operator.not_,
     ) -> T:
-        """Returns what `read` makes of a NameServer's answer, whose code is SUCCESS or one of `accepted`.
+        """Returns the result of `read` for a NameServer's answer with code SUCCESS or one of `accepted`.
 
         If its result lacks the thing (is false), the other NameServers are queried, too.
         """
@@ -144,7 +144,7 @@ class AdminServers:
         return answers
 
     async def gather(self, servers: Iterable[Server], ask: Callable[[Server], Awaitable[T]]) -> Gathered[T]:
-        """Returns what each broker answers, queried together; raises an error only when none of them answers."""
+        """Returns the answers of the brokers, queried concurrently; raises an error only when none of them answers."""
 
         async def one(server: Server) -> T | RocketMQError:
             try:

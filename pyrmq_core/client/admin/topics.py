@@ -112,8 +112,9 @@ class Topics(AdminFamily):
     ) -> dict[str, tuple[int, int]]:
         """Changes whether the topic is read (4), written (2) or both (6), and leaves its other settings.
 
-        At the broker of that name, the brokers of the cluster, or all that have it. Returns the permission before and
-        after by broker name, once a NameServer has it; raises `NoRoute` if that takes longer than the timeout.
+        The change is made at the named broker, at the brokers of the cluster, or at all brokers of the topic. Returns
+        the permissions before and after by broker name, when a NameServer names them; raises `NoRoute` if that takes
+        longer than the timeout.
         """
         check_topic(topic)
         if perm not in PERMISSIONS:
@@ -163,7 +164,7 @@ class Topics(AdminFamily):
         return route
 
     async def _ask_readers(self, topic: str, command: Command, read: Callable[[Command], T]) -> Gathered[T]:
-        """Returns what each broker of the topic answers, its master or a slave."""
+        """Returns the answer of each broker of the topic, from its master or a slave."""
 
         async def ask(server: Server) -> T:
             return read(await self._servers.ask(server, command, f"topic {topic}"))

@@ -73,7 +73,7 @@ class BrokerStatus:
 
     @property
     def disk_full(self) -> bool:
-        """True if more of it is used than RocketMQ's brokers take messages with, unless they are set otherwise."""
+        """True if the disk is fuller than a broker's default limit for taking messages."""
         return self.disk_ratio is not None and self.disk_ratio > FULL_DISK_RATIO
 
     @property
@@ -115,7 +115,7 @@ class TopicStats:
 
 @dataclass(frozen=True, slots=True)
 class TopicRates:
-    """Messages a second of the last minute: those stored, and those that each group got, of all brokers that answer.
+    """Messages a second of the last minute, stored and received by each group, over all brokers that answer.
 
     `failures` names the brokers that gave no answer, with their errors.
     """

@@ -77,7 +77,7 @@ class TopicWatch:
                 quietly(self._listeners[topic], topic, queues)
 
 
-# The other tasks of the loop wait so long, at most, for a task that polls and finds messages waiting.
+# The longest time that other tasks of the loop wait for a task whose polls find messages each time.
 TURN_SECONDS: Final = 0.001
 
 
@@ -151,7 +151,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
             await self._at_work().unsubscribe(with_namespace(topic, self._settings.namespace))
 
     async def assign(self, queues: Collection[MessageQueue], *, tags: str = "*", sql: str | None = None) -> None:
-        """Reads these queues and no others, whatever the group's members read; not together with `subscribe`.
+        """Reads exactly these queues, independently of the group's other members; not together with `subscribe`.
 
         It takes no part in the group's rebalancing; offsets are stored under the group all the same.
         """
@@ -229,7 +229,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
             self._others_ran = now
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Has the next polls return the queue's messages from `offset` on; what was pulled of it is dropped.
+        """Sets the offset from which the next polls return the queue's messages; its pulled messages are dropped.
 
         Raises `InvalidArgument` unless the queue is this consumer's and its broker keeps the offset, or will give it to
         the next message. With `auto_commit` the offset is stored as any other.
@@ -331,7 +331,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @asynccontextmanager
     async def _started(self, *, subscribes: bool) -> AsyncIterator[RunningLitePull]:
-        """Yields the running parts, new ones the first time; drops these again if the block does not start them."""
+        """Yields the running parts, made at the first call; removes them again if the block fails at that call."""
         assert self._nursery is not None
         running = self._running
         if running is None:
@@ -374,7 +374,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return replace(queue_of(queue), topic=with_namespace(queue.topic, self._settings.namespace))
 
     async def _check_sql(self, topic: str, wanted: Filter) -> None:
-        """Has one broker of the topic check an SQL expression; a topic without a route is checked when it has one."""
+        """Asks one broker of the topic to check an SQL expression; without a route, when there is one."""
         if isinstance(wanted, SqlFilter):
             timeout = self._settings.timeout
             await check_at_first_broker(self._session, self._wrapped_group, topic, wanted, timeout=timeout)

@@ -31,7 +31,7 @@ from pyrmq_core.protocol.messages.names import check_topic
 
 MIB: Final = 1024 * 1024
 DEFAULT_MAX_RECONSUME_TIMES: Final = 16
-# Java's setter ignores an interval below it; here it is refused.
+# Java's setter ignores a smaller interval; here it is refused.
 LEAST_AUTO_COMMIT_SECONDS: Final = 1.0
 
 QueueListener = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], None]
@@ -65,7 +65,7 @@ class MemberSettings(ConsumerSettings[AnyClient]):
         _within("pull_threshold_for_queue", self.pull_threshold_for_queue, 1, 65_535)
         _within("pull_threshold_size_for_queue", self.pull_threshold_size_for_queue, 1, 1024 * MIB)
         object.__setattr__(self, "hooks", tuple_of("hooks", self.hooks, "hooks"))
-        ConsumerHooks(self.hooks)  # raises for wrong ones
+        ConsumerHooks(self.hooks)  # raises for wrong hooks
         if self.message_queue_listener is not None and not callable(self.message_queue_listener):
             raise InvalidArgument(
                 f"message_queue_listener={self.message_queue_listener!r}: it is a function of a topic, all its queues "

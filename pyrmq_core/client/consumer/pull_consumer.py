@@ -266,7 +266,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Commits the offset at which the group continues. Returns when the broker has it in memory.
 
-        The broker writes it to disk every 5 s. A group that it does not know yet is created, if it permits that.
+        The broker writes it to disk every 5 s. The broker creates an unknown group if its settings permit that.
         """
         offset_of(f"offset to commit of {queue}", offset)
         await self._asking().commit(queue, offset)

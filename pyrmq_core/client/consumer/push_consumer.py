@@ -238,5 +238,5 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
 async def stop_consumer(consumer: PushConsumer, timeout: float | None, is_handler: bool) -> None:
     """Stops the consumer for a face whose calls run in tasks of their own; waits unless a handler calls."""
     if is_handler:
-        HANDLING.set(consumer)  # in this task alone: the consumer sees that it must not wait for its handler
+        HANDLING.set(consumer)  # set in this task alone: the consumer then knows not to wait for its own handler
     await consumer.stop(timeout)

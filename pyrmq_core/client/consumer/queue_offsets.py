@@ -36,7 +36,7 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 
 # The answer of 5.4.0 where there is no offset.
 NO_OFFSET: Final = -1
-# A search by time reads messages of one millisecond for so many times the timeout of one question.
+# A search by time reads messages of one millisecond for this many timeouts of a request.
 SEARCH_TIMEOUTS: Final = 20
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
@@ -196,7 +196,7 @@ class QueueOffsets:
             raise
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Returns when the broker has it in memory. A group that it does not know is created, if it permits that."""
+        """Returns when the broker has it in memory. The broker creates an unknown group if its settings permit that."""
         topic = self._on_wire(queue_of(queue).topic)
         request = UpdateConsumerOffset(self._group, topic, queue.queue_id, offset, queue.broker_name)
         try:
@@ -208,7 +208,8 @@ class QueueOffsets:
             await self._ask(queue, request)
 
     async def _create_group(self, queue: MessageQueue) -> None:
-        """Has the queue's broker create the group, if it permits that: by a query for it, or, at a proxy, which passes
+        """Asks the queue's broker to create the group, if it permits that: by a query for it, or, at a proxy, which
+        passes
         none on, by giving back a message that does not exist."""
         try:
             await self._ask(queue, GetSubscriptionGroupConfig(self._group))

@@ -41,7 +41,7 @@ class RetryTopic:
         self._next_try: dict[str, float] = {}  # by broker, on trio's clock
 
     async def ensure(self, queues: Iterable[MessageQueue]) -> None:
-        """Has the queues' brokers make the topic, unless its route names them: once, or 30 s after a failure."""
+        """Asks the queues' brokers to create the topic, unless its route names them: once, or 30 s after a failure."""
         for queue in {queue.broker_name: queue for queue in queues}.values():
             await self._ensure(queue)
 

@@ -187,7 +187,7 @@ class RunningLitePull:
             self._open_gates()
 
     def uncommitted(self) -> dict[MessageQueue, int]:
-        """Returns how far each queue is consumed, without those that `commit` stored so already."""
+        """Returns the consumed offset of each queue, without queues whose offset `commit` has stored already."""
         reached = {assigned.queue: assigned.process_queue.offset_to_commit for assigned in self.assigned}
         return {queue: offset for queue, offset in reached.items() if self._committed.get(queue) != offset}
 
@@ -232,7 +232,7 @@ class RunningLitePull:
                 self._open_gates()
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Goes on at the offset to which the broker moved the queue."""
+        """Continues at the offset to which the broker moved the queue."""
         log.info(
             "%s moves %s from offset %d to %d: a reset of the group, or the next offset that it keeps",
             process_queue.queue.broker_name,

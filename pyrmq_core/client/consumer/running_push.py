@@ -159,7 +159,7 @@ class RunningPushConsumer:
             self.service.arrived(assigned)
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Stores the offset to which the broker moved the queue, drops it, and takes it again there."""
+        """Stores the offset to which the broker moved the queue, drops the queue, and takes it again at that offset."""
         log.info(
             "%s moves %s from offset %d to %d: a reset of the group, or the next offset that it keeps",
             process_queue.queue.broker_name,

@@ -30,7 +30,7 @@ SHOWN_CHARS: Final = 200
 async def check_at_first_broker(
     session: ClientSession, group: str, topic: str, wanted: SqlFilter, *, timeout: float
 ) -> None:
-    """Has one broker of the topic check the expression; a topic without a route is checked when it has one.
+    """Asks one broker of the topic to check the expression; a topic without a route is checked when it has one.
 
     `group` and `topic` carry their namespace. Raises `ResponseError` if the broker cannot evaluate the expression.
     """

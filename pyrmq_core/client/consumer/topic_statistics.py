@@ -31,7 +31,7 @@ MANY_QUEUES: Final = 4
 FEW_OF_MANY: Final = 8
 # A broker that refused is not asked again for so long.
 REFUSED_SECONDS: Final = 60.0
-# An answer that equals the last one is not read again: so many of at most this size are kept.
+# An answer that equals the last one is not parsed again: the number and the size of answers that are kept.
 KEPT_ANSWERS: Final = 64
 KEPT_BYTES: Final = 512 * 1024
 
@@ -42,7 +42,7 @@ Bounds: TypeAlias = dict[MessageQueue, OffsetRange]
 
 @dataclass(frozen=True, slots=True)
 class _KeptAnswer:
-    """The last answer of a broker, and what it says of these queues; the store time of a last message is in ms."""
+    """The last answer of a broker, and its bounds for these queues; the store time of a last message is in ms."""
 
     body: bytes = b""
     queues: tuple[MessageQueue, ...] = ()

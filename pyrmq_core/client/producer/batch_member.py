@@ -84,7 +84,7 @@ def join_members(
 
 
 def _encode_members(members: Sequence[MemberParts], unique_ids: Sequence[str]) -> bytes:
-    """Returns what `encode_batch_body` does, in one pass; `MAX_PROPERTIES_CHARS` keeps its limit."""
+    """Returns the body that `encode_batch_body` makes, in one pass; `MAX_PROPERTIES_CHARS` keeps its limit."""
     pack_head, pack_short = HEAD.pack, SHORT.pack
     parts: list[bytes] = []
     for (flag, body, before, after), unique_id in zip(members, unique_ids, strict=True):

@@ -64,7 +64,7 @@ class MessageEncoder:
         return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
 
     def content(self, message: Message, timeout: float | None = None) -> BatchMember | Payload:
-        """Encodes one message as `one` does, or, if it may share a request, but for its id.
+        """Encodes one message as `one` does; a message that may share a request gets its id later.
 
         One with a time-out of its own shares no request.
         """
@@ -89,7 +89,7 @@ class MessageEncoder:
         return checked_batch(messages, self.max_message_bytes)
 
     def batch(self, batch: CheckedBatch, *, split_by_tag: bool = False) -> Iterator[Payload]:
-        """Messages of one topic in as few requests as hold them; with `split_by_tag` of one tag each."""
+        """Yields messages of one topic in as few requests as possible; with `split_by_tag` each request has one tag."""
         return split_checked(
             batch,
             unique_ids(len(batch.messages)),

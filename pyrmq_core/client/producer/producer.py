@@ -90,7 +90,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         self._parts = await stack.enter_async_context(open_parts(self._session, self._settings))
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Waits for what `send_soon` has under way, unless the block ended with an error."""
+        """Waits for the sends of `send_soon` that are under way, unless the block ended with an error."""
         try:
             if self._parts is not None and not has_failed:
                 await self._parts.drain()
@@ -282,7 +282,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     async def end_transaction(
         self, transaction: Transaction, state: LocalTransactionState, *, reason: str = ""
     ) -> TransactionSendResult:
-        """Has the broker deliver or drop the message, or, with UNKNOW, call the listener later.
+        """Requests that the broker deliver or drop the message, or, with UNKNOW, call the listener later.
 
         A message that is not stored safely (`status` is not SEND_OK) is rolled back whatever `state` says, as in Java.
         """
@@ -330,7 +330,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return await self._open().sender.is_batch_topic(topic, timeout=self._seconds(timeout))
 
     async def sending_topic(self, topic: str, *, timeout: float | None = None) -> tuple[TopicPublishInfo, bool]:
-        """Returns what `publish_info` and `is_batch_topic` return, by one call; each has the whole `timeout`."""
+        """Returns the results of `publish_info` and `is_batch_topic` by one call; each has the whole `timeout`."""
         sender, seconds = self._open().sender, self._seconds(timeout)
         info = await sender.publish_info(topic, timeout=seconds)
         return info, await sender.is_batch_topic(topic, timeout=seconds)

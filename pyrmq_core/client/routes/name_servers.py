@@ -160,7 +160,7 @@ class NameServers:
         return results
 
     async def _one(self, address: str, command: Command, read: Callable[[Command, str], T], seconds: float) -> T:
-        """Returns what one NameServer answers, and keeps its failure."""
+        """Returns the answer of one NameServer, and keeps its failure."""
         try:
             result = read(await self._call(address, command, seconds), address)
         except RocketMQError as error:

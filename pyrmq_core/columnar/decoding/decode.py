@@ -110,7 +110,7 @@ def decode_batches(
     max_body_bytes: int = MAX_BODY_BYTES,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """Yields what `decode_records` returns, in one batch or more.
+    """Yields the messages of `decode_records` in one or more batches.
 
     A batch ends before the bodies decompressed for it take more than 32 MiB, unless a single body does.
     """

@@ -31,7 +31,7 @@ def decode_messages(
     *,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """Yields what `decode_batches` does."""
+    """Yields the batches of `decode_batches`, made message by message."""
     messages: list[MessageExt] = []
     part_bytes = 0
     for number, pull in enumerate(pulls):

@@ -35,7 +35,7 @@ MOST_LAYOUTS: Final = 16
 # Strings of many layouts mostly show it in so many of them, which are looked at alone where that is little work.
 PROBED_STRINGS: Final = 64
 PROBED_OF: Final = 16
-# Any odd number: what it multiplies keeps its differences.
+# Any odd number: different values stay different when multiplied.
 MIXED_BY: Final = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -27,7 +27,7 @@ class FixedWidth(NamedTuple):
 
 
 class OptionalConstant(NamedTuple):
-    """Constant bytes that only some rows have: those that `there` marks."""
+    """Constant bytes of the rows that `there` marks; the other rows have nothing."""
 
     raw: bytes
     there: Bools

@@ -40,7 +40,7 @@ SECOND_FACTOR: Final = np.uint64(0x94D049BB133111EB)
 # MASKS[n] keeps the first n bytes of a word.
 MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(WORD_BYTES + 1)], np.uint64)
 NULL: Final = np.uint64(0x6E756C6C)
-# So much is computed at once that it stays in the processor's caches.
+# The number of rows computed at once, so that the data stays in the processor's caches.
 BYTES_AT_ONCE: Final = 512 * 1024
 
 
@@ -142,7 +142,7 @@ def _words_of(octets: npt.NDArray[np.uint8], starts: Ints, length: Ints) -> Word
 
 
 def _folded_lists(column: pa.Array, elements: Hashes) -> Hashes:
-    """Returns the hashes of lists; `elements` are the hashes of all elements beneath the column."""
+    """Returns the hashes of lists; `elements` are the hashes of the elements of all lists."""
     bounds = column.offsets.to_numpy().astype(np.int64)
     starts, ends = bounds[:-1], bounds[1:]
     count = (ends - starts).astype(np.uint64)

@@ -15,7 +15,7 @@ from pyrmq_core.protocol.messages.payload import Payload, encode_one, split_batc
 def encode_messages(
     rows: SinkRows, topic: str, ids: Sequence[RowPart], limit: BatchLimit, *, alone: bool, waits: bool
 ) -> Iterator[Payload]:
-    """Yields what `encode_batches` does."""
+    """Yields the payloads of `encode_batches`, made row by row."""
     messages, unique_ids = _messages(rows, topic, waits=waits), id_texts(ids, len(rows))
     for run in runs_of(rows.body.sizes, limit, alone=alone):
         compression = limit.compression if run.compressed else None

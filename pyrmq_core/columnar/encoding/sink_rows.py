@@ -130,7 +130,7 @@ class CheckedRows:
         return column if self.numbers is None else column.take(self.numbers)
 
     def take(self, numbers: pa.Array) -> CheckedRows:
-        """Returns those of these rows that have the numbers, in their order."""
+        """Returns the rows with these numbers, in the order of the numbers."""
         return replace(self, numbers=numbers if self.numbers is None else self.numbers.take(numbers))
 
     def filter(self, mask: pa.Array) -> CheckedRows:

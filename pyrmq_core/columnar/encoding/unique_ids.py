@@ -36,7 +36,7 @@ def ids_of(ids: Ids, count: int) -> list[RowPart]:
 
 
 def id_texts(parts: Sequence[RowPart], count: int) -> list[str]:
-    """Returns the ids that the parts make, one by one."""
+    """Returns the ids of the parts as texts."""
     return [raw.decode() for raw in joined(parts, 0, count).to_pylist()]
 
 

@@ -28,7 +28,8 @@ def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) ->
 
 
 def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
-    """Sets a topic's queues: all or none of a new topic, those before the first unknown broker of a known one.
+    """Sets a topic's queues. An unknown broker ends this: a new topic then gets no queues, an existing one those before
+    it.
 
     Raises `BodyError` when the tables have no room for them.
     """

@@ -48,7 +48,7 @@ class AddressMoved:
 
 @dataclass(frozen=True, slots=True)
 class PlaceTaken:
-    """An address that took the id of another one, whose broker is alive."""
+    """An address that took the broker id of another address, whose broker is alive."""
 
     broker_name: str
     broker_id: int

@@ -186,7 +186,7 @@ def _refusal(
 
 
 def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: Mapping[int, str]) -> BrokerData:
-    """Returns the broker with these addresses; its cluster stays that of its first registration."""
+    """Returns the broker with these addresses; its cluster is always that of its first registration."""
     return BrokerData(
         cluster=header.cluster_name if before is None else before.cluster,
         broker_name=header.broker_name,

@@ -21,7 +21,7 @@ from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
 from pyrmq_core.protocol.routes.topic_config import DataVersion
 
-# A broker that sends no time-out of its own is removed after so long (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
+# The time after which a broker without a time-out of its own is removed (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
 HEARTBEAT_TIMEOUT_MS: Final = 120_000
 # Work over whole tables pauses after so many topics or brokers, which take a millisecond or two.
 TOPICS_PER_STEP: Final = 2_000
@@ -100,7 +100,7 @@ class RouteTables:
         self._rules = rules or TableRules()
         self.topic_queue_table: dict[str, dict[str, QueueData]] = {}
         self.broker_addr_table: dict[str, BrokerData] = {}
-        self.cluster_addr_table: dict[str, dict[str, None]] = {}  # the inner one is a set that keeps its order
+        self.cluster_addr_table: dict[str, dict[str, None]] = {}  # the inner dict is a set that keeps its order
         self.broker_live_table: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         self.topic_queue_mapping_info_table: dict[str, dict[str, Mapping[str, Any]]] = {}
@@ -267,7 +267,7 @@ class RouteTables:
         return switched
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
-        """Has the next registration of these brokers read again, because the tables no longer match the last one."""
+        """Forgets the last registrations of these brokers, so that the next are read: the tables changed."""
         self.digests_forgotten += 1
         brokers = [self.broker_addr_table[name] for name in broker_names if name in self.broker_addr_table]
         addresses = {address for broker in brokers for address in broker.broker_addrs.values()}

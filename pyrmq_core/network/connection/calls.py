@@ -172,7 +172,7 @@ class Calls:
         return call
 
     def open_waiting(self, command: Request, timeout: float, deadline: float) -> Call:
-        """Returns a call that waits for room before it is opened anew; it ends as others do."""
+        """Returns a call that waits for room before its request is opened; it ends as other calls do."""
         while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
             pass
         call = Call()

@@ -11,7 +11,7 @@ HEALTH_SECONDS: Final = 5.0
 # The least time between two checks of deadlines: a check costs some 0.05 us a call.
 SWEEP_SECONDS: Final = 0.005
 SWEEP_SECONDS_PER_CALL: Final = 1e-6
-# Other tasks run after so many checks: 10,000 in one go would delay them by a tenth of a second.
+# The checks after which other tasks run: 10,000 in one go would delay them by a tenth of a second.
 CHECKED_AT_ONCE: Final = 200
 
 

@@ -34,7 +34,7 @@ def reason_to_close(error: Exception, address: str, level: int) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """Returns what is known of an error of trio without a text."""
+    """Returns the cause of a trio error that has no text."""
     return str(error.__cause__ or "") or "the connection broke"
 
 

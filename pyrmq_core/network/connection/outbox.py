@@ -17,7 +17,7 @@ from pyrmq_core.network.connection.wire import Chunk, Wire
 
 # Bodies from this size on are not joined with their header: copying costs more than a second buffer in one write.
 APART_FROM_BYTES: Final = 32 * 1024
-# What one write takes at most: enough to spare system calls, not so much that copying it together costs.
+# The most bytes of one write: enough to spare system calls, few enough that joining them is cheap.
 JOIN_BYTES: Final = 256 * 1024
 JOIN_CHUNKS: Final = 512
 # While more than this is queued, new calls wait and requests are not read.
@@ -150,7 +150,7 @@ class Outbox:
         self._full_bytes = TIGHT_FULL_BYTES if is_tight else FULL_BYTES
 
     def withdraw(self, frame: Outgoing) -> None:
-        """Withdraws a frame that is not begun; does nothing to one that is."""
+        """Withdraws a frame of which no byte was written; does nothing to any other."""
         if not frame.started and frame.chunks is not None:
             frame.chunks = None
             self.queued_bytes -= frame.size_bytes
@@ -209,7 +209,7 @@ class Outbox:
                 await trio.lowlevel.wait_task_rescheduled(self._abort)
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
-        """Lets the cancelled writer end. It is not woken again: that would run a task that has ended."""
+        """Lets the cancelled writer end. A second wake would run a task that has ended."""
         self._writer_runs = True
         return trio.lowlevel.Abort.SUCCEEDED
 

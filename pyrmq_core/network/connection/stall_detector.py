@@ -28,7 +28,7 @@ class ConnectionActivity:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """The longest times, in seconds, that a connection may idle (None: no limit), need for a frame, or not be read."""
+    """The most seconds without traffic (`idle`, None: no limit), for one frame, and until a peer reads (`stall`)."""
 
     idle: float | None = None
     frame: float = FRAME_TIMEOUT_SECONDS

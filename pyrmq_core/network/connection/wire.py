@@ -40,7 +40,7 @@ class Wire(Protocol):
     def local_address(self) -> str: ...
 
     def send_nowait(self, chunks: Sequence[Chunk]) -> int:
-        """Writes from the chunks, in order, what is taken without waiting; returns the number of bytes, perhaps 0."""
+        """Writes as much of the chunks as the kernel takes without waiting; returns the number of bytes, perhaps 0."""
         ...
 
     async def wait_sendable(self) -> bool:

@@ -53,7 +53,7 @@ def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Ca
 
 
 def late_field(slot: Any, read_whole: Callable[[Any], None]) -> Any:
-    """Returns a property of a class whose objects become another: it first reads the whole object, then the slot."""
+    """Returns a property for objects that are parsed late: it parses the whole object, then reads the slot."""
 
     def read(partial: Any) -> Any:
         read_whole(partial)

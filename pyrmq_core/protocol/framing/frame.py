@@ -126,7 +126,7 @@ class RequestForm:
 
 @dataclass(frozen=True, slots=True)
 class FormedRequest:
-    """One request of a form. The connection sends it as it is; code that reads or changes it takes its `command`."""
+    """One request of a form. The connection sends it unchanged; hooks and other readers use its `command`."""
 
     form: RequestForm
     numbers: tuple[int, ...]

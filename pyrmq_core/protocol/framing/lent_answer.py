@@ -39,7 +39,7 @@ def _read(answer: LentAnswer) -> None:
 
 
 class LentAnswer(Command):
-    """An answer whose header is not read yet. It equals the `Command` that it becomes."""
+    """An answer whose header is not read yet. It equals the parsed `Command`."""
 
     __slots__ = ()
 

@@ -74,7 +74,7 @@ OTHER_PROTOCOLS: Final = (
 
 
 def remedy_of(request_code: int, code: int, remark: str) -> str:
-    """Returns what to do about a refusal; an empty text if nothing is known of it."""
+    """Returns advice about a refusal; an empty text if nothing is known of it."""
     if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and request_code in OF_NAMESERVERS:
         return NO_NAMESERVER
     for refused, pattern, remedy in BY_REMARK:
@@ -84,5 +84,5 @@ def remedy_of(request_code: int, code: int, remark: str) -> str:
 
 
 def other_protocol(first: bytes) -> str:
-    """Returns which protocol begins with these bytes, and what to do; an empty text if they may be RocketMQ's."""
+    """Returns the protocol that begins with these bytes, and advice; an empty text if they may be RocketMQ's."""
     return next((words for start, words in OTHER_PROTOCOLS if re.match(start, first, re.DOTALL)), "")

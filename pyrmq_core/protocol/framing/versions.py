@@ -110,7 +110,7 @@ _NEW_REQUESTS: Final[Mapping[str, tuple[RequestCode, ...]]] = {
 KNOWN_SINCE: Final[Mapping[int, int]] = {
     code: version_number(release) for release, codes in _NEW_REQUESTS.items() for code in codes
 }
-# Those of them that NameServers answer, and no broker.
+# The requests among them that NameServers answer, and no broker.
 NEW_AT_NAMESERVERS: Final = frozenset(
     (
         RequestCode.QUERY_DATA_VERSION,

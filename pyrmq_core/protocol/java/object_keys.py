@@ -1,6 +1,6 @@
 """JSON objects whose names are objects themselves, as fastjson writes a map with such keys: `{{"queueId":0}:5}`.
 
-That is not JSON. Each of these names is read as text, its own JSON, and written back as an object.
+That is not JSON. Each such name is kept as a text of JSON, and written back as an object.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def load_key(text: str) -> dict[str, Any]:
 
 
 def dump_object(rows: Iterable[tuple[Any, bytes]]) -> bytes:
-    """Returns an object of names, each a text or an object, and of values that are JSON texts already."""
+    """Returns the text of a JSON object whose names are texts or objects; its values are given as JSON texts."""
     return b"{" + b",".join([dumps(name) + b":" + value for name, value in rows]) + b"}"
 
 

@@ -71,7 +71,7 @@ class IdRun:
     def ids(self) -> list[str]:
         """Returns the ids as texts, in order."""
         number, left, ids = self.counter, self.count, list[str]()
-        while left > 0:  # those whose upper two digits are the same, together
+        while left > 0:  # ids with the same upper two digits are made together
             low = number & 0xFF
             prefix, endings = f"{self.prefix}{BYTE_TEXTS[number >> 8 & 0xFF]}", BYTE_TEXTS[low : low + left]
             ids += [prefix + text for text in endings]

@@ -149,7 +149,7 @@ def message_properties_string(
 
 
 def properties_around_id(message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> tuple[str, str]:
-    """Returns what stands before and after UNIQ_KEY in `message_properties_string`, checked as there, but for length.
+    """Returns the parts before and after UNIQ_KEY of `message_properties_string`, checked as there, but for length.
 
     It is for messages whose ids are drawn later, many at once.
     """
@@ -159,7 +159,7 @@ def properties_around_id(message: Message, system_properties: Mapping[str, str] 
 
 
 def checked_ends(message: Message, system_properties: Mapping[str, str]) -> tuple[str, str]:
-    """Returns what `properties_around_id` does, for messages that `plain_ends` is not for."""
+    """Returns the parts of `properties_around_id` for messages that `plain_ends` does not handle."""
     properties = message_properties(message, None, system_properties)
     text = _checked_string(message, properties)
     before = len(encode_properties({KEYS: properties[KEYS]})) if KEYS in properties else 0

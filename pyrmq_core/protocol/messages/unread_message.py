@@ -47,8 +47,8 @@ def add_plain_messages(
 ) -> int:
     """Adds the messages from `start` to `stop` of the plain records from `position` on, and returns where they end.
 
-    They end with the bytes, or at a record for `unpack_record`: compressed, of a batch topic, with hosts of IPv6, a
-    long topic or a wrong CRC, or damaged.
+    Reading stops at the end of the bytes, or at a record that only `unpack_record` reads: compressed, of a batch topic,
+    with IPv6 hosts, a long topic, a wrong CRC, or damage.
     """
     broker_name, queue_id, available = queue.broker_name, queue.queue_id, len(records)
     topic_bytes, topic = b"", ""
@@ -123,7 +123,7 @@ def _read(message: MessageExt) -> None:
 
 
 class UnreadMessage(MessageExt):
-    """A message whose record is not read yet. It equals, copies and pickles as the `MessageExt` that it becomes."""
+    """A message whose record is not read yet. It equals the parsed `MessageExt`, and is copied and pickled as one."""
 
     __slots__ = ()
 

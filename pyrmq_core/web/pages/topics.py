@@ -38,7 +38,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class BrokerBars:
-    """The queues of one broker, those that are left out counted."""
+    """The queues of one broker as bars, and the number of queues that are not shown."""
 
     name: str
     bars: tuple[Bar, ...]

@@ -71,7 +71,7 @@ def update_config(broker: Broker, request: Command, peer: Peer) -> Answer:
 
 
 async def _written(broker: Broker, properties: Mapping[str, str]) -> Command:
-    """Writes the settings to their file; a caller that leaves does not stop that."""
+    """Writes the settings to their file, also if the caller's connection ends meanwhile."""
     path = Path(broker.config.broker_config_path)
     with trio.CancelScope(shield=True):
         async with broker.settings_turn:

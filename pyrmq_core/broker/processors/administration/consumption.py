@@ -42,7 +42,7 @@ MAX_LONG: Final = 2**63 - 1
 
 @dataclass(slots=True)
 class _Behind:
-    """The messages that groups have not consumed, and those of them that they have pulled."""
+    """The numbers of messages that groups have not consumed, and of those that are pulled already."""
 
     consumed: int = 0
     pulled: int = 0

@@ -24,7 +24,7 @@ NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class OpenDescriptor:
-    """One open descriptor; with `is_gone` it is no longer that of its path, and its last user closes it."""
+    """An open descriptor. With `is_gone` its path has another file or none; the descriptor's last user closes it."""
 
     __slots__ = ("is_gone", "number", "users")
 

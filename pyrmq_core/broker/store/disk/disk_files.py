@@ -119,7 +119,7 @@ class DiskFiles:
         self._descriptors.with_room(lambda: shutil.rmtree(place))
 
     def retire(self, path: str) -> Callable[[], None]:
-        """Moves the file aside, so that a new one may have its path at once; on another file system it stays there."""
+        """Moves the file aside, so that a new file can have its path; a file on another file system is not moved."""
         place = self.full_path(path)
         self._forget(path)
         aside = self._root / ASIDE / f"file{self._set_aside}"

@@ -23,7 +23,7 @@ class ForgetfulFiles:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._synced: dict[Page, bytes] = {}  # the medium's content of pages that differ from it
+        self._synced: dict[Page, bytes] = {}  # pages whose content on the medium differs from the file's
         self._dropped: dict[Page, bytes] = {}  # the medium's content of pages whose sync failed
         # By file: for each sync under way, which may be several, the pages before a write during it.
         self._syncing: dict[str, list[dict[Page, bytes]]] = {}

@@ -78,7 +78,7 @@ def mixed_entries(messages: Sequence[Message]) -> Entries:
 
 
 def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
-    """Returns a message's next entries, `most` at most, and how many have `entered` with them: 0 if that is all."""
+    """Returns up to `most` further entries of a message, and the number entered by then; 0 at the message's end."""
     hashes = record_hashes(message.topic, message.properties[SHORT.size :], entered, most)
     entries = Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))
     return entries, entered + most if len(hashes) == most else 0

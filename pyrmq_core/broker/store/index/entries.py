@@ -55,7 +55,7 @@ class KeyColumns:
 
 
 def interleaved(columns: Sequence[Sequence[int]]) -> list[int]:
-    """Returns the first of each column, then the second of each, and so on."""
+    """Returns the columns' values row by row: the first of each column, then the second of each."""
     if not columns:
         return []
     rows = [0] * (len(columns) * len(columns[0]))

@@ -147,7 +147,7 @@ class KeyIndex:
             self._waiting.add(messages)
 
     def note_replayed(self, end: int) -> None:
-        """Notes that a slave's log is readable up to `end`: `catch_up` reads what is new."""
+        """Notes that a slave's log is readable up to `end`: `catch_up` reads the new messages."""
         self._readable_to = end
         self._fall_behind()
 
@@ -241,7 +241,7 @@ class KeyIndex:
             self._store.files.remove(f"{FOLDER}/{name}")
 
     def close(self) -> None:
-        """Enters what waits, and brings all files to the medium.
+        """Enters the waiting messages, and syncs all files.
 
         A file that cannot be written or was not checked yet is removed with all behind it: the next start makes them
         anew from the log.

@@ -78,7 +78,7 @@ def _runs_and_records(store: MessageStore, start: int, end: int) -> Iterator[Raw
 
 
 def _parts(run: UniformRecords, offsets: range) -> Iterator[RawRecord | _Columns]:
-    """Yields a run's first records, those at some offsets: by columns, or one by one if their properties differ."""
+    """Yields the records of a run at these offsets: as columns, or one by one if their properties differ in layout."""
     pieces, times_ms, topic, first = run.pieces, run.store_times_ms(), decode_java_utf8(run.topic), 0
     while first < len(offsets):
         most = min(len(offsets) - first, step_bounds.count_by_columns(pieces[first].properties))

@@ -39,7 +39,7 @@ class SlotTable:
         self._slots[key_hash % self._count] = number
 
     def link(self, hashes: Sequence[int], first: int) -> list[int]:
-        """Enters entries from number `first` on; returns the one that each follows in its slot."""
+        """Enters entries from number `first` on; returns for each the entry before it in its slot."""
         slots, count = self._slots, self._count
         previous: list[int] = []
         for number, key_hash in enumerate(hashes, first):
@@ -51,7 +51,7 @@ class SlotTable:
     def link_columns(self, hashes: Sequence[int | Sequence[int]], count: int, first: int) -> list[Sequence[int]]:
         """Enters the entries of `count` messages by columns, as in `KeyColumns`; returns those before by columns, too.
 
-        The entries of one hash follow each other, unless another column has its slot.
+        The entries of one hash follow each other, unless another column shares their slot.
         """
         slots, modulus, keys = self._slots, self._count, len(hashes)
         single = {key: column % modulus for key, column in enumerate(hashes) if isinstance(column, int)}

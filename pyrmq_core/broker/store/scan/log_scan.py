@@ -27,7 +27,7 @@ READ_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096
 # A message arrives in a frame, and the broker adds properties.
 MAX_RECORD_BYTES: Final = MAX_FRAME_BYTES + (64 << 10)
-# The records that are first looked at for a run, and those that are not after there was none.
+# The records that are first compared to find a run, and the records without such a look after there was no run.
 FIRST_RUN: Final = 32
 PASSED_RECORDS: Final = 8
 PLACE: Final = struct.Struct(">q")

@@ -24,7 +24,7 @@ from pyrmq_core.network.problems import Problems
 
 log = logging.getLogger(__name__)
 
-# Handlers at work on a queue that is given up get so long to finish before its offset is stored.
+# The time that handlers of a dropped queue have to finish before its offset is stored.
 GRACE_SECONDS: Final = 1.0
 # A locked queue whose handler does not end is given up after so long (RebalancePushImpl.UNLOCK_DELAY_TIME_MILLS).
 LONGEST_HOLD_SECONDS: Final = 20.0
@@ -162,7 +162,7 @@ class AssignedQueues:
         return not held
 
     async def move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
-        """Drops the queues and stores other offsets for them, at which the next rebalancing takes them again.
+        """Drops the queues and stores other offsets, at which the next rebalancing takes the queues again.
 
         With `only`, a queue that was added anew since then is left as it is.
         """
@@ -174,7 +174,7 @@ class AssignedQueues:
             await self._drop_all(moved, holds=False)
 
     async def restart(self, queue: MessageQueue, offset: int, only: ProcessQueue | None = None) -> bool:
-        """Drops what was pulled of a queue and reads it from another offset; returns False if it is not read any more.
+        """Drops a queue's pulled messages and reads it from another offset; returns False if it is not read any more.
 
         With `only`, a queue that was restarted since then is left as it is.
         """

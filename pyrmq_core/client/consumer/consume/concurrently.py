@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 CONSUME_AGAIN_SECONDS: Final = 5.0
 TIMEOUT_DELAY_LEVEL: Final = 3
 LONGEST_SWEEP_SECONDS: Final = 30.0
-# A slow handler keeps the batches behind it in its run from other workers for so long.
+# The time for which a slow handler may hold back the batches behind it in its run.
 RECALL_SECONDS: Final = 0.01
 
 
@@ -152,7 +152,7 @@ class ConcurrentService:
             await self._settle(assigned, run)
 
     def _batches_a_run(self) -> int:
-        """Returns the worker's share of what waits, as far as the handler is fast enough for several calls a run."""
+        """Returns the worker's share of the waiting messages in batches: one, unless the handler is fast."""
         most = self._calls.batches_a_run
         if most == 1:
             return 1
@@ -161,7 +161,7 @@ class ConcurrentService:
         return max(1, min(most, waiting // (self._batch_size * (free + 1))))
 
     async def _recall_from_slow_runs(self) -> None:
-        """Gives batches back that wait behind a slow one in its thread, so that another thread can take them."""
+        """Returns batches to the queue that wait behind a slow batch in its thread: another thread can take them."""
         while True:
             await self._runs_begun.park()
             while any(worker.run is not None and worker.run.has_waiting for worker in self._workers):
@@ -196,7 +196,7 @@ class ConcurrentService:
         for batch, outcome in zip(handled, outcomes, strict=True):
             process_queue.finish(batch[: len(batch) - len(outcome.failed)])
         for _, outcome in failed:
-            # The next member of a queue that is given up consumes the failed ones, with those that follow.
+            # The next owner of a dropped queue consumes the failed messages and those behind them.
             if not outcome.left and not process_queue.is_dropped:
                 await self._give_back(
                     assigned, outcome.failed, 0 if outcome.later is None else outcome.later.delay_level

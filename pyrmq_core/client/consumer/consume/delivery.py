@@ -64,7 +64,7 @@ def is_order(error: BaseException | None) -> bool:
 class Deliveries:
     """The deliveries on their way from a consumer to the loop that iterates over them.
 
-    A message that was handed over has `timeout` seconds; then it is delivered again.
+    A message that was handed over is delivered again after `timeout` seconds without an end.
     """
 
     def __init__(self, timeout: float) -> None:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 Messages = Sequence[MessageExt]
 Handler = Callable[[Messages], Awaitable[object]] | Callable[[Messages], object]
 
-# A thread takes no further batch of its run after so long: other threads may be idle.
+# The time after which a thread takes no further batch of its run: other threads may be idle.
 RUN_SECONDS: Final = 0.005
 # Without a checkpoint of its own, a fast handler holds the loop for so long at most.
 SLICE_SECONDS: Final = 0.002

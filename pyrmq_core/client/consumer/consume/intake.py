@@ -82,7 +82,7 @@ class Arrivals(Protocol):
 
 
 class Gate:
-    """A gate that tasks wait at while it is closed: a consumer that is suspended closes it."""
+    """A gate at which tasks wait while it is closed; suspending the consumer closes it."""
 
     def __init__(self) -> None:
         self._opened: trio.Event | None = None
@@ -155,7 +155,7 @@ class Intake:
             self._problems.forget(PULL, subject)
 
     def room_freed(self) -> None:
-        """Goes on pulling if it waits for room and there is some."""
+        """Resumes pulling if it waited for room and there is some."""
         if self._room is not None and self.process_queue.has_room(self.limits):
             self._room.set()
 

@@ -52,7 +52,7 @@ class ProcessQueue:
         self.bytes = 0
         self.waiting: deque[MessageExt] = deque()
         self._outstanding: deque[int] = deque()  # the offsets that were put in, from the lowest that is not consumed
-        self._consumed: set[int] = set()  # those of them that are consumed
+        self._consumed: set[int] = set()  # offsets of consumed messages that still wait for a lower one
 
     def __len__(self) -> int:
         """Returns the number of messages that are not consumed."""
@@ -62,7 +62,7 @@ class ProcessQueue:
     def offset_to_commit(self) -> int:
         """The lowest offset that is not consumed; `position` if there is none, since a filter passed over the rest.
 
-        Once the offset was corrected it is that one, whatever is consumed afterwards.
+        After a correction it is the corrected offset, also when more messages are consumed.
         """
         if self.corrected is not None:
             return self.corrected

@@ -58,7 +58,7 @@ class QueueLocks:
     async def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
         """Requests the locks and returns those queues that are locked for this client now.
 
-        Without its broker's answer a queue keeps its lock until that expires. A queue given to another client loses
+        Without the broker's answer a queue keeps its lock until the lock expires. A queue given to another client loses
         its lock at once. When the call is cancelled, it ends after `LOCK_TIMEOUT_SECONDS` at most.
         """
         locked: set[MessageQueue] = set()

@@ -76,7 +76,7 @@ class OffsetFile:
         return self._read()[0]
 
     def merge(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Writes these offsets and keeps those of other queues.
+        """Writes these queues' offsets; other queues' offsets in the file stay.
 
         After a `StoreError` the old offsets can still be read.
         """

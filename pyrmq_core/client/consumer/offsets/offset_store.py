@@ -26,7 +26,7 @@ class OffsetStore(Protocol):
     """The offsets of one consumer's queues: in memory, and at the brokers or in a file."""
 
     async def load(self) -> None:
-        """Reads what is stored, if it lies in a file; raises `StoreError` if that cannot be read."""
+        """Reads the stored offsets if they are in a file; raises `StoreError` if that cannot be read."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
         """Notes how far the queue is consumed, in memory. Ignored for a frozen queue."""
@@ -61,7 +61,7 @@ class RemoteOffsetStore(OffsetsInMemory):
         super().__init__()
         self._lookups = lookups
         self._problems = problems
-        # One commit of a queue at a time: a late one must not overwrite a newer one.
+        # One commit of a queue at a time: a late commit must not overwrite a newer one.
         self._locks: dict[str, trio.Lock] = {}
         self._all_sent_at: float | None = None
 
@@ -79,11 +79,11 @@ class RemoteOffsetStore(OffsetsInMemory):
             return None
         self._adopt(queue, offset, before)
         if offset == 0:
-            self._send_again([queue])  # so that the group has an offset there, as one of Java has
+            self._send_again([queue])  # the broker then has an offset of the group, as after a Java client
         return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
-        """Sends what changed: one-way, or with `confirmed` as requests that the broker answers.
+        """Sends the changed offsets: one-way, or with `confirmed` as requests that the broker answers.
 
         The first one at each broker is always answered: a broker says nothing when it refuses a one-way request.
         """

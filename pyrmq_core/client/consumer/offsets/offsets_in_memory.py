@@ -75,7 +75,7 @@ class OffsetsInMemory:
         self._offsets.pop(queue, None)
 
     def _send_again(self, queues: Iterable[MessageQueue]) -> None:
-        """Has the offsets of these queues sent the next time, whether they change or not."""
+        """Marks the offsets of these queues to be sent next time, changed or not."""
         for queue in queues:
             if (entry := self._offsets.get(queue)) is not None:
                 entry.sent = entry.confirmed = None

@@ -27,7 +27,7 @@ class ReadWindow:
     pull, and how many seconds a failing broker is waited for.
 
     With `lends_records` the records of pulls are views of received bytes, which spares a copy: a pull that is kept then
-    keeps a MiB or more of such bytes. It is for a caller that decodes each pull at once.
+    keeps a MiB or more of such bytes. For a caller that decodes each pull at once.
     """
 
     messages: int = 4000

@@ -110,7 +110,7 @@ class RangeProgress:
         return answered.state
 
     def deliver_in_order(self) -> list[PullSlice]:
-        """Delivers the pulls that are next in order, up to what is wanted; returns the slices to pull now."""
+        """Delivers the next pulls in order, up to the wanted amount; returns the slices to pull now."""
         slices = self.slices
         to_pull: list[PullSlice] = []
         while slices and (head := slices[0]).state is not ASKED and not self.is_enough():
@@ -154,7 +154,7 @@ class RangeProgress:
         return pulls
 
     def _accept(self, pull: RawPull) -> PullSlice | None:
-        """Delivers what is new of the pull; returns the gap in front of it instead, if there is one.
+        """Delivers the new part of the pull; if there is a gap in front of it, returns that instead.
 
         A filter may pass over more than was asked for. A batch topic's pull holds whole batches, also from before its
         start.

@@ -234,7 +234,7 @@ class RangeReader:
         self._nursery.start_soon(self._retry_slice, pull_slice, result)
 
     def _deliver(self) -> None:
-        """Delivers what is next in order, posts the pulls that follow, and wakes the waiting task if it is enough."""
+        """Delivers the next pulls in order, posts further ones, and wakes the waiting task if they are enough."""
         progress = self._progress
         self._post(progress.deliver_in_order())
         if progress.is_enough():
@@ -268,7 +268,7 @@ class RangeReader:
         return pull.status is PullStatus.OFFSET_ILLEGAL and self._puller.is_member
 
     def _end_at(self, moved: RawPull) -> None:
-        """Ends the range with a pull that moves the group's offset: whatever else was pulled counts no more."""
+        """Ends the range with an answer that moves the group's offset, and drops all other pulls."""
         self.close()
         self._progress.end_at(moved)
         if self._waiting is not None:

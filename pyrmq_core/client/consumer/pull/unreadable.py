@@ -71,7 +71,8 @@ class UnreadableRecords:
         self._tries = 0
 
     def pass_over(self, pull: RawPull, error: RecordError, rules: BodyRules) -> Readable:
-        """Returns what is readable of a pull, and warns of the rest; raises its `error` while it is to be tried again.
+        """Returns a pull's readable messages, and warns of the others; raises its `error` while it is to be tried
+        again.
 
         A pull that begins elsewhere is another one.
         """

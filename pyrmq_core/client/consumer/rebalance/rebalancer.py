@@ -42,7 +42,7 @@ class QueueTable(Protocol):
         ...
 
     async def drop_others(self, topics: Collection[str]) -> bool:
-        """Drops the queues of all topics but these; returns whether no more is to be done."""
+        """Drops the queues of all topics but these; returns True when no queue waits to be dropped."""
         ...
 
 

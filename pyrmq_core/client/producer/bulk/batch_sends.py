@@ -77,7 +77,7 @@ class BatchSends:
         finally:
             del self._under_way[pending]
             self._in_flight.leave((pending,))
-            pending.set_error(error)  # nothing, if it has its results
+            pending.set_error(error)  # does nothing if the batch has its results
             ended, self._ended = self._ended, None
             if ended is not None:
                 ended.set()

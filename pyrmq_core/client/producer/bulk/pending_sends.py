@@ -36,7 +36,7 @@ class Pending(Generic[R]):
 
     __slots__ = ("_callbacks", "_error", "_failures", "_result", "_unseen", "_waited", "is_done")
 
-    _reads: ClassVar[int] = 0  # of results that were there already
+    _reads: ClassVar[int] = 0  # the number of results read that were there already
 
     def __init__(self, failures: UnseenFailures | None = None) -> None:
         self.is_done = False
@@ -99,13 +99,13 @@ class Pending(Generic[R]):
         return self._waited is not None and self._waited.statistics().tasks_waiting > 0
 
     def _look(self) -> None:
-        """Sets what is still to be parsed of the answer, and notes that the program looks at the end."""
+        """Parses the rest of the answer, and notes that the program looks at the end."""
         self._read()
         if self._unseen is not None:
             self._unseen.look()
 
     def _read(self) -> None:
-        """Sets what is still to be parsed of the answer."""
+        """Parses the rest of the answer."""
 
     def _end(self) -> None:
         self.is_done = True
@@ -116,7 +116,7 @@ class Pending(Generic[R]):
             self._call(callback)
 
     def _call(self, callback: Callable[[Any], object]) -> None:
-        """Calls it, and logs what it raises: other sends, and the loop, go on."""
+        """Calls the callback, and logs its exception: other sends, and the loop, go on."""
         try:
             callback(self)
         except Exception:
@@ -215,7 +215,7 @@ class InFlight:
     def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
         """Takes room for `size` bytes unless there is none or others wait for it; from any thread.
 
-        With `take_turns` it also returns False now and then, so that its caller awaits `enter` and others run.
+        With `take_turns` it returns False now and then, so that the caller awaits `enter` and other tasks run.
         """
         if take_turns:
             self._calls += 1

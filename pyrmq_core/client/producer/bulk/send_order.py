@@ -63,7 +63,7 @@ class SendOrder:
     def add(self, payload: Payload, to: Target) -> bool:
         """Hands over a payload, from any thread; returns whether it may be sent before any request ends.
 
-        `next_send` frees places and lanes before it looks here, so it sees each payload for which this returns False.
+        `next_send` frees lanes before it looks at the payloads, so it sees each payload for which this returns False.
         """
         self._handed.append((payload, to))
         return self.requests < self._max_requests and to not in self._lanes

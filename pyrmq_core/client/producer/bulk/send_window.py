@@ -162,9 +162,9 @@ class SendWindow:
             await self._changed.wait()
 
     def start_more(self) -> None:
-        """Sends what may be under way; after a failure, drops the payloads that are not sent."""
+        """Sends waiting payloads up to the bounds; after a failure, drops the payloads that are not sent."""
         order = self._order
-        # One at a time: a send that fails before it leaves ends here, within `start`, and changes what is next.
+        # One at a time: a send that fails within `start` ends here, and may change the next payload.
         while (following := order.next_send()) is not None:
             payload, to = following
             ended = partial(self._ended, payload, to)
@@ -183,7 +183,7 @@ class SendWindow:
             self._over(payload, to, None)
 
     def _over(self, payload: Payload, to: Target, stored_in: MessageQueue | None) -> None:
-        """Ends a payload's request, and starts those that waited for it."""
+        """Ends a payload's request, and starts the payloads that waited for its end."""
         self._order.end(to, stored_in)
         self._leave(payload)
         self.start_more()

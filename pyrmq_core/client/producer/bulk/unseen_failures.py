@@ -64,7 +64,7 @@ class UnseenFailures:
 
 
 class UnseenFailure:
-    """A failure that the program has not looked at; it reports itself when it is dropped so."""
+    """A failure that the program has not looked at; it reports itself when it is dropped unseen."""
 
     __slots__ = ("_error", "_failures")
 

@@ -133,7 +133,7 @@ class FaultLatency:
             item.reachable = True
 
     def remove(self, broker_name: str) -> None:
-        """Forgets what was known of the broker."""
+        """Removes the broker's latency record."""
         self._items.pop(broker_name, None)
 
     def _select_5(self, info: TopicPublishInfo, last_broker_name: str | None, now: float) -> MessageQueue:

@@ -138,7 +138,7 @@ class ProducerHooks:
         return bool(self._before or self._checks or self._ends)
 
     def check_forbidden(self, context: SendContext) -> None:
-        """Raises what the first hook that refuses raises; foreign exceptions become `SendForbidden`."""
+        """Raises the exception of the first hook that refuses; foreign exceptions become `SendForbidden`."""
         for check in self._checks:
             try:
                 timed(check, context)

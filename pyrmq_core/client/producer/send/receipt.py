@@ -133,7 +133,7 @@ def given_up(topic: str) -> SendFailed:
 
 
 def unexpected(topic: str, error: Exception) -> SendFailed:
-    """Returns the end of a send that met what no send should raise; it is logged with its place."""
+    """Returns the error of a send that failed by an unexpected exception; it is logged with its place."""
     log.error("a send to %s met an unexpected %s", topic, type(error).__name__, exc_info=error)
     failed = SendFailed(
         f"topic {topic}: the send ended with an unexpected {type(error).__name__}: {error}; it is perhaps stored, and "

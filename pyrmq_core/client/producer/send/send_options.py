@@ -30,7 +30,7 @@ class AnyQueue:
 
 @dataclass(frozen=True, slots=True)
 class ThisQueue:
-    """One queue and no other; one try, as Java's `send(msg, mq)`. With `wait` its broker is waited for."""
+    """A given queue. A send has one try, as Java's `send(msg, mq)`; with `wait` it waits for the queue's broker."""
 
     queue: MessageQueue
     wait: bool = False
@@ -38,7 +38,7 @@ class ThisQueue:
 
 @dataclass(frozen=True, slots=True)
 class KeyedQueue:
-    """The queue of a sharding key: its broker is waited for while there is time, and no other one takes its place.
+    """The queue of a sharding key. A send waits for its broker while there is time; no other queue takes its place.
 
     With `queues` the choice is fixed to the publish list the caller saw first, however routes change meanwhile; when
     the broker refuses that queue, since the topic does not have it any more, the key's queue of the new route is taken.

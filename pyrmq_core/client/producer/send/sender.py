@@ -151,7 +151,7 @@ class Sender:
                 end = self._judge_first(state, answer)
             except RocketMQError as error:
                 end = error
-            except Exception as error:  # raised from here it would end the connection, and its other calls
+            except Exception as error:  # an exception here would end the connection, and its other calls
                 end = unexpected(state.payload.topic, error)
             ended(end)
 
@@ -310,7 +310,7 @@ class Sender:
         return self.settings.retry_another_broker_when_not_store_ok and isinstance(state.to, AnyQueue)
 
     def _end(self, error: RocketMQError, state: SendState) -> Receipt:
-        """Ends a send whose last try failed: returns what an earlier try stored, or raises with all attempts."""
+        """Ends a send whose last try failed: returns an earlier try's receipt, or raises with all attempts."""
         if state.stored is not None:
             return state.stored
         if not state.attempts:
