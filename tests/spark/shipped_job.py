@@ -2,7 +2,7 @@
 
 python -m tests.spark.shipped_job MASTER NAMESERVER TOPIC ROWS DIRECTORY     prints what was read, as JSON
 
-MASTER is one of Spark's (`local-cluster[2,1,1024]`, `spark://...`), or `connect`: then a server is started, and this is
+MASTER is one of Spark's (`local-cluster[1,2,1024]`, `spark://...`), or `connect`: then a server is started, and this is
 only its client.
 """
 
@@ -19,6 +19,7 @@ from tests.support.spark import read, wait_readable, write
 SECONDS = 600  # the end of a query that hangs: on a busy machine a cluster takes minutes
 COLUMNS = "brokerName string, queueId int, queueOffset bigint, body string"
 FOUND = ("count(*)", "count(distinct body)", "sum(cast(body as bigint))")
+PARTITIONS = "count(distinct part)"
 
 
 def session(master: str) -> SparkSession:
@@ -49,7 +50,7 @@ def streamed(spark: SparkSession, nameserver: str, topic: str, directory: Path) 
     """Reads over several micro-batches and a restart from the checkpoint; returns the numbers."""
     for _ in range(2):
         frame = spark.readStream.format("rocketmq").schema(COLUMNS).option("nameServer", nameserver)
-        frame_options = {"topic": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "2000"}
+        frame_options = {"topic": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "3000"}
         writer = frame.options(**frame_options).load().writeStream.format("parquet")
         writer = writer.option("checkpointLocation", str(directory / "checkpoint")).option(
             "path", str(directory / "rows")
@@ -65,7 +66,8 @@ if __name__ == "__main__":
     write(spark.range(0, rows, 1, 4).selectExpr("cast(id as string) as body"), nameserver, topic=topic)
     wait_readable(nameserver, topic, rows)
     bodies = read(spark, nameserver, COLUMNS, topic=topic, minPartitions=6)
-    parts = bodies.selectExpr("spark_partition_id() as part").distinct().count()
-    found = {"partitions": parts, "batch": counted(bodies), "stream": streamed(spark, nameserver, topic, directory)}
+    placed = bodies.selectExpr("body", "spark_partition_id() as part")
+    *batch, parts = placed.selectExpr(*FOUND, PARTITIONS).collect()[0]
+    found = {"partitions": parts, "batch": batch, "stream": streamed(spark, nameserver, topic, directory)}
     print(json.dumps(found))  # noqa: T201
     spark.stop()
