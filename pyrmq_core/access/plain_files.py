@@ -99,7 +99,7 @@ class PlainAcl:
         await self._change(path, partial(put_account, account=account))
 
     async def remove_account(self, access_key: str) -> bool:
-        """Returns whether there was such an account."""
+        """Removes the account; returns False if there is none."""
         path = self.rules.files.get(access_key)
         if path is None:
             return False

@@ -185,7 +185,7 @@ async def _ask(broker: Broker, address: str, code: RequestCode) -> Command:
 
 
 async def _take_offsets(broker: Broker, ask: Ask) -> int:
-    """Takes committed offsets that are greater than those here; returns their number."""
+    """Takes the slave's committed offsets that are greater than this broker's; returns their number."""
     table, count = await read_in_steps(offset_rows(await ask(RequestCode.GET_ALL_CONSUMER_OFFSET))), 0
     async for (topic, group), row in InTurns(table.rows.items()):
         if topic not in broker.topics:
@@ -202,7 +202,7 @@ async def _take_offsets(broker: Broker, ask: Ask) -> int:
 
 
 async def _take_levels(broker: Broker, ask: Ask) -> int:
-    """Takes the next offsets of delay levels that are greater than those here; returns their number.
+    """Takes the slave's next offsets of delay levels that are greater than this broker's; returns their number.
 
     If the slave has more of the log, this master may have lost deliveries, and delivers them again.
     """

@@ -169,7 +169,7 @@ class LineSending:
             raise self._failure(*self._first)
 
     async def _send_lines(self, lines: Lines, give: trio.MemorySendChannel[UnderWay]) -> None:
-        """Sends the lines in lists as long as a request; those that no batch may hold go alone."""
+        """Sends the lines in lists of the size of a request; a line that no batch may hold goes alone."""
         lines_to_send: Lines = []
         messages: list[Message] = []
         room = LIST_BYTES
@@ -258,7 +258,7 @@ class LineSending:
                     self._line.update(self._report.stored, self._bytes)
 
     def _fail_at_call(self, lines: Lines, error: RocketMQError) -> None:
-        """Accounts for lines that were refused before they were sent, unless those before them were."""
+        """Counts lines that were refused before they were sent, unless earlier lines were refused already."""
         if not self._reading.cancel_called:
             span = _span(lines)
             self._last = span.last
@@ -374,7 +374,7 @@ class ProgressLine:
         self._task = TaskID(0)
 
     def update(self, done: int, position: int | None = None) -> None:
-        """Shows that so many things are done; `position` is how much of the `total` that is, if it is another unit."""
+        """Shows the number of things done; `position` is the part of `total` that is done, if that has another unit."""
         seconds = time.monotonic() - self._began
         if self._shown is None:
             if seconds < SECONDS_BEFORE or not self._console.is_terminal:

@@ -33,14 +33,14 @@ class SectionedCommand(click.Command):
 
 
 class CommandGroup(click.Group):
-    """A group of such commands; a group inside is one as well."""
+    """A group of commands whose functions are async; groups inside it are of this class, too."""
 
     command_class = SectionedCommand
     group_class = type
 
 
 def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Runs the async function; the group reports what it raises.
+    """Runs the async function; the group reports its exceptions.
 
     A signal that stops programs cancels it, then `KeyboardInterrupt` is raised, or `SystemExit` with status 143 or 129.
     """

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def seconds_of(name: str, value: object) -> float:
-    """Returns the time as it is: a finite number of seconds above 0."""
+    """Returns the seconds, checked to be a finite number above 0."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InvalidArgument(f"{name}={shown(value)}: it is a number of seconds")
     if not 0 < value < math.inf:
@@ -41,7 +41,7 @@ def first_millisecond(when: datetime) -> int:
 
 
 def whole_number(name: str, value: object, least: int, most: int = MAX_INT) -> int:
-    """Returns the number as it is."""
+    """Returns the number, checked against its bounds."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidArgument(f"{name}={shown(value)}: it is a whole number")
     if not least <= value <= most:

@@ -79,5 +79,5 @@ class ClientChoice(Generic[AnyClient]):
         return None if self.client is None else instance_of("client", self.client, face, f"a {name}")
 
     def own_client(self) -> ClientSettings:
-        """Returns the settings of a client that nothing else shares."""
+        """Returns the settings of a client of its own."""
         return ClientSettings(nameserver=self.nameserver, instance_name=self.instance_name)

@@ -124,7 +124,7 @@ def checked_nameserver_settings(settings: Mapping[str, str] | None, *, host: str
 
 
 def checked_timeout(timeout: object) -> float:
-    """Returns the time as it is."""
+    """Returns the time; raises `InvalidArgument` for one that is not above 0."""
     if not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise InvalidArgument(f"timeout={timeout!r}: a number of seconds above 0 is wanted")
     return timeout

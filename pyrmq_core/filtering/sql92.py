@@ -56,7 +56,7 @@ def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]
 
 
 def ignored_rest(text: str, *, text_tests: bool = True) -> str:
-    """Returns the end of an expression that RocketMQ ignores; empty for most, and for those that it refuses."""
+    """Returns the part at an expression's end that RocketMQ ignores; empty for most, and for a refused expression."""
     try:
         parser = _Parser(text, text_tests)
         parser.condition()

@@ -340,7 +340,7 @@ def portal() -> Portal:
 
 
 def _settle(future: Future[Any], *, result: object = None, error: BaseException | None = None) -> None:
-    """Ends the future unless it has ended or was cancelled; logs what its callbacks raise."""
+    """Ends the future unless it has ended or was cancelled; logs exceptions of its callbacks."""
     try:
         if not future.done():
             if error is not None:

@@ -52,7 +52,7 @@ class RegistrationQueue:
         self._fair_steps = fair_steps
         self._lines: dict[str, deque[trio.Event]] = {}  # by broker name; the first event is set: its turn has come
         self._peers: Counter[Peer] = Counter()
-        self._bytes = {True: 0, False: 0}  # True: of ordinary bodies; False: of larger ones
+        self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger ones
 
     def take(self, register: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
         """Returns the answer, or an awaitable of it if it has to wait; `BodyError` for an unreadable body."""

@@ -46,7 +46,7 @@ def body_text(body: bytes, form: str = "") -> BodyText:
 
 
 def summary(body: bytes) -> str:
-    """Returns the beginning of the body on one line; bytes that are no text are shown as such."""
+    """Returns the beginning of the body on one line; a body that is no text is shown as bytes."""
     text = _text(body[: 4 * SUMMARY_CHARACTERS], len(body) <= 4 * SUMMARY_CHARACTERS)
     if text is None:
         return f"{body[:BYTES_A_LINE].hex(' ')}{' …' if len(body) > BYTES_A_LINE else ''}"

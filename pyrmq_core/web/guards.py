@@ -104,7 +104,7 @@ class Guards:
         async def send_without_slot(message: AsgiMessage) -> None:
             """Leaves the slot before the answer is sent: the peer may read slowly."""
             if slot.scope.cancel_called:
-                await trio.lowlevel.checkpoint()  # ends here, while no part of an answer is sent
+                await trio.lowlevel.checkpoint()  # the request ends here: no part of an answer was sent
             slot.scope.deadline = math.inf
             self._slots.leave(slot)
             await send(message)

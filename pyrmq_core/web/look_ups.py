@@ -129,7 +129,7 @@ class LookUps:
         return await self._get(("groups of", topic), partial(self._admin.topics.groups, topic))
 
     async def rates(self, topic: str) -> TopicRates:
-        """Returns the topic's rates, with those of the first groups that consume it; they become a sample of it."""
+        """Returns the rates of the topic and of the first groups that consume it, and keeps them as a sample."""
         groups = (await self.groups_of(topic))[:MAX_GROUPS_RATED]
 
         async def look_up() -> TopicRates:

@@ -74,7 +74,7 @@ class _Rest:
         return self.ranges[0]
 
     def go_on(self, offset: int, whole: int = 0) -> None:
-        """Takes so many ranges as read, and the one behind them up to `offset`."""
+        """Marks the first ranges as read, and the next one up to `offset`."""
         self.deadline = None
         for _ in range(whole):
             self.ranges.popleft()

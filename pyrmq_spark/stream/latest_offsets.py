@@ -31,7 +31,7 @@ FLOOR_SECONDS: Final = 0.1
 # both together near 1 % of a core.
 FLOOR_SECONDS_A_QUEUE: Final = 0.0002
 MAX_FLOOR_SECONDS: Final = 1.0
-# What looks lost is looked at again so often, with everything asked anew (fetchOffset.numRetries of Kafka's source).
+# The number of repeated look-ups before a queue counts as lost (fetchOffset.numRetries of Kafka's source).
 LOOKS_AT_LOSS: Final = 3
 LOSS_PAUSE_SECONDS: Final = 0.5
 

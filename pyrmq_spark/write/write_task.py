@@ -159,7 +159,7 @@ class PartitionWrite:
 
     @contextmanager
     def _naming_rows(self, first_row: int) -> Iterator[None]:
-        """Names the batch in errors that `check_rows` cannot find by columns, such as properties too large together."""
+        """Names the batch in errors that `check_rows` does not detect, such as properties too large together."""
         try:
             yield
         except InvalidMessage as error:
@@ -262,6 +262,6 @@ def open_dead_letters(producer: Producer, options: SinkOptions) -> Iterator[Dead
 
 
 def reason(refused: RefusedMessage) -> str:
-    """Returns the reason as far as a property can hold it."""
+    """Returns the reason of a refusal, cut to the length of a property."""
     text = str(refused.error.__cause__ or refused.error)
     return " ".join(text.replace("\x01", " ").replace("\x02", " ").split())[:MAX_REASON]

@@ -141,8 +141,7 @@ def _consumers(broker: Broker) -> Iterator[Family]:
 
 
 def _waiting(broker: Broker, group: str, topic: str) -> tuple[int, int, int, float, float]:
-    """Returns a group's messages behind its offsets, those under way, the others, and the ages of the oldest of all
-    and of those others."""
+    """Returns a group's unconsumed, pulled and ready messages, and the ages of the oldest unconsumed and ready ones."""
     lag = under_way = 0
     now_ms = broker.now_ms()
     oldest = oldest_ready = now_ms

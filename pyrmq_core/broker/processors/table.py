@@ -239,7 +239,7 @@ NOT_BUILT: Final[Mapping[int, str]] = {
 
 
 def handle(broker: Broker, request: Command, peer: Peer) -> Answer:
-    """Returns the answer to a request; the network answers for a function that raises."""
+    """Returns the answer to a request; the connection turns an exception into an error answer."""
     function = HANDLERS.get(request.code)
     return unsupported(request) if function is None else function(broker, request, peer)
 

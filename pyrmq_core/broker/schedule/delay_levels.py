@@ -226,7 +226,7 @@ def _pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]
 
 
 def _joined(added: Mapping[str, str], own: bytes) -> bytes:
-    """Returns a message's own properties with those that its way through the broker added."""
+    """Returns a message's own properties with the properties that the broker added."""
     joined = encode_properties({**added, **decode_properties(decode_java_utf8(own))}).encode("utf-8", "replace")
     if len(joined) > MAX_STORED_PROPERTIES_BYTES:
         raise BodyError(f"the properties of a message of a batch have {len(joined)} bytes with what a retry added")

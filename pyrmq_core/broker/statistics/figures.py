@@ -153,7 +153,7 @@ class BrokerFigures:
         return self._forget(lambda _, tally: tally.is_idle())
 
     def forget_topic(self, topic: str) -> None:
-        """Notes a deleted topic, whose tallies and those of its groups `forget_deleted` removes."""
+        """Notes a deleted topic; `forget_deleted` removes its tallies and its groups' tallies of it."""
         self._deleted_topics.add(topic)
 
     def forget_group(self, group: str) -> None:

@@ -28,7 +28,7 @@ SECOND_MS: Final = 1_000
 
 
 class Measures:
-    """The counts of one broker since its start; `is_system` is that of its topics."""
+    """The counts of one broker since its start; `is_system` says whether a topic is one of RocketMQ's own."""
 
     def __init__(self, is_system: Callable[[str], bool]) -> None:
         self._is_system = is_system

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 SECONDS: Final = (10, 60, 600)
-# How long puts took, in ms: the counters of putMessageDistributeTime, each with the longest time that counts in it.
+# The counters of putMessageDistributeTime, each with the longest duration of a put, in ms, that it counts.
 SPANS: Final = (
     ("[<=0ms]", 0),
     ("[0~10ms]", 9),

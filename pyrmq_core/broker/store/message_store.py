@@ -166,7 +166,7 @@ class MessageStore:
         return results
 
     def _put_first(self, appends: Sequence[Append], now_ms: int) -> list[AppendResult | StoreError]:
-        """Stores the first appends, those that fit into one segment of the log; returns their results, one or more.
+        """Stores the first appends that fit into one segment of the log; returns their results, one or more.
 
         If it raises `StoreError`, none is stored.
         """

@@ -137,7 +137,7 @@ class Replay:
         return None
 
     def _following(self, key: QueueKey, queue: AnyConsumeQueue, queue_offset: int) -> bytearray | None:
-        """Returns the entries that wait for a plain queue, if the offset is that behind them; else None."""
+        """Returns the entries that wait to be written to a plain queue if `offset` follows them; else None."""
         if isinstance(queue, BatchConsumeQueue):
             return None
         _, unwritten = self._unwritten.setdefault(queue, (key, bytearray()))

@@ -91,7 +91,7 @@ class KeyIndexing:
         return self._index.stored_bytes(self._store.start)
 
     async def remove_old(self) -> None:
-        """Removes the files whose messages are all before the log's start; those that fail, with the next ones."""
+        """Removes the files whose messages are all before the log's start; a failed removal is repeated later."""
         self._leaving += self._index.retire_before(self._store.start)
         try:
             while self._leaving:

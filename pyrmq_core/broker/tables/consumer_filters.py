@@ -167,7 +167,7 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _replace(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> None:
-        """Keeps the changed expression as another object: that of a snapshot stays as it is."""
+        """Keeps the changed expression as a new object, since a snapshot may hold the old one."""
         self._topics.change(topic)[group] = consumer_filter
 
     def clean(self, now_ms: int) -> None:

@@ -93,7 +93,7 @@ class TopicTable:
         return None if config is None else is_batch_topic(config.attributes)
 
     def is_system(self, topic: str) -> bool:
-        """Returns True for a topic that the broker made for itself, such as those of its own and its cluster's name."""
+        """Returns True for a topic that the broker made for itself, such as those named after broker and cluster."""
         return topic in self._system
 
     @property
@@ -173,7 +173,7 @@ class TopicTable:
             await self.file.written(change)
 
     def touch(self, now_ms: int) -> None:
-        """Gives all topics a new DataVersion, since what is registered of them changed."""
+        """Gives all topics a new DataVersion, since their registered form changed."""
         self.data_version = self.data_version.next(now_ms)
         self._recent.clear()
         self.file.changed()

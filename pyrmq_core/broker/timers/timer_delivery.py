@@ -124,7 +124,7 @@ class TimerDelivery:
         return DueCopy(message.topic, copy_of(message, entry.enqueue_ms, now_ms, rolls=rolls))
 
     def _was_delivered(self, message: TimerMessage, *, rolls: bool) -> bool:
-        """Returns True, once for each, if an earlier run stored the copy; with `rolls` the one that waits on."""
+        """Returns True, once for each copy, if an earlier run stored it; with `rolls`, the copy that waits further."""
         return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
 
     def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:

@@ -40,13 +40,13 @@ class TimerFiles:
         self.has_checkpoint = False
         self.may_save = True  # False after a failed sync: what it dropped is read again from the last checkpoint on
         self.is_saving = False  # while another thread writes a checkpoint
-        self.last_entry: TimerEntry | None = None  # after `open`: of the message that was stored last
+        self.last_entry: TimerEntry | None = None  # after `open`: the queue offset of the message that was stored last
         self.waiting = 0  # messages in slots that are not delivered, less those taken back
         self.topics: TopicCounts | None = None  # the same by topic, if that is set before `open`
 
     @property
     def names(self) -> list[str]:
-        """The names of those files that exist."""
+        """The names of the existing files."""
         names = [] if self.log.is_empty else ["timerlog"]
         names += ["timerwheel"] if self.wheel.exists else []
         return [*names, *([timer_checkpoint.PATH] if self.has_checkpoint else [])]
@@ -137,7 +137,7 @@ class TimerFiles:
             self.wheel.put(slot_ms, Slot())
 
     def expect(self, slot_ms: int) -> None:
-        """Adds a slot to those that will be opened; it must not be among them."""
+        """Adds a slot to the slots that will be opened; it must be new."""
         heapq.heappush(self.slots, slot_ms)
 
     def delivered(self, slot_ms: int, by_topic: Mapping[int, int]) -> None:

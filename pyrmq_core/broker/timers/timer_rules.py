@@ -94,7 +94,7 @@ def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
 
 
 def slot_of(due_ms: int, precision_ms: int) -> int:
-    """Returns the time of the slot that holds what is due then: an exact multiple belongs to the one before."""
+    """Returns the time of the slot for a due time: an exact multiple of the precision belongs to the slot before."""
     return (due_ms - 1) // precision_ms * precision_ms
 
 

@@ -259,7 +259,7 @@ class Transactions:
                 await trio.lowlevel.checkpoint()
 
     async def _read_repeated(self, now_ms: int) -> None:
-        """Reads the half messages that wait; some repeat an earlier one that its producer will name, or has named."""
+        """Reads the waiting half messages. Some repeat an earlier one, whose offset their producer uses in its decision."""
         start, end = self._store.reader.bounds(HALF_QUEUE)
         for offset in range(max(self._ended.position, start), end):
             half = None if self._ended.is_done(offset) else self._read(offset)

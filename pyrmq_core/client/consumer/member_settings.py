@@ -122,7 +122,7 @@ class PushSettings(MemberSettings[AnyClient]):
         return DEFAULT_MAX_RECONSUME_TIMES if self.max_reconsume_times is None else self.max_reconsume_times
 
     def limits(self, own_queues: int, *, orderly: bool) -> FlowLimits:
-        """Returns the limits of one of so many queues of a topic that this consumer has."""
+        """Returns the limits of one queue, where this consumer has `own_queues` of the topic."""
         span = None if orderly else self.consume_concurrently_max_span
         messages, size = self.pull_threshold_for_queue, self.pull_threshold_size_for_queue
         share = max(1, own_queues)

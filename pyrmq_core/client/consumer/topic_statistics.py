@@ -62,7 +62,7 @@ class TopicStatistics:
         self._skipped_until: dict[Place, float] = {}
 
     async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
-        """Returns the offsets of those queues that statistics are worth a request for, and that have a row in them.
+        """Returns the bounds of queues by the statistics of their topics, where one such request replaces many.
 
         Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for one that
         is busy: single requests would fare no better.

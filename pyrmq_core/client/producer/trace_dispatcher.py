@@ -64,7 +64,7 @@ class TraceDispatcher:
             self._enough.set()
 
     def has_room(self, count: int) -> bool:
-        """Returns whether so many more records may wait; counts them as dropped if not, so that none need be made."""
+        """Returns whether `count` more records may wait; otherwise counts them as dropped, before any is made."""
         if len(self._records) + count <= QUEUE_RECORDS:
             return True
         self._dropped += count

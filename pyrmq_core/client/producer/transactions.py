@@ -84,7 +84,7 @@ ExecuteLocalTransaction = Callable[[Message, SendResult], State | Awaitable[Stat
 
 
 class TransactionListener(Protocol):
-    """Answers a broker that asks what became of a transaction: its end was lost, or its state was unknown.
+    """Answers a broker's check of a transaction whose end was lost, or whose state was unknown.
 
     The function may be plain (it is called in a worker thread, one at a time) or async. What it raises counts as
     UNKNOW. Any producer of the group may be asked, also after a restart: the answer has to come from what your local

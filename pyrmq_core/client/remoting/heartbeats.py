@@ -76,7 +76,7 @@ class Heartbeats:
         return address in self._reached
 
     async def send_round(self) -> None:
-        """Sends one to every broker that should know the groups, at once; one that does not answer gets the next."""
+        """Sends a heartbeat to every broker that should know the groups; one without an answer gets the next."""
         limit = trio.CapacityLimiter(TOLD_AT_ONCE)
         addresses = self._addresses()
         self._problems.keep(HEARTBEAT, addresses)

@@ -112,7 +112,7 @@ class RemotingClient:
         return PinnedConnection(self, await self._pool.connection(address, timeout=timeout), plain=self._plain)
 
     def prepared(self, address: str, command: Command) -> Command:
-        """Returns the request as it leaves: changed by the hooks, then signed."""
+        """Returns the request changed by the hooks, then signed."""
         return self._signed(self._hooks.before(address, command))
 
     def close(self, address: str) -> None:
@@ -120,7 +120,7 @@ class RemotingClient:
         self._pool.close(address)
 
     def hooked(self, address: str, command: Command, done: Done) -> tuple[Command, Done]:
-        """Returns the request as it leaves, and a `done` that runs the hooks after an answer first."""
+        """Returns the prepared request, and a `done` that first runs the hooks after an answer."""
         request = self._hooks.before(address, command)
 
         def hooked(result: Command | NetworkError) -> None:

@@ -1,8 +1,8 @@
 """Reads properties strings of few layouts: a layout is the names of the pairs in their order.
 
-Most topics have few: what one program sends, with or without an optional property or two. A string of a layout is the
-names and separators of another at other places. So only the separators are searched for, strings with equally many are
-compared with the names of the first of them, and no name is copied.
+Most topics have few: what one program sends, with or without an optional property or two. Strings of one layout differ
+only in their values, and so in the positions of names and separators. So only the separators are searched for, strings
+with equally many are compared with the names of the first of them, and no name is copied.
 """
 
 from __future__ import annotations

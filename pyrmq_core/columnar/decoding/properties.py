@@ -174,7 +174,7 @@ def _messages_of(counts: Ints, pairs: Bools) -> Bools:
 
 
 def _emptied(strings: pa.Array, wrong: Bools) -> pa.Array:
-    """Returns the strings with those that are marked as wrong replaced by empty ones."""
+    """Returns the strings, with empty ones in place of those marked as wrong."""
     bounds = offsets_of(strings).astype(np.int64)
     return spans(strings.buffers()[2], bounds[:-1], np.where(wrong, bounds[:-1], bounds[1:]))
 

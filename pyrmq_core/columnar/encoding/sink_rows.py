@@ -134,7 +134,7 @@ class CheckedRows:
         return replace(self, numbers=numbers if self.numbers is None else self.numbers.take(numbers))
 
     def filter(self, mask: pa.Array) -> CheckedRows:
-        """Returns those of these rows for which the mask is true."""
+        """Returns the rows for which the mask is true."""
         return self.take(pc.indices_nonzero(mask))
 
     def slice(self, start: int, count: int) -> CheckedRows:

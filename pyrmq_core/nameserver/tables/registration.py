@@ -116,7 +116,7 @@ def heartbeat(tables: RouteTables, key: BrokerAddrInfo, now_ms: int) -> bool:
 def min_id_change(
     broker: BrokerData, *, offline_address: str | None = None, ha_server_addr: str | None = None
 ) -> MinBrokerIdChange:
-    """Returns the notice of a new smallest id: to all if an address left or only one is there, else to all others."""
+    """Returns the notice of a new smallest id: for all addresses if one left or one alone is there, else for others."""
     addrs = broker.broker_addrs
     smallest = min(addrs)
     all_are_notified = offline_address is not None or len(addrs) == 1
@@ -199,7 +199,7 @@ def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: M
 def _take(
     tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
 ) -> Steps[list[Change]]:
-    """Takes over topics; without `news`, that is with a known version, only those that are missing."""
+    """Takes over a broker's topics; without `news` (the version is known) only the missing ones."""
     changes: list[Change] = []
     name = broker.broker_name
     if tables.rules.delete_topic_with_broker_registration and not body.topic_queue_mapping_infos:

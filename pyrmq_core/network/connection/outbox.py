@@ -102,7 +102,7 @@ class Outbox:
         return not self._queue and not self._writer_runs and not self._held
 
     def send(self, frame: Outgoing, *, alone: bool) -> None:
-        """Writes the frame, as far as the wire takes it, or queues it; raises one of `WIRE_ERRORS`."""
+        """Writes as much of the frame as the wire takes and queues the rest; raises one of `WIRE_ERRORS`."""
         if not self._queue and self.is_idle and self._write(frame):
             if not alone:
                 self._wake_writer()
@@ -133,7 +133,7 @@ class Outbox:
         self._held = True
 
     def release(self) -> None:
-        """Writes the held frames joined, as far as the wire takes them; the writer writes the rest."""
+        """Writes the held frames together, as much as the wire takes; the writer writes the rest."""
         self._held = False
         if self._queue and not self._writer_runs and (chunks := self._next_chunks()):
             self._sent(self.wire.send_nowait(chunks))

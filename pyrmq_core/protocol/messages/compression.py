@@ -60,7 +60,7 @@ def compress(body: bytes | memoryview, kind: CompressionType, level: int = DEFAU
 
 
 def decompress(body: bytes | memoryview, sys_flag: int, *, max_bytes: int) -> bytes:
-    """Returns the body as it was sent; unchanged if `sys_flag` says that it is plain.
+    """Returns the decompressed body; an uncompressed one (by `sys_flag`) unchanged.
 
     `BodyTooLarge` for a body that would grow beyond `max_bytes`, even if it declares less; `RecordError` for bytes that
     are not in the form that `sys_flag` names, or end too early; `MissingLibrary` when the form's library is not

@@ -161,7 +161,7 @@ def _is_message(message: object) -> bool:
 
 
 def _kind(value: object) -> str:
-    """Returns what was sent instead of a message, without its content: it may be the body."""
+    """Returns the type of an object that was sent instead of a message, but not its content, which may be the body."""
     size = f" of {len(value)}" if isinstance(value, Sized) else ""
     return f"a {type(value).__name__}{size}"
 

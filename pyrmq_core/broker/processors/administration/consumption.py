@@ -182,7 +182,7 @@ def _counted_rows(broker: Broker, group: str, topic: TopicConfig, behind: _Behin
 
 
 def group_forbidden(broker: Broker, request: Command, _: Peer) -> Answer:
-    """Forbids a group to read a topic, or allows it again; returns what holds then."""
+    """Forbids a group to read a topic, or allows it again; returns the state after the change."""
     header = UpdateGroupForbidden.from_command(request)
     if header.readable is None:
         return _forbidden(broker, header)

@@ -51,7 +51,7 @@ def suggested_broker(broker: Broker, group_name: str, result: GetResult) -> int:
 
 
 def unmoved(broker: Broker, result: GetResult, offset: int) -> GetResult:
-    """Returns the result of a pull at an offset; on a slave, with that offset as the next one where a master moves it.
+    """Returns the result of a pull at an offset. Where a master would move the offset, a slave leaves it.
 
     The master may have the messages: a slave is behind it, or began to copy it later.
     """

@@ -30,7 +30,7 @@ NO_FILTER: Final = "The broker's consumer filter data is not exist!Your expressi
 
 @dataclass(frozen=True, slots=True)
 class PullFilter:
-    """The messages that a pull wants: those with one of the tags codes (None: all) whose properties pass."""
+    """The filter of a pull: messages with one of the tags codes (None: all) whose properties pass."""
 
     tags_codes: frozenset[int] | None = None
     passes: Passes | None = None

@@ -1,9 +1,9 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, filters, slices of the log, and pulls that wait.
 
 Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. Two differences:
-a reset offset is given to every pull of the group's members until one goes on there, and no other offset is committed
-meanwhile; then to each other member that does not know of it. RocketMQ gives it once, which may be to a pull of a
-client that has given the queue up. And a slave holds a pull at an offset that only its master may have, for up to
+every pull of the group's members is answered with a reset offset until a member pulls from there, and no other offset
+is committed until then; afterwards each other member gets it once. RocketMQ answers one pull with it, which may be that
+of a client that has given the queue up. And a slave holds a pull at an offset that only its master may have, for up to
 shortPollingTimeMills: Java's clients repeat it at once.
 """
 

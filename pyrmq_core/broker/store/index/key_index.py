@@ -101,7 +101,7 @@ class KeyIndex:
             return False
 
     def _opened(self, name: str) -> IndexFile | None:
-        """Returns a file whose header can be right behind the files before."""
+        """Returns the file if its header agrees with the files before it."""
         path = f"{FOLDER}/{name}"
         if self._store.files.size(path) != self._layout.file_bytes:
             return None

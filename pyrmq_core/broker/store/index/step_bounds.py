@@ -35,7 +35,7 @@ def count_like(properties: bytes) -> int:
 
 
 def count_by_columns(properties: bytes) -> int:
-    """Returns how many messages with such properties may enter by columns in one step, at least one."""
+    """Returns the number of messages with such properties that one step may enter by columns, at least one."""
     by_bytes = COLUMNS_FACTOR * WEIGHT_AT_ONCE // max(1, len(properties))
     by_entries = COLUMN_ENTRIES_AT_ONCE // (WITHOUT_SPACES + properties.count(SPACE))
     return max(1, min(MESSAGES_AT_ONCE, by_bytes, by_entries))

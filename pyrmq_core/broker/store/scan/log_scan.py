@@ -25,7 +25,7 @@ from pyrmq_core.protocol.messages.record import (
 
 READ_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096
-# A message arrives in a frame, and the broker adds properties.
+# The largest record: a message that fills a frame, and the properties that the broker adds.
 MAX_RECORD_BYTES: Final = MAX_FRAME_BYTES + (64 << 10)
 # The records that are first compared to find a run, and the records without such a look after there was no run.
 FIRST_RUN: Final = 32

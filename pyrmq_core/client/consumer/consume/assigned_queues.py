@@ -77,11 +77,11 @@ class AssignedQueue:
         self._waiting = None
 
     def entered(self, count: int) -> None:
-        """Notes that a handler takes so many messages."""
+        """Adds messages to the number that handlers are working on."""
         self.in_handlers += count
 
     def left(self, count: int) -> None:
-        """Notes that a handler is done with so many messages."""
+        """Takes messages from the number that handlers are working on."""
         self.in_handlers -= count
         if self._idle is not None and self.in_handlers <= 0:
             self._idle.set()

@@ -183,7 +183,7 @@ class ConcurrentService:
             self.arrived(assigned)
 
     async def _settle(self, assigned: AssignedQueue, run: CallRun) -> None:
-        """Acknowledges the messages of the calls that have ended, and gives those back that failed."""
+        """Acknowledges the messages of ended calls, and sends back the messages of failed ones."""
         process_queue, outcomes = assigned.process_queue, run.outcomes
         handled = run.batches[: len(outcomes)]
         messages = list(chain.from_iterable(handled)) if len(handled) > 1 else handled[0]

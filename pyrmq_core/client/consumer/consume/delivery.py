@@ -57,7 +57,7 @@ class Delivery:
 
 
 def is_order(error: BaseException | None) -> bool:
-    """Returns whether the exception that left a delivery's block is an order, which ends there."""
+    """Returns whether the block raised one of the exceptions by which it decides about its message."""
     return isinstance(error, ConsumeLater | SuspendCurrentQueue)
 
 

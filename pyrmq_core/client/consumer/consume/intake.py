@@ -69,7 +69,7 @@ class Arrivals(Protocol):
     """The part of a consumer that its intakes report to."""
 
     def arrived(self, process_queue: ProcessQueue, count: int) -> None:
-        """Takes note that a process queue has so many new messages."""
+        """Notes the new messages of a process queue."""
         ...
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:

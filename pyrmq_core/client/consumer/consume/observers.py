@@ -47,7 +47,7 @@ class CallObserver:
         outcomes: Sequence[Outcome],
         seconds: float,
     ) -> None:
-        """Counts calls that took so many seconds together, and calls the hooks after a single one."""
+        """Counts the calls of a run and their seconds, and calls the hooks after a single call."""
         assigned.consumed_at_ms = time.time_ns() // 1_000_000
         failed = sum([len(outcome.failed) for outcome in outcomes])
         self._counts.note(assigned.queue.topic, len(outcomes), messages, failed, seconds)

@@ -40,7 +40,7 @@ class Receiver:
         return self.wanted(pull, messages), pull.next_offset if left_out is None else left_out
 
     def wanted(self, pull: RawPull, messages: list[MessageExt]) -> list[MessageExt]:
-        """Returns those messages of a pull that pass the filter, as they were sent."""
+        """Returns the messages of a pull that pass the filter, with their first topic and without the namespace."""
         if not self.filter.passes_all:
             matches = self.filter.matches
             messages = [message for message in messages if matches(message.properties.get("TAGS"))]

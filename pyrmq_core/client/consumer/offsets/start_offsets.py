@@ -34,7 +34,7 @@ class StartOffsets:
         self._when_ms = first_millisecond(datetime.now(UTC) - DEFAULT_AGE if timestamp is None else timestamp)
 
     async def start_of(self, queue: MessageQueue) -> int:
-        """Returns the stored offset, else the one of the setting.
+        """Returns the stored offset, or the offset that `consume_from_where` names.
 
         Raises `RocketMQError` when it cannot be known; the queue must not be started then.
         """

@@ -323,8 +323,10 @@ class QueuePulls:
         self.form = RequestForm(request.to_command(), ("queueOffset", "maxMsgNums"))
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns the pull, clipped to `end`, if it has messages or a filter dropped them, and it goes forward, but not
-        beyond the queue's end as the same answer has it; else None."""
+        """Returns the pull, clipped to `end`; None if it does not go forward, or goes beyond its own end of the queue.
+
+        It goes forward by messages, or by offsets whose messages a filter dropped.
+        """
         status = FOUND
         if answer.code:
             if answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY or self._passes_all:

@@ -67,7 +67,7 @@ def check_strategy(strategy: object) -> None:
 
 
 def check_lists(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> None:
-    """Raises `InvalidArgument` if one of them is empty."""
+    """Raises `InvalidArgument` for an empty list of members or queues."""
     if not client_id:
         raise InvalidArgument("client_id is empty: pass the id of the member whose queues you want")
     if not queues:
@@ -172,7 +172,7 @@ class AllocateMessageQueueByMachineRoom:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns neighbouring queues of these rooms, and one of those at the end that did not come out even."""
+        """Returns a block of neighbouring queues of these rooms; queues left at the end go to the first members."""
         check_lists(client_id, queues, client_ids)
         if client_id not in client_ids:
             return ()

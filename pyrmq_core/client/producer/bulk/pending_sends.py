@@ -262,7 +262,7 @@ class InFlight:
         )
 
     def leave(self, pendings: Iterable[Pending[Any]]) -> None:
-        """Gives back the room of those pending sends that hold some."""
+        """Gives back the room of these pending sends."""
         with self._lock:
             self._bytes -= sum(map(self._entered.pop, pendings, repeat(0)))
         ended, self._ended = self._ended, None
