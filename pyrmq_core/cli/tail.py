@@ -176,7 +176,7 @@ def _means(name: str, queue: MessageQueue) -> bool:
 async def _stored(
     consumer: PullConsumer, queues: Iterable[MessageQueue], wanted: Wanted
 ) -> Mapping[MessageQueue, int | None]:
-    """Returns where the group goes on; nothing without one."""
+    """Returns the group's stored offsets; an empty dict without a group."""
     return await consumer.committed_offsets(queues) if wanted.group is not None else {}
 
 
@@ -218,7 +218,7 @@ class _Reader:
     async def read(
         self, queue: MessageQueue, offset: int, end: int | None, channel: trio.MemorySendChannel[MessageExt]
     ) -> None:
-        """Sends one queue's messages up to `end` to the channel; for ever if it is None."""
+        """Sends one queue's messages up to `end` to the channel; without an end if `end` is None."""
         async with channel:
             while end is None or offset < end:
                 pulled = await (self._pull(queue, offset) if end is not None else self._pull_patiently(queue, offset))

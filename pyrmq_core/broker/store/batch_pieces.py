@@ -99,11 +99,11 @@ class UniformPieces(Sequence[Piece]):
         return PropertyRows(self.body, start, self.size - self.properties_at, self.size, count)
 
     def column(self, at: int) -> bytes:
-        """Returns the byte at a place of each message."""
+        """Returns the byte at one position of each message."""
         return self.body[at :: self.size]
 
     def is_equal(self, start: int, end: int) -> bool:
-        """Returns True if all messages have the same bytes from a place to before another."""
+        """Returns True if all messages have the same bytes between two positions."""
         body, size, count = self.body, self.size, len(self)
         return all(body[at::size] == body[at : at + 1] * count for at in range(start, end))
 

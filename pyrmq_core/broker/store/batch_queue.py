@@ -44,7 +44,7 @@ class BatchEntry(NamedTuple):
 
     @property
     def is_filler(self) -> bool:
-        """False: an offset without a message needs no entry here."""
+        """False: a batch queue has no fillers, since an entry names its own offsets."""
         return False
 
     @property
@@ -84,7 +84,7 @@ class BatchConsumeQueue:
 
     @property
     def log_start(self) -> int:
-        """The start of the log that `start` goes with."""
+        """The start of the log for which `start` was computed."""
         return self.slots.log_start
 
     def open(self) -> None:
@@ -153,5 +153,5 @@ def _unpacked(entry: bytes) -> BatchEntry:
 
 
 def as_consume_queue_entries(entries: bytes) -> bytes:
-    """Returns the same entries in the form of plain queues, which is the beginning of each."""
+    """Returns the entries in the form of plain queues, which is the first part of a batch entry."""
     return b"".join([entries[at : at + ENTRY.size] for at in range(0, len(entries), BATCH_ENTRY_BYTES)])

@@ -43,7 +43,7 @@ from pyrmq_core.protocol.messages.namespaces import without_namespace
 
 
 class OffsetsByHand:
-    """Another store, which ignores how far queues are consumed."""
+    """An offset store for commits by hand: it ignores which messages are consumed."""
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
@@ -181,7 +181,7 @@ class RunningLitePull:
         self._open_gates()
 
     def settle(self, received: int | None = None) -> None:
-        """Does as `HandOver.settle`, and pulls more if there is room now."""
+        """Settles messages as `HandOver.settle` does, and pulls more if there is room now."""
         self.hand_over.settle(received)
         if self._is_full:
             self._open_gates()
@@ -223,7 +223,7 @@ class RunningLitePull:
         return offset
 
     def arrived(self, process_queue: ProcessQueue, count: int) -> None:
-        """Has new messages of a queue returned, and stops pulling at the limit for all queues."""
+        """Passes new messages to the next poll, and stops pulling at the limit for all queues."""
         self._counts.note_pull(process_queue.queue.topic, count)
         assigned = self.assigned.get(process_queue.queue)
         if assigned is not None and assigned.process_queue is process_queue:

@@ -141,7 +141,8 @@ class Descriptors:
     def _give_back(self, number: int) -> None:
         """Adds the descriptor to the reserve if that lacks one, or closes it.
 
-        For the reserve its number becomes one of the null device in one step, so that no connection can take it.
+        In the reserve its number is kept open on the null device, in one step, so that no connection can take the
+        number.
         """
         if 0 < len(self._reserve) < self._reserved:
             os.dup2(self._reserve[0], number, inheritable=False)

@@ -57,7 +57,7 @@ class Delivery:
 
 
 def is_order(error: BaseException | None) -> bool:
-    """Returns whether the block raised one of the exceptions by which it decides about its message."""
+    """Returns whether a delivery's block raised an exception that decides about its messages."""
     return isinstance(error, ConsumeLater | SuspendCurrentQueue)
 
 

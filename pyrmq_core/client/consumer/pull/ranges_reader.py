@@ -144,7 +144,7 @@ class _BegunRange:
 
 
 class _HeldPulls:
-    """The pulls of the next list, until they have so many bytes or messages."""
+    """The pulls of the next list, which is full at a number of bytes or messages."""
 
     def __init__(self, wanted_bytes: int, wanted_messages: int) -> None:
         self._wanted_bytes = wanted_bytes
