@@ -78,7 +78,7 @@ class BrokerRegistration:
         self._pool = pool
         self._user = config.access.inner_client
         self._succeeded = trio.Event()
-        # Of a slave's master, as the NameServer last named them; `on_master` is called when they differ.
+        # The addresses of a slave's master, as the NameServer last named them; `on_master` is called when they change.
         self.on_master: Callable[[], None] = lambda: None
         self.master_address: str | None = None
         self.master_ha_address: str | None = config.ha_master_address or None

@@ -148,7 +148,7 @@ def resume_as_master(broker: Broker) -> None:
         if (text := broker.offsets.unsaved()) is not None:
             files.save(f"{FOLDER}/{FILE_NAME}", text())
         files.remove(MARK)
-    except StoreError as error:  # of a full disk: the next start does the same again
+    except StoreError as error:  # the disk is full: the next start does the same again
         broker.offsets.is_changed = True
         log.error("the offsets of this former slave are not written: %s", error)
 

@@ -146,7 +146,7 @@ async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
                 whole = [line.rstrip(b"\r") for line in whole]
             yield list(enumerate(whole, number))
             number += len(whole)
-        if len(rest) > MAX_LINE_BYTES:  # which is refused as a message
+        if len(rest) > MAX_LINE_BYTES:  # too long for a message, so it is refused
             break
     if rest:
         yield [(number, rest.rstrip(b"\r"))]

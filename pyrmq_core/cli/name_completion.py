@@ -74,6 +74,6 @@ def _within_time(names_of: Callable[[Admin], Awaitable[Iterable[str]]], argument
 
     try:
         trio.run(look_up)
-    except Exception:  # of whatever kind: a traceback would land in the line that is typed
+    except Exception:  # any exception: a traceback would land in the line that is typed
         return []
     return names

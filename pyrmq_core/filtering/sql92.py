@@ -173,7 +173,7 @@ class _Parser:
         while self.token in ("+", "-") or self._is_next("NOT"):
             prefixes.append(self._advance())
         part = self._primary()
-        opposite: Part | None = None  # of `part`, which is a condition then
+        opposite: Part | None = None  # the opposite of `part` if it is a condition
         for prefix in reversed(prefixes):
             if prefix == "-":
                 part, opposite = conditions.negative(part), None

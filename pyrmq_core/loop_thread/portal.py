@@ -113,7 +113,7 @@ class Portal:
             self._woken = False
             if not isinstance(error, LOOP_GONE):
                 raise
-            self._end_queue()  # also what other threads queued meanwhile, as they rely on this wake
+            self._end_queue()  # other threads rely on this wake for the functions that they queued
             if ended is None:
                 raise self.crash or _ended() from None
 

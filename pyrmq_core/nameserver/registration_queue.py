@@ -100,7 +100,7 @@ class RegistrationQueue:
         size = len(register.raw_body)
         self._bytes[size <= ORDINARY_BODY_BYTES] += sign * size
         self._peers[peer] += sign
-        if not self._peers[peer]:  # else a Counter keeps every connection there ever was
+        if not self._peers[peer]:  # a Counter would otherwise keep every past connection
             del self._peers[peer]
 
 

@@ -52,13 +52,13 @@ from pyrmq_core.protocol.routes.registration import RegistrationBody, finished
 
 log = line_logger(__name__)
 
-# So many topics that leave with a broker have a log line each; the rest are counted, and logged at DEBUG.
+# The topics that leave with a broker and have a log line each; further topics are counted, and logged at DEBUG.
 TOPIC_LINES: Final = 20
 # About two milliseconds.
 LINES_PER_STEP: Final = 100
 # The size of queries and removals in `FairSteps`: below that of large registrations, so that they come first.
 LOOK_SIZE: Final = 1024 * 1024
-# So many unknown settings are logged: looking for the nearest name takes half a millisecond each.
+# The unknown settings that are logged: looking for the nearest name takes half a millisecond each.
 UNKNOWN_LINES: Final = 10
 
 

@@ -27,5 +27,5 @@ def _call(function: Callable[..., object], *args: object) -> None:
     function(*args)
 
 
-# Of code that runs on the loop.
+# The access of code that runs on the loop.
 ON_LOOP: Final = LoopAccess(trio.current_time, _call)

@@ -41,7 +41,7 @@ NO_RANGE: Final = QueueRange(MessageQueue("", "", 0), 0, 0)
 TASK_WORK: Final = 10_000
 # A range is a request, its answer, and its decoding.
 RANGE_WORK: Final = 300
-# So many bytes take as long as one more message.
+# The bytes that take as long to read as one more message.
 UNIT_BYTES: Final = 1000
 # The size of messages of which no topic's size is known.
 UNKNOWN_BYTES: Final = 1000.0

@@ -143,7 +143,7 @@ class QueueWatch:
         return bounds
 
     def _discover_if_possible(self, start: Offsets) -> None:
-        """Without a NameServer the known queues are gone on with, none of which counts as gone then."""
+        """Updates the known queues from the routes; without a NameServer they stay, and none counts as deleted."""
         try:
             self._discover(start)
         except NoNameServer as error:

@@ -120,7 +120,7 @@ def _refuse_sink_column(fault: str) -> NoReturn:
 
 
 def _simple_type(data_type: DataType) -> str:
-    """Without whether elements may be null: each row is looked at."""
+    """Returns the type without its element nullability: null elements are checked in each row."""
     if isinstance(data_type, ArrayType) and isinstance(data_type.elementType, StringType):
         return "array<string>"
     if isinstance(data_type, MapType):

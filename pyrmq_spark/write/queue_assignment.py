@@ -118,7 +118,7 @@ class QueueAssignment:
         try:
             return places.lanes(rows)
         except InvalidMessage:
-            with suppress(NoRoute):  # of a topic that is still to be made
+            with suppress(NoRoute):  # the topic is still to be created
                 worker.admin(self._connection).route(worker.name_on_brokers(self._connection, topic))
             places.named = self._producer.publish_info(topic, timeout=self._timeout).queues
             return places.lanes(rows)

@@ -46,7 +46,7 @@ class FollowLines:
 
     def __init__(self) -> None:
         self._is_followed = False
-        self._is_failure_logged = True  # so that the first success is logged
+        self._is_failure_logged = True  # set so that the first success is logged
         self._last = ""
         self._logged_at: dict[str, float] = {}
 

@@ -56,7 +56,7 @@ class BrokerFigures:
         self._broker = {name: Tally() for name in ("put", "get", "put_by_users", "get_by_users")}
         self._put, self._get = self._broker["put"], self._broker["get"]
         self._put_by_users, self._get_by_users = self._broker["put_by_users"], self._broker["get_by_users"]
-        self._rest = Tally()  # of topics and groups beyond the bound
+        self._rest = Tally()  # the sum of topics and groups beyond the bound
         self._deleted_topics: set[str] = set()
         self._deleted_groups: set[str] = set()
         self._mornings = {"Put": (0, 0), "Get": (0, 0)}  # totals of yesterday's and of today's morning

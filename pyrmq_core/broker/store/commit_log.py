@@ -39,7 +39,7 @@ class CommitLog:
         self.start = 0  # the offset of the oldest byte that is kept
         self.end = 0
         self.flushed = 0
-        self._cut_end: int | None = None  # of the last cut since `unsynced` was called
+        self._cut_end: int | None = None  # the end of the last cut since `unsynced` was called
 
     def open(self) -> None:
         """Finds the segments; `end` is right only after recovery. Raises `StoreError` for one of another length."""

@@ -40,9 +40,9 @@ class EntryFiles:
         self._file_setting = file_setting
         self._opened: dict[int, StoredFile] = {}  # by the byte offset of their first entry, ascending
         self._unsynced: set[int] = set()
-        self._syncing: set[int] = set()  # those whose sync `unsynced` returned, until `synced` is called
+        self._syncing: set[int] = set()  # files whose sync `unsynced` returned, until `synced` is called
         self.start = self.end = 0
-        self.log_start = 0  # of the log that `start` goes with
+        self.log_start = 0  # the log's start for which `start` was computed
 
     @property
     def first(self) -> int:

@@ -43,8 +43,8 @@ NO_FILE: Final = -1
 CHECKPOINT_CRC: Final = struct.Struct(">I")
 CHECKPOINT_BYTES: Final = 4096
 CHECKPOINT_MARK: Final = b"PYRMQ\0\0\5"
-# Of earlier versions: without the index file, and without the log's start, each with the CRC in the place of the first
-# field that it lacks; and without entries, with no CRC either.
+# The forms of earlier versions: without the index file, and without the log's start, each with the CRC in the place
+# of the first field that it lacks; and without entries, with no CRC either.
 MARK_WITHOUT_INDEX: Final = b"PYRMQ\0\0\4"
 MARK_WITHOUT_START: Final = b"PYRMQ\0\0\3"
 LONG_BYTES: Final = 8

@@ -35,7 +35,7 @@ class LogCopy:
         self.end = log.end
         self.last_store_ms = 0
         self.holes: list[tuple[int, int]] = []
-        self.unknown_topic: str | None = None  # of the record at `end`, which waits for it
+        self.unknown_topic: str | None = None  # the topic for which the record at `end` waits
 
     def replay(self) -> tuple[bool, list[tuple[QueueKey, bytes]]]:
         """Fills the queues from the next records.

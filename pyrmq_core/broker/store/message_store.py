@@ -80,10 +80,10 @@ class MessageStore:
         self._waiting: deque[Waiting] = deque()
         self._checkpoint = Checkpoint()
         self._last_store_ms = 0
-        self._entries = 0  # of all queues, including those not written yet
+        self._entries = 0  # the entries of all queues, including unwritten ones
         self._deletions = 0
         self._copy: LogCopy | None = None
-        self._handed_out: deque[Mark] = deque()  # of `unsynced` calls that `synced` has not confirmed, ascending
+        self._handed_out: deque[Mark] = deque()  # marks of `unsynced` calls that `synced` has not confirmed
         self.synced_mark = Mark(0, 0, 0)
         self.failure = ""
         self.refusal = ""

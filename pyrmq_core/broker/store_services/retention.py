@@ -59,7 +59,7 @@ class Retention:
         self._leaving: list[Callable[[], None]] = []  # the steps that remove a segment's file
         self._leaving_queues: dict[QueueKey, list[Callable[[], None]]] = {}  # functions that remove queue files
         self._tried = -float("inf")
-        self._cleaned_start = 0  # of the log, when the queues were last looked at
+        self._cleaned_start = 0  # the log's start when the queues were last cleaned
         self._queue_bytes = 0
         self._said: set[str] = set()
 

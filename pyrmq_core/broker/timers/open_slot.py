@@ -34,7 +34,7 @@ class OpenSlot:
         self._deletes = array("q")  # entries of messages that recall others, newest first
         self._late_deletes = array("q")  # recalls that came after the opening, oldest first
         self._linked: dict[int, array[int]] = {}  # by exact time: entries, newest first
-        self._times: list[int] = []  # of `_linked`, descending
+        self._times: list[int] = []  # the times of `_linked`, descending
         self._late: list[tuple[int, int]] = []  # a heap of times and entries that came later
         self._given_back: list[tuple[int, int]] = []  # times and entries, the next one last
 

@@ -42,7 +42,7 @@ class TimerFiles:
         self.is_saving = False  # while another thread writes a checkpoint
         self.last_entry: TimerEntry | None = None  # after `open`: the queue offset of the message that was stored last
         self.waiting = 0  # messages in slots that are not delivered, less those taken back
-        self.topics: TopicCounts | None = None  # the same by topic, if that is set before `open`
+        self.topics: TopicCounts | None = None  # the waiting messages by topic, if set before `open`
 
     @property
     def names(self) -> list[str]:
@@ -215,7 +215,7 @@ class TimerFiles:
                 self.last_entry = entry  # a rewritten entry names an earlier message than those before it
             if entry.slot_ms >= self.saved.read_ms - self._settings.precision_ms:
                 slot = self.wheel.slot(entry.slot_ms)
-                # Of a `rewrite` that was cut short the first entry has no link to the slot's last one.
+                # After a `rewrite` that was cut short, the first entry has no link to the slot's last entry.
                 if position > slot.last and slot.last in (entry.previous, NO_ENTRY):
                     first = slot.first if slot.last > NO_ENTRY else position
                     self.wheel.put(entry.slot_ms, Slot(first, position, slot.number + 1))

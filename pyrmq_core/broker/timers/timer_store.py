@@ -77,7 +77,7 @@ class TimerStore:
         self._leaving: Iterator[None] | None = None  # the steps that close the open slot before it is delivered
         self._opened_at = 0  # the commit log's end when the slot was opened
         self._earlier = Earlier()
-        self._known_end = 0  # of the queue, when the files were opened: messages before it may take each other back
+        self._known_end = 0  # the queue's end at the opening: messages before it may recall each other
         self.removals: list[Callable[[], None]] = []
 
     def open(self, now_ms: int) -> list[str]:

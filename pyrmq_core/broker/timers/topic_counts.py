@@ -29,7 +29,7 @@ class TopicCounts:
         self._numbers[entry.topic_hash] += change_of(entry)
 
     def change(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
-        """Replaces the numbers of a slot by others."""
+        """Replaces the counts of a slot."""
         self._numbers.subtract(before)
         self._numbers.update(after)
 

@@ -58,7 +58,7 @@ class EndedHalves:
         self._lists: dict[int, int] = {}  # by op offset: the highest queue offset in the record
         self._ends: dict[int, bool] = {}  # the latest ends of producers, True for a commit
         self._successors: dict[int, int] = {}
-        self.unwritten: list[int] = []  # of which no record is stored yet
+        self.unwritten: list[int] = []  # ends without a stored record
 
     def is_done(self, offset: int) -> bool:
         """Returns True for a half message that needs no check, at or behind the position."""

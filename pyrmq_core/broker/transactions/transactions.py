@@ -259,7 +259,7 @@ class Transactions:
                 await trio.lowlevel.checkpoint()
 
     async def _read_repeated(self, now_ms: int) -> None:
-        """Reads the waiting half messages. Some repeat an earlier one, whose offset the producer's decision may name."""
+        """Reads the waiting half messages. Some repeat an earlier one, whose offset the producer's decision names."""
         start, end = self._store.reader.bounds(HALF_QUEUE)
         for offset in range(max(self._ended.position, start), end):
             half = None if self._ended.is_done(offset) else self._read(offset)

@@ -20,7 +20,7 @@ from pyrmq_core.protocol.messages.properties import checked_ends, plain_ends
 MAX_PROPERTIES_CHARS: Final = 8_000
 
 
-# Of a member's size in a batch: the head, and the property UNIQ_KEY with an id of 32 digits.
+# The bytes of a batch member besides its parts: the head, and UNIQ_KEY with an id of 32 digits.
 MEMBER_BYTES: Final = OVERHEAD_BYTES + 42
 
 # A message that may share a request, checked; its properties before and after UNIQ_KEY; its bytes in the batch. A plain
@@ -53,7 +53,7 @@ def batch_member(
     if body_bytes >= below_bytes or (topic[0] == "%" and is_retry_topic(topic)):
         return None
     ends = None if system_properties else plain_ends(message)
-    if ends is None:  # of a delayed message, too
+    if ends is None:  # also for a delayed message
         if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
             return None
         ends = checked_ends(message, system_properties)

@@ -14,7 +14,7 @@ from pyrmq_core.protocol.framing.command import Command
 
 
 class RpcHook(Protocol):
-    """Around each request to a NameServer or broker (Java's RPCHook), before it is signed.
+    """Functions called around each request to a NameServer or broker (Java's RPCHook), before it is signed.
 
     `do_before_request` may give back another request, with more header fields for example.
     """

@@ -368,7 +368,7 @@ def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow
                 items.append((raw, raw.queue_offset, None, raw.properties, raw.flag))
     if pull.is_unfiltered:
         own, offsets = pull.own(within), [item[1] if isinstance(item, tuple) else item.queue_offset for item in items]
-        if offsets and not (own.start <= min(offsets) and max(offsets) < own.end):  # of a batch around the range
+        if offsets and not (own.start <= min(offsets) and max(offsets) < own.end):  # the batch reaches beyond the range
             offsets = [offset for offset in offsets if own.start <= offset < own.end]
         check_complete(pull.queue, offsets, own, allow_gaps=allow_gaps)
     return items

@@ -58,7 +58,7 @@ class UniformRecords:
     size: int
     queue_id: int
     queue_offset: int
-    store_timestamp_ms: int  # of the last record
+    store_timestamp_ms: int  # the last record's
     topic: bytes
     data: bytes
     properties_at: int

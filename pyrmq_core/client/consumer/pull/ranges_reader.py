@@ -22,7 +22,7 @@ MakeReader = Callable[[MessageQueue, OffsetRange], RangeReader]
 
 # The ranges that are pulled at once. Each holds up to a read window.
 RANGES_AT_ONCE: Final = 8
-# So many are pulled at once if they have no more messages together than one read window.
+# The ranges that are pulled at once if they have no more messages together than one read window.
 SMALL_RANGES_AT_ONCE: Final = 64
 # A list that is not full is delivered if the next range takes longer than this.
 HOLD_SECONDS: Final = 0.05

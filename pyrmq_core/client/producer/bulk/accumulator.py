@@ -64,7 +64,7 @@ class Accumulator:
         self._max_delay = batching.max_delay
         self._timeout = timeout
         self._open: dict[Key, _Batch] = {}  # the oldest first
-        self._last: _Batch | None = None  # of the last message, found again without making its key
+        self._last: _Batch | None = None  # the last message's batch, kept to spare making its key
         self._begun = trio.Event()
 
     def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:

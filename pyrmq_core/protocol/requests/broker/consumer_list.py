@@ -29,7 +29,7 @@ class GetConsumerList(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerList:
-    """The answer to 38."""
+    """The answer to GET_CONSUMER_LIST_BY_GROUP (38)."""
 
     client_ids: tuple[str, ...]
 

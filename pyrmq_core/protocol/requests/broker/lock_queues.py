@@ -53,7 +53,7 @@ class UnlockQueues(LockQueues):
 
 @dataclass(frozen=True, slots=True)
 class LockedQueues:
-    """The answer to 41."""
+    """The answer to LOCK_BATCH_MQ (41)."""
 
     queues: tuple[MessageQueue, ...]
 

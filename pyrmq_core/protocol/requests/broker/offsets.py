@@ -60,13 +60,13 @@ class GetEarliestStoreTime(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class OffsetFound(HeaderResponse):
-    """The answer to 14, 29, 30 and 31."""
+    """An offset: the answer to QUERY_CONSUMER_OFFSET (14), and to the questions for offsets of queues (29 to 31)."""
 
     offset: int = wire("offset")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreTimeFound(HeaderResponse):
-    """The answer to 32."""
+    """The answer to GET_EARLIEST_MSG_STORETIME (32)."""
 
     timestamp_ms: int = wire("timestamp")

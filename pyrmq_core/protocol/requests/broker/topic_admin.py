@@ -68,7 +68,7 @@ class GetTopicConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigFound:
-    """The answer to 351."""
+    """The answer to GET_TOPIC_CONFIG (351)."""
 
     config: TopicConfig
 

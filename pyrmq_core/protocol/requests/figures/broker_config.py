@@ -23,7 +23,7 @@ class GetBrokerConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfigText(SettingsAnswer):
-    """The answer to 26."""
+    """The answer to GET_BROKER_CONFIG (26)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class StatsPeriod:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStats:
-    """The answer to 315."""
+    """The answer to VIEW_BROKER_STATS_DATA (315)."""
 
     minute: StatsPeriod = StatsPeriod()
     hour: StatsPeriod = StatsPeriod()

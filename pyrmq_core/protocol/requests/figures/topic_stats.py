@@ -54,7 +54,7 @@ class TopicOffset:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatsTable:
-    """The answer to 202."""
+    """The answer to GET_TOPIC_STATS_INFO (202)."""
 
     offsets: Mapping[MessageQueue, TopicOffset] = field(default_factory=dict)
     put_tps: float | None = None
@@ -107,7 +107,7 @@ class QueryTopicGroups(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class TopicGroups:
-    """The answer to 300."""
+    """The answer to QUERY_TOPIC_CONSUME_BY_WHO (300)."""
 
     groups: tuple[str, ...] = ()
 

@@ -88,7 +88,7 @@ class ConsumerConnections:
 
 @dataclass(frozen=True, slots=True)
 class ProducerConnections:
-    """The answer to 204."""
+    """The answer to GET_PRODUCER_CONNECTION_LIST (204)."""
 
     connections: tuple[Connection, ...]
 

@@ -78,7 +78,7 @@ class QueueTimeSpan:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeTimeSpans:
-    """The answer to 303."""
+    """The answer to QUERY_CONSUME_TIME_SPAN (303)."""
 
     queues: tuple[QueueTimeSpan, ...]
 

@@ -87,7 +87,7 @@ class GetAllSubscriptionGroups(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class AllSubscriptionGroups:
-    """The answer to 201."""
+    """The answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
 
     groups: Mapping[str, SubscriptionGroupConfig]
 

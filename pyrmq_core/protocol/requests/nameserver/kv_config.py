@@ -45,7 +45,7 @@ class GetKvConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class KvConfig(HeaderResponse):
-    """The answer to 101."""
+    """The answer to GET_KV_CONFIG (101)."""
 
     value: str | None = wire("value", None)
 
@@ -74,7 +74,7 @@ class GetKvList(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class KvTable:
-    """The answer to 219."""
+    """The answer to GET_KVLIST_BY_NAMESPACE (219)."""
 
     table: Mapping[str, str]
 
