@@ -22,6 +22,7 @@ from pyrmq_core.errors import (
     InvalidArgument,
     InvalidMessage,
     InvalidState,
+    ManifestError,
     MissingLibrary,
     NetworkError,
     NoNameServer,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater, SuspendCurrentQueue
     from pyrmq_core.client.consumer.consume.hooks import ConsumeContext, ConsumeMessageHook
     from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer
+    from pyrmq_core.client.consumer.manifest_reader import Commits, ManifestEnd
     from pyrmq_core.client.consumer.pull.puller import ReadWindow
     from pyrmq_core.client.consumer.pull_consumer import PullConsumer
     from pyrmq_core.client.consumer.push_consumer import PushConsumer
@@ -97,6 +99,9 @@ if TYPE_CHECKING:
     from pyrmq_core.client.routing.publish_info import TopicPublishInfo
     from pyrmq_core.client.service_state import ServiceState
     from pyrmq_core.client.unique_ids import unique_id_runs, unique_ids
+    from pyrmq_core.committed.deciding import Commit, next_record
+    from pyrmq_core.committed.ranges import CommittedRange, check_id, check_ids, manifest_of, ranges_to_read
+    from pyrmq_core.committed.records import CommitRecord, Decided, StoredRange, commit_messages
     from pyrmq_core.filtering.tags import TagFilter
     from pyrmq_core.protocol.framing.codes import PASSING_CODES, RequestCode, ResponseCode
     from pyrmq_core.protocol.framing.command import Command
@@ -126,6 +131,10 @@ __all__ = [
     "CheckForbiddenHook",
     "Client",
     "Command",
+    "Commit",
+    "CommitRecord",
+    "Commits",
+    "CommittedRange",
     "CommunicationMode",
     "ConnectFailed",
     "ConnectionClosed",
@@ -135,6 +144,7 @@ __all__ = [
     "ConsumeMessageHook",
     "ConsumeReturnType",
     "DataLost",
+    "Decided",
     "Deliveries",
     "Delivery",
     "EndTransactionContext",
@@ -147,6 +157,8 @@ __all__ = [
     "LitePullConsumer",
     "LocalTransactionState",
     "MachineRoomResolver",
+    "ManifestEnd",
+    "ManifestError",
     "Message",
     "MessageExt",
     "MessageHook",
@@ -190,6 +202,7 @@ __all__ = [
     "SendStatus",
     "SendWindow",
     "ServiceState",
+    "StoredRange",
     "SuspendCurrentQueue",
     "TagFilter",
     "ThisQueue",
@@ -200,14 +213,20 @@ __all__ = [
     "TransactionSendResult",
     "WindowFull",
     "WriteSummary",
+    "check_id",
+    "check_ids",
     "check_topic",
+    "commit_messages",
     "decode",
     "encode_batch",
     "encode_one",
     "is_dead_letter_topic",
     "is_retry_topic",
     "is_system_topic",
+    "manifest_of",
+    "next_record",
     "parse_nameservers",
+    "ranges_to_read",
     "readdressed",
     "split_batch",
     "unique_id_runs",
@@ -282,6 +301,19 @@ _LAZY: Final = {
     "unique_id_runs": "pyrmq_core.client.unique_ids",
     "unique_ids": "pyrmq_core.client.unique_ids",
     "with_namespace": "pyrmq_core.protocol.messages.namespaces",
+    "Commit": "pyrmq_core.committed.deciding",
+    "CommitRecord": "pyrmq_core.committed.records",
+    "Commits": "pyrmq_core.client.consumer.manifest_reader",
+    "CommittedRange": "pyrmq_core.committed.ranges",
+    "Decided": "pyrmq_core.committed.records",
+    "ManifestEnd": "pyrmq_core.client.consumer.manifest_reader",
+    "StoredRange": "pyrmq_core.committed.records",
+    "check_id": "pyrmq_core.committed.ranges",
+    "check_ids": "pyrmq_core.committed.ranges",
+    "commit_messages": "pyrmq_core.committed.records",
+    "manifest_of": "pyrmq_core.committed.ranges",
+    "next_record": "pyrmq_core.committed.deciding",
+    "ranges_to_read": "pyrmq_core.committed.ranges",
 }
 
 if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name

@@ -27,6 +27,7 @@
     │   └── CallTimeout
     ├── RequestTimeout              a request message is stored, and no reply arrived in time
     ├── DataLost                    requested messages are no longer there
+    ├── ManifestError               the manifest of committed writes cannot be read
     ├── StoreError                  the broker's own files cannot be read or written
     └── SendFailed                  a send failed: `outcome` is its result at the broker, `attempts` its tries
         ├── BatchFailed             some parts of a divided batch failed: `parts` has each part's results or error
@@ -289,6 +290,12 @@ class DataLost(RocketMQError):
         self.end = end
         self.min_offset = min_offset
         self.max_offset = max_offset
+
+
+class ManifestError(RocketMQError):
+    """A topic's manifest has a record that this release cannot read, more than one queue, or a record without parts."""
+
+    condition = "RMQ_MANIFEST"
 
 
 class StoreError(RocketMQError):

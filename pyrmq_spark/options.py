@@ -9,15 +9,28 @@ NAMESRV_ADDR is read on the driver, since executors may lack it. No secret appea
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
-from pyrmq_core import InvalidArgument, MessageQueue, TagFilter, parse_nameservers
+from pyrmq_core import MessageQueue, TagFilter, manifest_of, with_namespace
 from pyrmq_spark.kafka_hints import option_hint
 from pyrmq_spark.namespaces import Namespace
 from pyrmq_spark.offsets import NoMatchStrategy
+from pyrmq_spark.option_types import (
+    addresses,
+    at_least,
+    milliseconds,
+    one_of,
+    page,
+    pattern,
+    secret,
+    strategy,
+    text,
+    time_span,
+    topics,
+    yes_or_no,
+)
 from pyrmq_spark.positions import Position, Word, parse_assign, parse_end, parse_start, parse_time, parse_times
 from pyrmq_spark.read_limits import ReadLimits
 from pyrmq_spark.spark_errors import InvalidOption, UnknownOption
@@ -27,7 +40,6 @@ MIB: Final = 1024 * 1024
 MAX_BATCH_BYTES: Final = 4 * MIB
 # 15 minutes, as in Spark's Kafka source.
 DEFAULT_TRIGGER_DELAY: Final = 900.0
-MAX_INT: Final = 2**31 - 1
 
 ALIASES: Final = {"subscribe": "topic", "subscribepattern": "topicpattern", "subexpression": "tags"}
 # The options that Spark itself adds to those of a source or sink.
@@ -38,6 +50,7 @@ OPTIONS_OF_SPARK: Final = (
     "outputMode",
     "queryName",
 )
+ASYNC_PROGRESS: Final = "asyncprogresstrackingenabled"
 PATHS: Final = ("path", "paths")
 # CREATE TABLE passes each option a second time, as a property of the table, and adds some that Spark sets by itself
 # (connector/catalog/TableCatalog.java, CatalogV2Util.convertTableProperties, 4.3).
@@ -47,100 +60,6 @@ TABLE_HINT: Final = (
     "; Spark 4.3 keeps no option of CREATE TABLE: write SELECT ... FROM orders WITH (nameServer '...', topic '...'), "
     "or use a temporary view, which keeps them"
 )
-
-
-# --- Types of options: from an option's text and its name (for the error) to its value.
-
-
-def text(value: str, name: str) -> str:
-    if not value.strip():
-        raise InvalidOption(f"option {name} is empty")
-    return value.strip()
-
-
-def addresses(value: str, name: str) -> str:
-    """Returns the text if it is a list of NameServers that a client takes."""
-    try:
-        servers = parse_nameservers(value)
-    except InvalidArgument as error:
-        raise InvalidOption(f"option {name} is {value!r}: {error}") from None
-    if not servers:
-        raise InvalidOption(f"option {name} is {value!r} and names no host:port")
-    return value.strip()
-
-
-def page(value: str, name: str) -> str:
-    """Returns the text if it is the address of a page, for a list of NameServers."""
-    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value.strip()):
-        raise InvalidOption(f"option {name} is {value!r}; it is http://host:port/path, a page with host:port;host:port")
-    return value.strip()
-
-
-def secret(value: str, name: str) -> str:
-    """Returns the text unchanged; no error shows it."""
-    if not value:
-        raise InvalidOption(f"option {name} is empty")
-    return value
-
-
-def yes_or_no(value: str, name: str) -> bool:
-    return one_of("true", "false")(value, name) == "true"
-
-
-def topics(value: str, name: str) -> tuple[str, ...]:
-    """Returns the names that commas separate, each once."""
-    names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
-    if not names:
-        raise InvalidOption(f"option {name} is {value!r} and names no topic")
-    return names
-
-
-def pattern(value: str, name: str) -> str:
-    try:
-        re.compile(text(value, name))
-    except re.error as error:
-        raise InvalidOption(f"option {name} is {value!r}, which is no regular expression: {error}") from None
-    return value
-
-
-def at_least(minimum: int, maximum: int = MAX_INT) -> Callable[[str, str], int]:
-    def whole_number(value: str, name: str) -> int:
-        if not re.fullmatch(r"\s*[0-9]{1,19}\s*", value) or not minimum <= int(value) <= maximum:
-            raise InvalidOption(f"option {name} is {value!r}; it is a whole number from {minimum} to {maximum}")
-        return int(value)
-
-    return whole_number
-
-
-def milliseconds(minimum: int) -> Callable[[str, str], float]:
-    """Returns a parser that takes milliseconds and returns seconds."""
-    number = at_least(minimum)
-    return lambda value, name: number(value, name) / 1000
-
-
-def one_of(*words: str) -> Callable[[str, str], str]:
-    def word(value: str, name: str) -> str:
-        for allowed in words:
-            if value.strip().lower() == allowed.lower():
-                return allowed
-        raise InvalidOption(f"option {name} is {value!r}; it is one of {', '.join(words)}")
-
-    return word
-
-
-TIME_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def time_span(value: str, name: str) -> float:
-    """Returns the seconds of Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`; a number alone is milliseconds."""
-    match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
-    if match is None:
-        raise InvalidOption(f"option {name} is {value!r}; it is a time such as 500ms, 30s, 15m, 1h or 1d")
-    return int(match[1]) * TIME_UNITS[match[2] or "ms"]
-
-
-def strategy(value: str, name: str) -> NoMatchStrategy:
-    return NoMatchStrategy(one_of(*(word.value for word in NoMatchStrategy))(value, name))
 
 
 # --- The table.
@@ -202,6 +121,8 @@ class SourceOptions:
     on_undecodable_body: str = option("onUndecodableBody", one_of("fail", "keep"), "fail")
     verify_crc: bool = option("verifyCrc", yes_or_no, True)
     max_body_bytes: int = option("maxBodyBytes", at_least(1, 1024 * MIB), 64 * MIB)
+    isolation: str = option("isolation", one_of("all", "committed"), "all")
+    manifest_topic: str | None = option("manifestTopic", text)
 
     SELECTIONS: ClassVar = ("topic", "topicPattern", "assign")
     ENDS: ClassVar = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -234,6 +155,25 @@ class SourceOptions:
             if position is not None:
                 return position, name
         return Word.LATEST, "endingOffsets"
+
+    @property
+    def is_committed(self) -> bool:
+        """True if only rows of committed writes are read."""
+        return self.isolation == "committed"
+
+    @property
+    def manifest(self) -> str:
+        """The manifest's topic of a committed read."""
+        return self.manifest_topic or manifest_of((self.topics or ("",))[0])
+
+    def of_manifest(self) -> SourceOptions:
+        """Returns the options by which a committed read chooses records of its manifest; without one, these options.
+
+        Every position and limit then means the manifest's queue.
+        """
+        if not self.is_committed:
+            return self
+        return replace(self, topics=(self.manifest,), tags="*", sql=None, isolation="all", manifest_topic=None)
 
     @property
     def none_as_young(self) -> NoMatchStrategy:
@@ -278,6 +218,20 @@ class SinkOptions:
     on_rejected: str = option("onRejected", one_of("fail", "deadLetter"), "fail")
     dead_letter_topic: str | None = option("deadLetterTopic", text)
     message_ids: str | None = option("messageIds", one_of("unique", "content"))
+    delivery: str = option("delivery", one_of("atLeastOnce", "committed"), "atLeastOnce")
+    txn_app_id: str | None = option("txnAppId", text)
+    txn_version: int | None = option("txnVersion", at_least(0, 2**63 - 1))
+    manifest_topic: str | None = option("manifestTopic", text)
+    commit_not_store_ok: bool = option("commitNotStoreOK", yes_or_no, False)
+
+    @property
+    def is_committed(self) -> bool:
+        return self.delivery == "committed"
+
+    @property
+    def manifest(self) -> str:
+        """The manifest's topic of a committed write."""
+        return self.manifest_topic or manifest_of(self.topic or "")
 
 
 class Table(Protocol):
@@ -361,7 +315,18 @@ def read_source(raw: Options) -> SourceOptions:
         raise InvalidOption(
             f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}; no batch could be made"
         )
+    if options.is_committed:
+        _check_committed_read(options)
+    elif options.manifest_topic is not None:
+        raise InvalidOption("manifestTopic needs isolation=committed")
     return options if options.namespace is None else _in_namespace(options, options.namespace)
+
+
+def _check_committed_read(options: SourceOptions) -> None:
+    if options.topics is None or len(options.topics) != 1:
+        raise InvalidOption("isolation=committed reads one topic and its manifest: name it by the option topic")
+    if options.max_bytes_per_trigger is not None:
+        raise InvalidOption("maxBytesPerTrigger: a manifest has no sizes; with isolation=committed limit the rows")
 
 
 def _in_namespace(options: SourceOptions, namespace: str) -> SourceOptions:
@@ -371,6 +336,7 @@ def _in_namespace(options: SourceOptions, namespace: str) -> SourceOptions:
         options,
         topics=space.topics(options.topics),
         assign=space.queues(options.assign),
+        manifest_topic=options.manifest_topic and with_namespace(options.manifest_topic, namespace),
         starting_offsets=space.position(options.starting_offsets),
         starting_offsets_by_timestamp=space.position(options.starting_offsets_by_timestamp),
         ending_offsets=space.position(options.ending_offsets),
@@ -391,7 +357,32 @@ def read_sink(raw: Options, *, stream: bool = False) -> SinkOptions:
         raise InvalidOption("onRejected=deadLetter and deadLetterTopic belong together; set both or neither")
     if options.dead_letter_topic is not None and options.dead_letter_topic == options.topic:
         raise InvalidOption(f"deadLetterTopic is {options.topic}, the topic that is written to; name another one")
+    if options.is_committed:
+        _check_committed_write(options, raw, stream=stream)
+    for name, value in (
+        ("txnAppId", options.txn_app_id),
+        ("txnVersion", options.txn_version),
+        ("manifestTopic", options.manifest_topic),
+    ):
+        if value is not None and not options.is_committed:
+            raise InvalidOption(f"{name} needs delivery=committed")
     return replace(options, message_ids=options.message_ids or ("content" if stream else "unique"))
+
+
+def _check_committed_write(options: SinkOptions, raw: Options, *, stream: bool) -> None:
+    if options.topic is None:
+        raise InvalidOption("delivery=committed writes to one topic: name it by the option topic")
+    if options.manifest in (options.topic, options.dead_letter_topic):
+        raise InvalidOption(f"manifestTopic is {options.manifest}, to which rows are written; name another one")
+    if (options.txn_app_id is None) != (options.txn_version is None):
+        raise InvalidOption("txnAppId and txnVersion belong together; set both or neither")
+    if stream and options.txn_app_id is not None:
+        raise InvalidOption("txnAppId is of a batch: a stream is committed by its query's id and the batch's number")
+    if any(name.lower() == ASYNC_PROGRESS and value.strip().lower() == "true" for name, value in raw.items()):
+        raise InvalidOption(
+            "asyncProgressTrackingEnabled: Spark then repeats batches with other rows, and delivery=committed cannot "
+            "tell them from the first; set one of them"
+        )
 
 
 def _read(table: type[T], raw: Options) -> T:

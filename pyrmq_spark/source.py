@@ -147,10 +147,16 @@ class RocketMQDataSource(DataSource):
         columns = sink_schema(schema, options.topic)
         if columns.left_out:
             log.info("not written, since a broker sets them: %s", ", ".join(columns.left_out))
+        if options.is_committed:
+            columns.check_not_delayed()
         if options.topic is not None and options.create_topic != "auto":
             from pyrmq_spark.write.create_topic import create_topic
 
             create_topic(self._connection, options, options.topic, columns.message_type)
+        if options.is_committed:
+            from pyrmq_spark.write.manifest import ensure_manifest
+
+            ensure_manifest(self._connection, options)
         return options, columns
 
 

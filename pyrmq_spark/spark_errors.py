@@ -81,6 +81,18 @@ class RowsUnaccounted(RocketMQError):
     condition = "RMQ_ROWS_UNACCOUNTED"
 
 
+class NotCommitted(RocketMQError):
+    """The rows of a batch are stored, but no record of the manifest lists them."""
+
+    condition = "RMQ_NOT_COMMITTED"
+
+
+class ConcurrentWrite(RocketMQError):
+    """Another writer has committed this batch, or later ones, under the same name."""
+
+    condition = "RMQ_CONCURRENT_WRITE"
+
+
 class RocketMQSparkError(Exception):
     """The error that Spark shows: `[CONDITION] what is wrong, where, and what to do`."""
 

@@ -224,6 +224,7 @@ class Producer(OwnerFace[TrioProducer]):
         max_bytes: int = 16 * 1024 * 1024,
         timeout: float | None = None,
         keep_refused: bool = False,
+        list_ranges: bool = False,
     ) -> SendWindow:
         """Returns a window for callers that encode payloads themselves: `async with producer.open_window() as window`.
 
@@ -233,7 +234,11 @@ class Producer(OwnerFace[TrioProducer]):
         async def manager() -> AbstractAsyncContextManager[TrioSendWindow]:
             producer = await self._async()
             return producer.open_window(
-                max_requests=max_requests, max_bytes=max_bytes, timeout=timeout, keep_refused=keep_refused
+                max_requests=max_requests,
+                max_bytes=max_bytes,
+                timeout=timeout,
+                keep_refused=keep_refused,
+                list_ranges=list_ranges,
             )
 
         return SendWindow(manager)

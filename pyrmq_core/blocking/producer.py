@@ -173,6 +173,7 @@ class Producer(OwnerFace[AsyncProducer]):
         max_bytes: int = 16 * 1024 * 1024,
         timeout: float | None = None,
         keep_refused: bool = False,
+        list_ranges: bool = False,
     ) -> SendWindow:
         """Returns a window for callers that encode payloads themselves: `with producer.open_window() as window:`.
 
@@ -181,7 +182,11 @@ class Producer(OwnerFace[AsyncProducer]):
         opened = HeldContext(
             portal(),
             self._async().open_window(
-                max_requests=max_requests, max_bytes=max_bytes, timeout=timeout, keep_refused=keep_refused
+                max_requests=max_requests,
+                max_bytes=max_bytes,
+                timeout=timeout,
+                keep_refused=keep_refused,
+                list_ranges=list_ranges,
             ),
         )
         return SendWindow(opened)

@@ -82,6 +82,7 @@ class Wanted:
 @click.option("--tags", default="*", show_default=True, help='As "TagA || TagB".')
 @click.option("--sql", help="An SQL92 expression over properties, instead of --tags.")
 @click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option("--committed", is_flag=True, help="Only rows of committed writes, each once.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
 @form_options
 def tail(
@@ -91,15 +92,18 @@ def tail(
     start: Start | None,
     offset: int | None,
     group: str | None,
+    committed: bool,
     **options: Any,
 ) -> None:
     """Print the messages of a topic, with -f also new ones."""
+    if committed and (offset is not None or group or options["queues"] or options["sql"] or options["tags"] != "*"):
+        raise click.UsageError("--committed excludes --offset, -g, --queue and filters: it reads by the manifest")
     if offset is not None and (start or group):
         raise click.UsageError("--offset excludes --from and -g: each says where to begin")
     if options["sql"] and options["tags"] != "*":
         raise click.UsageError("--tags and --sql exclude each other; SQL can say TAGS = '...' itself")
     begin: Start = start or ("latest" if options["follow"] else "earliest")
-    run(_tail, connection, topic, Wanted(begin, offset, group, **options), form)
+    run(_tail_committed if committed else _tail, connection, topic, Wanted(begin, offset, group, **options), form)
 
 
 async def _tail(connection: Connection, topic: str, wanted: Wanted, form: MessageLine) -> None:
@@ -112,6 +116,71 @@ async def _tail(connection: Connection, topic: str, wanted: Wanted, form: Messag
         ) as consumer,
     ):
         await tail_topic(consumer, topic, wanted, form)
+
+
+async def _tail_committed(connection: Connection, topic: str, wanted: Wanted, form: MessageLine) -> None:
+    import trio
+
+    from pyrmq_core import PullConsumer, manifest_of
+
+    async with (
+        connection.client() as client,
+        PullConsumer(
+            TOOLS_GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
+        ) as consumer,
+    ):
+        queue = (await consumer.manifest_end(manifest_of(topic))).queue
+        bounds = await consumer.offset_bounds([queue])
+        begin = (await _begins(consumer, bounds, wanted, {}))[queue]
+        rows = _CommittedRows(consumer, topic, form, wanted.limit)
+        end = bounds[queue].end
+        while True:
+            try:
+                await rows.echo(begin, end)
+            except (NetworkError, RoutingError) as error:
+                if not wanted.follow:
+                    raise
+                click.echo(visible_text(f"trying again: {error}"), err=True)
+                await trio.sleep(RETRY_SECONDS)
+                continue
+            if not wanted.follow or rows.printed == wanted.limit:
+                break
+            begin = end
+            while end == begin:
+                await trio.sleep(RETRY_SECONDS)
+                with contextlib.suppress(NetworkError, RoutingError):
+                    end = (await consumer.offset_bounds([queue]))[queue].end
+        if not rows.printed:
+            click.echo(f"topic {topic} has no committed rows there; -f waits for some", err=True)
+
+
+class _CommittedRows:
+    """Prints committed rows; after a failure the same batches are read again, without those that were printed."""
+
+    def __init__(self, consumer: PullConsumer, topic: str, form: MessageLine, limit: int | None) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._form = form
+        self._limit = limit
+        self._printed_of_these = 0
+        self.printed = 0
+
+    async def echo(self, begin: int, end: int) -> None:
+        """Prints the rows of the batches whose records lie between two offsets of the manifest."""
+        from pyrmq_core import decode
+
+        number = 0
+        async with self._consumer.read_committed(self._topic, begin, end) as pulls:
+            async for pull in pulls:
+                for message in decode(pull, OffsetRange(pull.start, pull.next_offset)):
+                    if self.printed == self._limit:
+                        return
+                    number += 1
+                    if number > self._printed_of_these:
+                        click.echo(self._form(message))
+                        self._printed_of_these += 1
+                        self.printed += 1
+        self._printed_of_these = 0
 
 
 async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: MessageLine) -> None:

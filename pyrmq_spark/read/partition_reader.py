@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,8 @@ from pyrmq_core import (
     RocketMQError,
     RoutingError,
     TagFilter,
+    check_id,
+    check_ids,
     columnar,
 )
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
@@ -35,6 +37,7 @@ from pyrmq_spark.worker import consumer_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyrmq_core.blocking import PullConsumer
     from pyrmq_core.columnar import DecodedBatch
     from pyrmq_spark.read.columns import SourceSchema
 
@@ -80,7 +83,7 @@ class _Rest:
             self.ranges.popleft()
         first = self.ranges.popleft()
         if offset < first.end:
-            self.ranges.appendleft(QueueRange(first.queue, offset, first.end))
+            self.ranges.appendleft(first.part(offset, first.end))
 
 
 def _rows(
@@ -149,9 +152,36 @@ def _batches(
         )
 
     decoding = RangesDecoding(ranges, batches, fail_on_data_loss=options.fail_on_data_loss)
+    ids = committed_ids(ranges)
+    is_filtered = options.sql is not None or not tags.passes_all
+    if is_filtered:
+        _check_one_by_one(consumer, ids)
+
+    def decoded(pulls: list[RawPull]) -> Iterator[tuple[Reached, pa.RecordBatch]]:
+        for pull in pulls if ids and not is_filtered else ():
+            check_ids(pull, ids.get(pull.queue, ()))
+        return decoding.decoded(pulls)
+
     wanted = [(queue_range.queue, queue_range.offsets) for queue_range in ranges]
     with consumer.read_ranges(wanted, tags=options.tags, sql=options.sql, window=window, share_lists=True) as reader:
-        yield from reader.decoded_in_parts(decoding.decoded)
+        yield from reader.decoded_in_parts(decoded)
+
+
+def committed_ids(ranges: Sequence[QueueRange]) -> dict[MessageQueue, list[tuple[int, str]]]:
+    """Returns the ids that committed messages of the ranges must have, by queue and in the order of their offsets."""
+    ids: dict[MessageQueue, list[tuple[int, str]]] = {}
+    for queue_range in ranges:
+        if queue_range.ids:
+            ids.setdefault(queue_range.queue, []).extend(queue_range.ids)
+    return {queue: sorted(pairs) for queue, pairs in ids.items()}
+
+
+def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequence[tuple[int, str]]]) -> None:
+    """Compares ids by a pull for each: a filter may leave these messages out of the pulls that are read."""
+    for queue, pairs in ids.items():
+        for offset, unique_id in pairs:
+            for message in consumer.pull(queue, offset, max_messages=1, verify_crc=False).messages[:1]:
+                check_id(queue, offset, unique_id, message.msg_id)
 
 
 def _after(lost: DataLost, position: int, queue_range: QueueRange, options: SourceOptions) -> int:

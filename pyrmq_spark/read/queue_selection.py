@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pyrmq_core import (
@@ -20,6 +21,7 @@ from pyrmq_core import (
     is_dead_letter_topic,
     is_retry_topic,
     is_system_topic,
+    ranges_to_read,
 )
 from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.offsets import (
@@ -36,7 +38,7 @@ from pyrmq_spark.offsets import (
 from pyrmq_spark.options import SourceOptions
 from pyrmq_spark.patience import of_a_batch, retry_until_timeout
 from pyrmq_spark.positions import Point, Word
-from pyrmq_spark.read.range_planner import QueueRange, plan
+from pyrmq_spark.read.range_planner import QueueRange, cut_all, plan
 from pyrmq_spark.spark_errors import InvalidOption, NotReadable
 
 if TYPE_CHECKING:
@@ -54,6 +56,45 @@ def plan_batch(consumer: PullConsumer, options: SourceOptions) -> list[QueueRang
 
 
 def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]:
+    limits = {"min_partitions": options.min_partitions, "max_records": options.max_records_per_partition}
+    if not options.is_committed:
+        return plan(_batch_ranges(consumer, options), **limits)
+    with naming_manifest(options):
+        records = _batch_ranges(consumer, options.of_manifest())
+    return cut_all(committed_ranges(consumer, options, records), **limits)
+
+
+def committed_ranges(
+    consumer: PullConsumer, options: SourceOptions, records: Mapping[MessageQueue, OffsetRange]
+) -> list[QueueRange]:
+    """Returns the ranges of the topic that the records of its manifest list; `records` are ranges of its one queue."""
+    commits = [
+        commit
+        for queue, offsets in records.items()
+        for commit in consumer.read_manifest(queue.topic, offsets.start, offsets.end).commits
+    ]
+    (topic,) = options.topics or ("",)
+    ranges = ranges_to_read(commits, topic)
+    check_sql(consumer, {committed.queue for committed in ranges}, options)
+    return [QueueRange(stored.queue, stored.start, stored.end, stored.ids) for stored in ranges]
+
+
+@contextmanager
+def naming_manifest(options: SourceOptions) -> Iterator[None]:
+    """Says in the error for an unknown topic that it is the manifest of a committed read."""
+    try:
+        yield
+    except NoRoute as error:
+        if not options.is_committed:
+            raise
+        raise NoRoute(
+            f"topic {(options.topics or ('',))[0]} has no manifest {options.manifest}: no write with "
+            f"delivery=committed was made to it, or manifestTopic names another one ({error})",
+            topic=options.manifest,
+        ) from error
+
+
+def _batch_ranges(consumer: PullConsumer, options: SourceOptions) -> dict[MessageQueue, OffsetRange]:
     queues, masterless = chosen_queues(consumer, options)
     (start, start_name), (end, end_name) = options.start(Word.EARLIEST), options.end()
     starts, ends = points_of(start, queues, start_name), points_of(end, queues, end_name)
@@ -70,11 +111,7 @@ def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]
         topics = sorted({queue.topic for queue in queues if queue.broker_name == name})
         log.warning("%s has no master: what its slave has of %s is read", name, ", ".join(topics))
     _tell_skipped(first, last)
-    return plan(
-        ranges_between(first, last, by_time=times_of(starts).keys() | times_of(ends).keys()),
-        min_partitions=options.min_partitions,
-        max_records=options.max_records_per_partition,
-    )
+    return dict(ranges_between(first, last, by_time=times_of(starts).keys() | times_of(ends).keys()))
 
 
 def stream_start(consumer: PullConsumer, options: SourceOptions) -> dict[MessageQueue, int]:

@@ -21,11 +21,15 @@ from pyrmq_core import MessageQueue, OffsetRange
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueRange:
-    """The offsets of one queue that one task reads: from `start` up to, without, `end`."""
+    """The offsets of one queue that one task reads: from `start` up to, without, `end`.
+
+    `ids` are those that committed messages among them must have, by their offsets.
+    """
 
     queue: MessageQueue
     start: int
     end: int
+    ids: tuple[tuple[int, str], ...] = ()
 
     @property
     def size(self) -> int:
@@ -34,6 +38,11 @@ class QueueRange:
     @property
     def offsets(self) -> OffsetRange:
         return OffsetRange(self.start, self.end)
+
+    def part(self, start: int, end: int) -> QueueRange:
+        """Returns a part of the range."""
+        ids = self.ids and tuple(pair for pair in self.ids if start <= pair[0] < end)
+        return QueueRange(self.queue, start, end, ids)
 
 
 NO_RANGE: Final = QueueRange(MessageQueue("", "", 0), 0, 0)
@@ -62,7 +71,18 @@ def plan(
     max_records: int | None = None,
 ) -> list[QueueRange]:
     """Returns the ranges to read by queue and offset; a queue with nothing to read has none. Limits are at least 1."""
-    whole = [QueueRange(queue, wanted.start, wanted.end) for queue, wanted in sorted(ranges.items(), key=_queue)]
+    return cut_all(whole_ranges(ranges), min_partitions=min_partitions, max_records=max_records)
+
+
+def whole_ranges(ranges: Mapping[MessageQueue, OffsetRange]) -> list[QueueRange]:
+    """Returns the range of each queue, by queue."""
+    return [QueueRange(queue, wanted.start, wanted.end) for queue, wanted in sorted(ranges.items(), key=_queue)]
+
+
+def cut_all(
+    whole: Sequence[QueueRange], *, min_partitions: int | None = None, max_records: int | None = None
+) -> list[QueueRange]:
+    """Returns the ranges, in their order, cut by the limits."""
     pieces = [piece for piece in whole if piece.size > 0]
     if max_records is not None:
         pieces = [part for piece in pieces for part in cut(piece, -(-piece.size // max_records))]
@@ -124,7 +144,7 @@ def cut(piece: QueueRange, parts: int) -> list[QueueRange]:
     for left in range(parts, 0, -1):
         end = start + (piece.end - start) // left
         if end > start:
-            ranges.append(QueueRange(piece.queue, start, end))
+            ranges.append(piece.part(start, end))
         start = end
     return ranges
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from pyrmq_core import MessageQueue
+from pyrmq_core import Commit, Commits, MessageQueue
 from pyrmq_spark.gc_freeze import loading
 from pyrmq_spark.options import ConnectionOptions, SourceOptions
 from pyrmq_spark.pyspark_releases import has_admission_control
-from pyrmq_spark.read.queue_selection import stream_start
-from pyrmq_spark.read.range_planner import RangePartition, plan
+from pyrmq_spark.read.queue_selection import committed_ranges, naming_manifest, stream_start
+from pyrmq_spark.read.range_planner import RangePartition, cut_all, whole_ranges
 from pyrmq_spark.read.task_planner import TaskPlanner
 from pyrmq_spark.read_limits import Backlog, admitted, is_held_back
 from pyrmq_spark.spark_errors import RocketMQSparkError, as_spark_error
@@ -56,6 +57,8 @@ else:
 log = logging.getLogger(__name__)
 
 MAX_LONG: Final = 2**63 - 1
+# The records of a manifest that are read together in search of a limit's end.
+RECORDS_AT_ONCE: Final = 256
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -64,6 +67,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
         self._connection = connection
         self._options = options
+        self._offsets_of = options.of_manifest()  # a committed stream's offsets are those of its manifest
         self._schema = schema
         self._initial: dict[str, Any] | None = None
         self._unstarted: RocketMQSparkError | None = None
@@ -163,13 +167,17 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             planned_end = StreamOffset.from_json(end)
             if planned_end.beginnings and start != UNRESOLVED:
                 planned_end = self._placed(StreamOffset.from_json(start).offsets, planned_end)
-            ranges = plan(
-                planned_end.ranges(),
-                min_partitions=self._options.min_partitions,
-                max_records=self._options.max_records_per_partition,
+            ranges = planned_end.ranges()
+            options = self._options
+            pieces = cut_all(
+                self._watching().retry_until_timeout(lambda _: committed_ranges(self._consumer(), options, ranges))
+                if options.is_committed
+                else whole_ranges(ranges),
+                min_partitions=options.min_partitions,
+                max_records=options.max_records_per_partition,
             )
             self._planner = self._planner or TaskPlanner(self._consumer, self._options)
-            return self._planner.tasks(ranges)
+            return self._planner.tasks(pieces)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Publishes that rows before `end` are done; Spark calls it one batch late, and never for the last batch."""
@@ -200,7 +208,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             with as_spark_error("the stream's start"):
                 consumer = self._consumer()
-                first = self._watching().retry_until_timeout(lambda _: stream_start(consumer, self._options))
+                with naming_manifest(self._options):
+                    first = self._watching().retry_until_timeout(lambda _: stream_start(consumer, self._offsets_of))
                 self._initial = StreamOffset(first).to_json()
         return self._initial
 
@@ -247,6 +256,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if everything or not limits.are_set:
             return backlog
         since = None if self._last_batch_at is None else time.monotonic() - self._last_batch_at
+        if self._options.is_committed:
+            return self._taken_commits(followed, since)
         if not self._available_now and is_held_back(backlog, limits, since):
             return None
         sizes: dict[MessageQueue, float] = {}
@@ -255,10 +266,33 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             sizes = self._watching().retry_until_timeout(lambda _: self._consumer().mean_sizes(begins))
         return admitted(backlog, limits, sizes)
 
+    def _taken_commits(self, followed: FollowedOffsets, since: float | None) -> Backlog | None:
+        """Returns how many records to take of the manifest, so that their rows keep to the limits; one at least."""
+        limits, rows, is_first = self._options.limits, 0, True
+        for queue, size in followed.backlog.items():  # of one queue
+            begin = followed.begins[queue]
+            for commit in self._commits(queue, begin, begin + size):
+                if limits.max_offsets is not None and rows + commit.rows > limits.max_offsets and not is_first:
+                    return {queue: commit.offset - begin}
+                if limits.max_offsets is None and rows >= (limits.min_offsets or 0):
+                    break
+                rows, is_first = rows + commit.rows, False
+            if not self._available_now and is_held_back({queue: rows}, limits, since):
+                return None
+        return followed.backlog
+
+    def _commits(self, queue: MessageQueue, begin: int, end: int) -> Iterator[Commit]:
+        for start in range(begin, end, RECORDS_AT_ONCE):
+            read = partial(self._read_manifest, queue.topic, start, min(end, start + RECORDS_AT_ONCE))
+            yield from self._watching().retry_until_timeout(read).commits
+
+    def _read_manifest(self, manifest: str, start: int, end: int, _again: bool) -> Commits:
+        return self._consumer().read_manifest(manifest, start, end)
+
     def _watching(self) -> QueueWatch:
         if self._watch is None:
             refresh = self._connection.poll_name_server_interval
-            self._watch = QueueWatch(self._consumer(), self._options, refresh=refresh)
+            self._watch = QueueWatch(self._consumer(), self._offsets_of, refresh=refresh)
         return self._watch
 
     def _consumer(self) -> PullConsumer:

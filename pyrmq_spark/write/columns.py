@@ -55,6 +55,15 @@ class SinkSchema:
             return "delay"
         return "fifo" if "shardingKey" in self.columns else None
 
+    def check_not_delayed(self) -> None:
+        """Raises `InvalidColumn` for columns that delay rows: a commit lists rows that are in the topic."""
+        for name in ("delayLevel", "deliverAt"):
+            if name in self.columns:
+                raise InvalidColumn(
+                    f"{name}: delivery=committed lists rows that are in the topic, and delayed ones are not there yet; "
+                    "leave the column out"
+                )
+
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the frame's columns under the sink's names."""
         return batch.select(list(self.columns.values())).rename_columns(list(self.columns))

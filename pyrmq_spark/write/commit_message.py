@@ -8,6 +8,8 @@ from typing import Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pyrmq_core import StoredRange
+
 # Spark passes these to a stream's task: the id that a checkpoint keeps over restarts, and the number of the batch.
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
@@ -24,12 +26,12 @@ class WriteAttempt:
     is_repeat: bool = field(default=False, compare=False)
 
     @classmethod
-    def of_batch(cls, write: str, base: int) -> WriteAttempt:
-        """Returns the attempt of a task in a batch write."""
+    def of_batch(cls, write: str, base: int, number: int = 0) -> WriteAttempt:
+        """Returns the attempt of a task in a batch write, which may have a number among those of its application."""
         context = TaskContext.get()
         if context is None:
-            return cls(write, 0, 0, base)
-        return cls(write, 0, context.partitionId(), base, context.attemptNumber() > 0)
+            return cls(write, number, 0, base)
+        return cls(write, number, context.partitionId(), base, context.attemptNumber() > 0)
 
     @classmethod
     def of_stream(cls) -> WriteAttempt:
@@ -46,7 +48,9 @@ class WriteAttempt:
 class PartitionWritten(WriterCommitMessage):
     """One task's report of its write; queues and statuses by their names.
 
-    The report of a repeat counts its own rows alone: Spark drops what an earlier attempt reported.
+    The report of a repeat counts its own rows alone: Spark drops what an earlier attempt reported. In a committed write
+    `ranges` say where the rows are, by names on brokers; with `is_decided` the batch was decided before, and none of
+    the rows was sent.
     """
 
     partition: int
@@ -59,3 +63,7 @@ class PartitionWritten(WriterCommitMessage):
     rows_by_queue: dict[str, int] = field(default_factory=dict)
     rows_by_status: dict[str, int] = field(default_factory=dict)
     is_repeat: bool = False
+    writer: str = ""
+    number: int = 0
+    is_decided: bool = False
+    ranges: tuple[StoredRange, ...] = ()

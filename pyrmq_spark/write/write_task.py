@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Final
+from typing import Final, overload
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from pyrmq_core import (
     AnyQueue,
     InvalidMessage,
     InvalidState,
+    Payload,
     RefusedMessage,
     RocketMQError,
     WriteSummary,
@@ -28,13 +29,23 @@ from pyrmq_core import (
     unique_ids,
 )
 from pyrmq_core.blocking import Producer, SendWindow
-from pyrmq_core.columnar import BatchLimit, CheckedRows, CompressionType, Ids, by_tag, content_ids, encode_rows
+from pyrmq_core.columnar import (
+    BatchLimit,
+    CheckedRows,
+    CompressionType,
+    Ids,
+    by_tag,
+    content_ids,
+    encode_rows,
+    id_column,
+)
 from pyrmq_spark import worker
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.spark_errors import InvalidRow, RocketMQSparkError, RowsUnaccounted, one_line
 from pyrmq_spark.write.columns import SinkSchema
 from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
+from pyrmq_spark.write.manifest import is_decided, ranges_on_brokers
 from pyrmq_spark.write.queue_assignment import AssignedRows, Fixed, QueueAssignment
 from pyrmq_spark.write.rows import by_delay, by_topic, check_rows, encode_singles, may_be_delayed
 
@@ -52,6 +63,7 @@ class PartitionWrite:
         self._connection = connection
         self._options = options
         self._schema = schema
+        self._attempt = attempt
         self._partition, self._is_repeat = attempt.partition, attempt.is_repeat
         self._counter = attempt.base + attempt.partition
         self._seed = f"{attempt.query}/{attempt.batch}/{attempt.partition}".encode()
@@ -68,9 +80,12 @@ class PartitionWrite:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:  # nothing to write is no reason to connect
-            return PartitionWritten(self._partition, 0, is_repeat=self._is_repeat)
+            return self._written()
         freeze_loaded_objects()
         try:
+            if self._options.is_committed and is_decided(self._connection, self._options, self._attempt):
+                self._taken = first.num_rows + sum(batch.num_rows for batch in filled)
+                return replace(self._written(), is_decided=True)
             self._send(chain((first,), filled))
             if self._acknowledged != self._taken:
                 raise RowsUnaccounted(
@@ -97,6 +112,7 @@ class PartitionWrite:
                 max_requests=options.requests_in_flight,
                 timeout=options.send_timeout,
                 keep_refused=options.dead_letter_topic is not None,
+                list_ranges=options.is_committed,
             ) as window,
             open_dead_letters(producer, options) as dead_letters,
         ):
@@ -119,6 +135,8 @@ class PartitionWrite:
         checked = check_rows(rows, first_row, datetime.now(UTC))
         if self._options.message_ids == "content":
             checked = with_id_column(checked, content_ids(rows, self._seed, first_row))
+        elif self._options.is_committed:
+            checked = with_id_column(checked, id_column(unique_id_runs, rows.num_rows))
         for part in checked:
             for topic, topic_rows in by_topic(part, self._schema.topic):
                 with self._naming_rows(first_row):
@@ -135,7 +153,8 @@ class PartitionWrite:
     def _put_placed(self, topic: str, placed: AssignedRows, window: SendWindow, placing: QueueAssignment) -> None:
         """Encodes all rows together, and cuts them into requests where their queue changes."""
         number = rows_sent = 0
-        for payload in encode_rows(placed.rows.to_encode(), topic, ids_of(placed.rows), self._limit, stops=placed.ends):
+        payloads = encode_rows(placed.rows.to_encode(), topic, ids_of(placed.rows), self._limit, stops=placed.ends)
+        for payload in self._with_ids(payloads, placed.rows):
             while rows_sent >= placed.ends[number]:
                 number += 1
             rows_sent += payload.count
@@ -152,10 +171,21 @@ class PartitionWrite:
         whole = placing.is_batch_topic(topic)
         limit = self._limit.of_batch_topic() if whole else self._limit
         for part in by_tag(plain) if whole else (plain,):
-            for payload in encode_rows(part.to_encode(), topic, ids_of(part), limit, single_tag=whole):
+            payloads = encode_rows(part.to_encode(), topic, ids_of(part), limit, single_tag=whole)
+            for payload in self._with_ids(payloads, part):
                 window.put(payload, queue or placing.by_turns(topic))
         for payload in encode_singles(delayed, topic, texts_of_ids(delayed), self._limit):
             window.put(payload, queue or placing.in_no_order(topic))
+
+    def _with_ids(self, payloads: Iterator[Payload], rows: CheckedRows) -> Iterator[Payload]:
+        """Yields the payloads of the rows; in a committed write with the ids of their messages."""
+        if not self._options.is_committed:
+            yield from payloads
+            return
+        ids, first = rows.column(ID_COLUMN), 0
+        for payload in payloads:
+            yield replace(payload, unique_ids=IdsOfColumn(ids.slice(first, payload.count)))
+            first += payload.count
 
     @contextmanager
     def _naming_rows(self, first_row: int) -> Iterator[None]:
@@ -183,7 +213,32 @@ class PartitionWrite:
             rows_by_queue=dict(by_queue),
             rows_by_status=dict(by_status),
             is_repeat=self._is_repeat,
+            writer=self._attempt.query,
+            number=self._attempt.batch,
+            ranges=ranges_on_brokers(self._connection, chain(*(summary.ranges for summary in both))),
         )
+
+
+class IdsOfColumn(Sequence[str]):
+    """The ids of a payload's messages as a column; few of them are ever read."""
+
+    def __init__(self, column: pa.Array) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return IdsOfColumn(self._column[index])
+        text: str = self._column[index].as_py()
+        return text
 
 
 def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRows]:
@@ -257,7 +312,9 @@ def open_dead_letters(producer: Producer, options: SinkOptions) -> Iterator[Dead
     if options.dead_letter_topic is None:
         yield DeadLetters(None, None)
         return
-    with producer.open_window(max_requests=options.requests_in_flight, timeout=options.send_timeout) as window:
+    with producer.open_window(
+        max_requests=options.requests_in_flight, timeout=options.send_timeout, list_ranges=options.is_committed
+    ) as window:
         yield DeadLetters(options.dead_letter_topic, window)
 
 

@@ -19,6 +19,7 @@ from pyrmq_core import SendStatus
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.pyspark_releases import has_stream_arrow_writer
+from pyrmq_spark.spark_errors import as_spark_error
 from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
 
 if TYPE_CHECKING:
@@ -52,18 +53,23 @@ class RocketMQWriter(DataSourceArrowWriter):
         self._connection = connection
         self._options = options
         self._schema = schema
-        self._name = uuid.uuid4().hex
+        self._name = options.txn_app_id or uuid.uuid4().hex
         self._base = random.getrandbits(COUNTER_BITS)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         freeze_loaded_objects()
         from pyrmq_spark.write.write_task import PartitionWrite
 
-        attempt = WriteAttempt.of_batch(self._name, self._base)
+        attempt = WriteAttempt.of_batch(self._name, self._base, self._options.txn_version or 0)
         return PartitionWrite(self._connection, self._options, self._schema, attempt).run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _log(logging.INFO, summary_line(_reports(messages)))
+        reports = _reports(messages)
+        line = summary_line(reports)
+        if self._options.is_committed:
+            number = self._options.txn_version or 0
+            line += f"; {_committed(self._connection, self._options, reports, self._name, number, stream=False)}"
+        _log(logging.INFO, line)
         freeze_loaded_objects()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -87,13 +93,35 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         return PartitionWrite(self._connection, self._options, self._schema, WriteAttempt.of_stream()).run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        _log(logging.INFO, f"batch {batchId}: {summary_line(_reports(messages))}")
+        reports = _reports(messages)
+        line = f"batch {batchId}: {summary_line(reports)}"
+        if self._options.is_committed and reports:
+            writer = reports[0].writer
+            line += f"; {_committed(self._connection, self._options, reports, writer, batchId, stream=True)}"
+        _log(logging.INFO, line)
         freeze_loaded_objects()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Logs the rows that stay in the topic and are sent again when the query goes on."""
         _log_failure(f"batch {batchId} failed", "comes again when the query goes on", messages)
         freeze_loaded_objects()
+
+
+def _committed(
+    connection: ConnectionOptions,
+    options: SinkOptions,
+    reports: Sequence[PartitionWritten],
+    writer: str,
+    number: int,
+    *,
+    stream: bool,
+) -> str:
+    """Commits what the tasks wrote; returns what came of it, for the summary's line."""
+    from pyrmq_spark.write.manifest import BatchCommit
+
+    show(log)
+    with as_spark_error(f"the commit of batch {number} of {writer}"):
+        return BatchCommit(connection, options, writer, number, stream=stream).commit(reports)
 
 
 def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[PartitionWritten]:

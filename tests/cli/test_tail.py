@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pyrmq_core import InvalidArgument, Message, MessageQueue
-from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core import CommitRecord, InvalidArgument, Message, MessageQueue, StoredRange, commit_messages
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.cli.tail import chosen
 from tests.support.commands import ended, started
 
@@ -117,12 +117,28 @@ def test_what_json_prints_is_sent_again(cluster: EmbeddedCluster, tmp_path: Path
         (("--queue", "7"), "--queue 7: topic T has no such queue to read; it has broker-a/0, broker-a/1, broker-b/0"),
         (("-o", "{bodies}"), "there is no field {bodies}"),
         (("--from", "yesterday"), "earliest, latest or an ISO-8601 time"),
+        (("--committed", "--queue", "0"), "--committed excludes --offset, -g, --queue and filters"),
+        (("--committed",), "T-committed"),
     ],
 )
 def test_wrong_options_are_named(cluster: EmbeddedCluster, tmp_path: Path, options: tuple[str, ...], text: str) -> None:
     status, output, errors = ended(started("tail", "T", "-n", cluster.nameserver, *options, home=tmp_path))
     assert (status > 0, output) == (True, "")
     assert text in re.sub(r"\s+", " ", errors[-1])
+
+
+def test_committed_rows_alone(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    with Producer("G", nameserver=cluster.nameserver) as producer, Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic("Copies-committed", queues=1, broker="broker-a")
+        results = [producer.send(Message("Copies", b"row %d" % number)) for number in range(6)]
+        for number, result in enumerate(results[:4]):
+            stored = StoredRange(result.message_queue, result.queue_offset, 1, result.msg_id, result.msg_id)
+            batch = CommitRecord("w", number, 1, (stored,), number, "c")
+            for message in commit_messages(batch, "Copies-committed"):
+                producer.send(message, queue=MessageQueue("Copies-committed", "broker-a", 0))
+    lines, _ = tail(cluster, tmp_path, "--committed", "-o", "{body}", topic="Copies")
+    assert lines == ["row 0", "row 1", "row 2", "row 3"]
+    assert len(tail(cluster, tmp_path, "--committed", "--max", "3", topic="Copies")[0]) == 3
 
 
 def test_queues_are_chosen_by_broker_number_or_both() -> None:

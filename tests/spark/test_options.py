@@ -298,3 +298,52 @@ def test_every_line_of_the_table_reads_its_default_back() -> None:
 def test_strategies_are_words() -> None:
     options = read_source({"topic": "a", "startingOffsetsByTimestampStrategy": "LATEST"})
     assert options == SourceOptions(topics=("a",), starting_strategy=NoMatchStrategy.LATEST)
+
+
+COMMITTED = {"topic": "orders", "delivery": "committed"}
+
+
+@pytest.mark.parametrize(
+    ("options", "stream", "fault"),
+    [
+        ({"delivery": "committed"}, False, "delivery=committed writes to one topic: name it by the option topic"),
+        ({"topic": "orders", "txnAppId": "a", "txnVersion": "1"}, False, "txnAppId needs delivery=committed"),
+        ({"topic": "orders", "manifestTopic": "m"}, False, "manifestTopic needs delivery=committed"),
+        (COMMITTED | {"txnAppId": "a"}, False, "txnAppId and txnVersion belong together"),
+        (COMMITTED | {"txnAppId": "a", "txnVersion": "-1"}, False, "txnVersion is '-1'"),
+        (COMMITTED | {"txnAppId": "a", "txnVersion": "1"}, True, "txnAppId is of a batch"),
+        (COMMITTED | {"manifestTopic": "orders"}, True, "manifestTopic is orders, to which rows are written"),
+        (
+            COMMITTED | {"asyncProgressTrackingEnabled": "true"},
+            True,
+            "asyncProgressTrackingEnabled: Spark then",
+        ),
+    ],
+)
+def test_a_committed_write_that_cannot_be_is_refused(options: dict[str, str], stream: bool, fault: str) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(fault)):
+        read_sink(options, stream=stream)
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"topicPattern": "o.*", "isolation": "committed"}, "isolation=committed reads one topic and its manifest"),
+        ({"topic": "a,b", "isolation": "committed"}, "isolation=committed reads one topic and its manifest"),
+        ({"topic": "a", "manifestTopic": "m"}, "manifestTopic needs isolation=committed"),
+        ({"topic": "a", "isolation": "committed", "maxBytesPerTrigger": "9"}, "maxBytesPerTrigger: a manifest has no"),
+    ],
+)
+def test_a_committed_read_that_cannot_be_is_refused(options: dict[str, str], fault: str) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(fault)):
+        read_source(options)
+
+
+def test_a_committed_read_chooses_records_of_its_manifest() -> None:
+    options = read_source({"topic": "orders", "tags": "a", "isolation": "committed", "namespace": "shop"})
+    records = options.of_manifest()
+    assert (records.topics, records.tags, records.is_committed) == (("shop%orders-committed",), "*", False)
+    named = read_source({"topic": "dead", "manifestTopic": "m", "isolation": "committed", "namespace": "shop"})
+    assert named.of_manifest().topics == ("shop%m",)
+    plain = read_source({"topic": "orders"})
+    assert plain.of_manifest() is plain

@@ -133,7 +133,7 @@ def test_a_partition_without_rows_connects_to_nothing() -> None:
     unreachable = PartitionWrite(
         ConnectionOptions(name_server="127.0.0.1:1"), read_sink({}), BODY, WriteAttempt("q", 0, 3, 0)
     )
-    assert unreachable.run(iter([bodies(0, 0)])) == PartitionWritten(3, 0)
+    assert unreachable.run(iter([bodies(0, 0)])) == PartitionWritten(3, 0, writer="q")
 
 
 # --- None is lost silently

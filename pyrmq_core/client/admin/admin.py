@@ -137,6 +137,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         queues: int = 8,
         read_queues: int | None = None,
         cluster: str | None = None,
+        broker: str | None = None,
         batch: bool = False,
         order: bool = False,
         perm: int = Permission.READ | Permission.WRITE,
@@ -144,6 +145,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
     ) -> None:
         """Creates the topic with `queues` queues on every master of the cluster (without one: of all), or changes it.
 
+        With `broker` at the master of that name alone.
         `read_queues` differs while a topic shrinks: queues that are no longer written to are still read.
         `batch` makes a batch topic of 5.x: a whole batch is one record, several times cheaper for the broker. An
         existing plain topic stays plain, which raises an error. Brokers before 5.0 keep no attributes, and would
@@ -161,6 +163,10 @@ class Admin(SessionOwner[AdminSettings[Any]]):
             raise InvalidArgument(f"queues={queues}, read_queues={reading}: a topic has 1 at least")
         settings = {**(attributes or {}), **({QUEUE_TYPE: BATCH_QUEUE} if batch else {})}
         on_wire, masters = self._servers.on_wire(topic), await self._servers.masters(cluster)
+        if broker is not None:
+            if broker not in masters:
+                raise InvalidArgument(f"broker={broker!r}: the masters are {', '.join(sorted(masters))}")
+            masters = {broker: masters[broker]}
         fresh = {name: await self._changes(masters[name], topic, settings) for name in masters}
 
         async def make(server: Server) -> None:

@@ -15,12 +15,14 @@ from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, offset_of, 
 from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.consumer.group.subscriptions import filter_of
+from pyrmq_core.client.consumer.manifest_reader import Commits, ManifestEnd, ManifestReader, read_proven
 from pyrmq_core.client.consumer.pull.puller import Filter, Puller, ReadWindow
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.consumer.retry_topic import RetryTopic
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.session_owner import SessionOwner
+from pyrmq_core.committed.ranges import manifest_of, ranges_to_read
 from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
@@ -52,6 +54,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         self._retry_topic = RetryTopic(self._session, self.group, timeout=self._timeout, namespace=self._namespace)
         self._puller = Puller(self._session, self.group, self._namespace)
         self._lookups = QueueOffsets(self._session, self.group, timeout=self._timeout, namespace=self._namespace)
+        self._manifests = ManifestReader(self._puller, self._lookups, self._namespace)
 
     async def topics(self) -> tuple[str, ...]:
         """Returns every topic the NameServer knows, RocketMQ's own too; with a namespace, those that have it."""
@@ -210,6 +213,55 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
                 "allow_gaps": allow_gaps,
             },
         )
+
+    @asynccontextmanager
+    async def read_committed(
+        self,
+        topic: str,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        manifest: str | None = None,
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+    ) -> AsyncIterator[AsyncIterator[RawPull]]:
+        """Reads each row of committed writes to the topic exactly once, in pulls as `read` gives them.
+
+        `start` and `end` are offsets of the manifest (`TOPIC-committed` by default): records of batches, by default
+        all that are kept. To go on later, begin at the `end` that `read_manifest` gives. Rows are in order within each
+        queue. Raises `NoRoute` without a manifest, and `DataLost` if committed rows, or records, are no longer kept.
+        """
+        commits = await self.read_manifest(manifest or manifest_of(topic), start, end, window=window)
+        async with read_proven(self._pulling(), ranges_to_read(commits.commits, topic), window) as pulls:
+            yield pulls
+
+    async def read_manifest(
+        self,
+        manifest: str,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+    ) -> Commits:
+        """Returns the committed batches whose records lie between two offsets of a manifest, by default all.
+
+        Of the records of a writer's batch the first counts. Raises as `read_committed`, and `ManifestError` for a
+        record that cannot be read.
+        """
+        self._pulling()
+        for name, offset in (("start", start), ("end", end)):
+            if offset is not None:
+                offset_of(name, offset)
+        return await self._manifests.commits(manifest, start, end, window)
+
+    async def manifest_end(
+        self,
+        manifest: str,
+        *,
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+    ) -> ManifestEnd:
+        """Returns the end of a manifest, and which batch of each writer is the latest that is decided there."""
+        self._pulling()
+        return await self._manifests.end(manifest, window)
 
     async def check_sql(self, queue: MessageQueue, sql: str) -> None:
         """Raises `ResponseError` if the queue's broker cannot evaluate the expression: code 1 without

@@ -314,11 +314,17 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         max_bytes: int = 16 * 1024 * 1024,
         timeout: float | None = None,
         keep_refused: bool = False,
+        list_ranges: bool = False,
     ) -> AbstractAsyncContextManager[SendWindow]:
         """Returns a window for callers that encode payloads themselves; `timeout` is for each payload."""
         sender, seconds = self._open().sender, self._seconds(timeout)
         return open_send_window(
-            sender, max_requests=max_requests, max_bytes=max_bytes, timeout=seconds, keep_refused=keep_refused
+            sender,
+            max_requests=max_requests,
+            max_bytes=max_bytes,
+            timeout=seconds,
+            keep_refused=keep_refused,
+            list_ranges=list_ranges,
         )
 
     async def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:

@@ -35,6 +35,11 @@ def ids_of(ids: Ids, count: int) -> list[RowPart]:
     return [texts.view(pa.binary())]
 
 
+def id_column(ids: Ids, count: int) -> pa.Array:
+    """Returns the next ids of `count` rows as one column of strings."""
+    return joined(ids_of(ids, count), 0, count).view(pa.string())
+
+
 def id_texts(parts: Sequence[RowPart], count: int) -> list[str]:
     """Returns the ids of the parts as texts."""
     return [raw.decode() for raw in joined(parts, 0, count).to_pylist()]

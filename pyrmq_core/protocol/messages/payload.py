@@ -70,7 +70,7 @@ class Payload:
     sys_flag: int = 0
     flag: int = 0
     batch: bool = False
-    unique_ids: tuple[str, ...] | None = None
+    unique_ids: Sequence[str] | None = None
     single_tag: bool = False
 
 

@@ -68,5 +68,5 @@ def _fitting(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str,
     return {name: value for name, value in fitting.items() if value}
 
 
-def _batch(payload: Payload, items: Sequence[BatchItem], unique_ids: tuple[str, ...] | None) -> Payload:
+def _batch(payload: Payload, items: Sequence[BatchItem], unique_ids: Sequence[str] | None) -> Payload:
     return replace(payload, body=encode_batch_body(items), count=len(items), unique_ids=unique_ids)

@@ -23,6 +23,7 @@ from pyrmq_core.client.producer.send.receipt import Receipt, given_up
 from pyrmq_core.client.producer.send.retry_policy import is_refused_for_good
 from pyrmq_core.client.producer.send.send_options import AnyQueue, CommunicationMode, Target
 from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.committed.records import StoredRange
 from pyrmq_core.errors import InvalidArgument, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.model import MessageQueue, SendStatus
 from pyrmq_core.network import open_owned_nursery
@@ -37,7 +38,10 @@ HANDED_OVER: Final = 8
 
 @dataclass(slots=True)
 class WriteSummary:
-    """The acknowledged messages of a window, by queue and status, and counts of retries and possible duplicates."""
+    """The acknowledged messages of a window, by queue and status, and counts of retries and possible duplicates.
+
+    `ranges` are their places, one a request, in a window that lists them (`list_ranges`).
+    """
 
     messages: int = 0
     bytes: int = 0
@@ -46,6 +50,7 @@ class WriteSummary:
     perhaps_repeated: int = 0
     messages_by_queue: dict[MessageQueue, int] = field(default_factory=dict)
     messages_by_status: dict[SendStatus, int] = field(default_factory=dict)
+    ranges: list[StoredRange] = field(default_factory=list)
 
     def add(self, receipt: Receipt, size: int) -> None:
         """Adds the figures of one request that was acknowledged."""
@@ -91,12 +96,14 @@ class SendWindow:
         max_bytes: int,
         timeout: float,
         keep_refused: bool = False,
+        list_ranges: bool = False,
     ) -> None:
         self._sender = sender
         self._nursery = nursery
         self._under_way = BackgroundSends(nursery, sender)
         self._timeout = timeout
         self._keep_refused = keep_refused
+        self._list_ranges = list_ranges
         self._refused: deque[RefusedMessage] = deque()  # taken from another thread too
         self._room_lock = threading.Lock()
         self._room = WindowRoom(HANDED_OVER * max_requests, max_bytes)
@@ -174,13 +181,23 @@ class SendWindow:
 
     def _ended(self, payload: Payload, to: Target, end: Receipt | RocketMQError) -> None:
         if isinstance(end, Receipt):
-            self.summary.add(end, len(payload.body))
+            try:
+                self._add(payload, end)
+            except SendFailed as error:
+                self._order.fail(error)
             self._over(payload, to, end.queue)
         elif self._keep_refused and isinstance(end, SendFailed) and is_refused_for_good(end):
             self._nursery.start_soon(self._divide, payload, to, end)
         else:
             self._order.fail(end)
             self._over(payload, to, None)
+
+    def _add(self, payload: Payload, receipt: Receipt) -> None:
+        """Adds an acknowledged request to the summary; raises `SendFailed` if its place is needed and not answered."""
+        self.summary.add(receipt, len(payload.body))
+        if self._list_ranges:
+            ids = payload.unique_ids or ("", "")
+            self.summary.ranges.append(StoredRange(receipt.queue, receipt.queue_offset, receipt.count, ids[0], ids[-1]))
 
     def _over(self, payload: Payload, to: Target, stored_in: MessageQueue | None) -> None:
         """Ends a payload's request, and starts the payloads that waited for its end."""
@@ -218,7 +235,7 @@ class SendWindow:
                     raise
                 now = await self._send_halves(half, to, error)
             else:
-                self.summary.add(receipt, len(half.body))
+                self._add(half, receipt)
                 now = receipt.queue
             if now is not None and isinstance(to, AnyQueue) and to.keep:
                 to = AnyQueue(now, keep=True)
@@ -239,12 +256,15 @@ async def open_send_window(
     max_bytes: int = 16 * 1024 * 1024,
     timeout: float = 30.0,
     keep_refused: bool = False,
+    list_ranges: bool = False,
 ) -> AsyncIterator[SendWindow]:
     """Opens a window over `sender`; `max_bytes` bounds the payloads handed over and not acknowledged, `timeout` is each
     request's own, from when it is sent. Leaving without `drain` abandons the requests under way.
 
     With `keep_refused` a message that brokers refuse because of its content (MESSAGE_ILLEGAL, INVALID_PARAMETER) or of
     its sender (NO_PERMISSION) does not stop the window: it is found by halving its batch; `take_refused` returns it.
+    With `list_ranges` the summary has the place of each request, with the ids of its first and last message: payloads
+    need `unique_ids`.
     """
     if max_requests < 1 or max_bytes < 1:
         raise InvalidArgument(f"a window needs room: max_requests={max_requests}, max_bytes={max_bytes}")
@@ -256,6 +276,7 @@ async def open_send_window(
             max_bytes=max_bytes,
             timeout=timeout,
             keep_refused=keep_refused,
+            list_ranges=list_ranges,
         )
         try:
             yield window

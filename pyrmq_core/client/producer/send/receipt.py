@@ -28,7 +28,7 @@ class Receipt:
     status: SendStatus
     attempts: tuple[Attempt, ...]
     answer: Command
-    unique_ids: tuple[str, ...] | None
+    unique_ids: Sequence[str] | None
 
     @property
     def queue_offset(self) -> int:

@@ -1,0 +1,86 @@
+"""The ranges of queues that committed batches consist of, and the proof that their messages are still the same ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.committed.deciding import Commit
+from pyrmq_core.errors import DataLost
+from pyrmq_core.model import MessageQueue, OffsetRange
+from pyrmq_core.protocol.messages.payload import RawPull, decode
+
+MANIFEST_SUFFIX: Final = "-committed"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CommittedRange:
+    """Committed messages of a queue, from `start` up to `end`, without it; `ids` are those of some, by their offsets.
+
+    They are the first and the last message of each range that a writer stored.
+    """
+
+    queue: MessageQueue
+    start: int
+    end: int
+    ids: tuple[tuple[int, str], ...]
+
+
+def manifest_of(topic: str) -> str:
+    """Returns the name of the manifest that a topic has by default."""
+    return topic + MANIFEST_SUFFIX
+
+
+def ranges_to_read(commits: Iterable[Commit], topic: str) -> list[CommittedRange]:
+    """Returns the ranges of one topic by queue and offset, with those joined that follow one another; none overlaps."""
+    stored = sorted(
+        (part for commit in commits for part in commit.ranges if part.queue.topic == topic and part.count),
+        key=lambda part: (part.queue, part.start),
+    )
+    ranges: list[CommittedRange] = []
+    ids: list[tuple[int, str]] = []
+    for number, part in enumerate(stored):
+        if not ids:
+            start, end = part.start, part.end
+        ids += [(part.start, part.first_id), (part.end - 1, part.last_id)]
+        end = max(end, part.end)
+        following = stored[number + 1] if number + 1 < len(stored) else None
+        if following is None or following.queue != part.queue or following.start > end:
+            ranges.append(CommittedRange(part.queue, start, end, tuple(sorted(ids))))
+            ids = []
+    return ranges
+
+
+def ids_by_queue(ranges: Iterable[CommittedRange]) -> dict[MessageQueue, list[tuple[int, str]]]:
+    """Returns the ids that messages of the ranges must have, by queue and in the order of their offsets."""
+    ids: dict[MessageQueue, list[tuple[int, str]]] = {}
+    for part in ranges:
+        ids.setdefault(part.queue, []).extend(part.ids)
+    return {queue: sorted(of_queue) for queue, of_queue in ids.items()}
+
+
+def check_ids(pull: RawPull, ids: Sequence[tuple[int, str]]) -> None:
+    """Raises `DataLost` if one of the messages in an unfiltered pull does not have the id of the committed one.
+
+    `ids` are in the order of their offsets.
+    """
+    for offset, unique_id in ids[bisect_left(ids, (pull.start,)) : bisect_left(ids, (pull.next_offset,))]:
+        within = OffsetRange(offset, offset + 1)
+        for message in decode(pull, within, verify_crc=False, keep_undecodable=True, allow_gaps=True):
+            check_id(pull.queue, offset, unique_id, message.msg_id)
+
+
+def check_id(queue: MessageQueue, offset: int, committed_id: str, id_there: str | None) -> None:
+    """Raises `DataLost` if the message at an offset is not the committed one."""
+    if id_there != committed_id:
+        raise DataLost(
+            f"the message at offset {offset} of {queue} is not the committed one: it has the id {id_there}, and "
+            f"{committed_id} was committed; the broker lost its newest messages, and stored others in their place",
+            queue=queue,
+            start=offset,
+            end=offset + 1,
+            min_offset=0,
+            max_offset=offset + 1,
+        )

@@ -1,0 +1,104 @@
+"""The types of options: from an option's text and its name (for the error) to its value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from pyrmq_core import InvalidArgument, parse_nameservers
+from pyrmq_spark.offsets import NoMatchStrategy
+from pyrmq_spark.spark_errors import InvalidOption
+
+MAX_INT: Final = 2**31 - 1
+
+
+def text(value: str, name: str) -> str:
+    if not value.strip():
+        raise InvalidOption(f"option {name} is empty")
+    return value.strip()
+
+
+def addresses(value: str, name: str) -> str:
+    """Returns the text if it is a list of NameServers that a client takes."""
+    try:
+        servers = parse_nameservers(value)
+    except InvalidArgument as error:
+        raise InvalidOption(f"option {name} is {value!r}: {error}") from None
+    if not servers:
+        raise InvalidOption(f"option {name} is {value!r} and names no host:port")
+    return value.strip()
+
+
+def page(value: str, name: str) -> str:
+    """Returns the text if it is the address of a page, for a list of NameServers."""
+    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value.strip()):
+        raise InvalidOption(f"option {name} is {value!r}; it is http://host:port/path, a page with host:port;host:port")
+    return value.strip()
+
+
+def secret(value: str, name: str) -> str:
+    """Returns the text unchanged; no error shows it."""
+    if not value:
+        raise InvalidOption(f"option {name} is empty")
+    return value
+
+
+def yes_or_no(value: str, name: str) -> bool:
+    return one_of("true", "false")(value, name) == "true"
+
+
+def topics(value: str, name: str) -> tuple[str, ...]:
+    """Returns the names that commas separate, each once."""
+    names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    if not names:
+        raise InvalidOption(f"option {name} is {value!r} and names no topic")
+    return names
+
+
+def pattern(value: str, name: str) -> str:
+    try:
+        re.compile(text(value, name))
+    except re.error as error:
+        raise InvalidOption(f"option {name} is {value!r}, which is no regular expression: {error}") from None
+    return value
+
+
+def at_least(minimum: int, maximum: int = MAX_INT) -> Callable[[str, str], int]:
+    def whole_number(value: str, name: str) -> int:
+        if not re.fullmatch(r"\s*[0-9]{1,19}\s*", value) or not minimum <= int(value) <= maximum:
+            raise InvalidOption(f"option {name} is {value!r}; it is a whole number from {minimum} to {maximum}")
+        return int(value)
+
+    return whole_number
+
+
+def milliseconds(minimum: int) -> Callable[[str, str], float]:
+    """Returns a parser that takes milliseconds and returns seconds."""
+    number = at_least(minimum)
+    return lambda value, name: number(value, name) / 1000
+
+
+def one_of(*words: str) -> Callable[[str, str], str]:
+    def word(value: str, name: str) -> str:
+        for allowed in words:
+            if value.strip().lower() == allowed.lower():
+                return allowed
+        raise InvalidOption(f"option {name} is {value!r}; it is one of {', '.join(words)}")
+
+    return word
+
+
+TIME_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def time_span(value: str, name: str) -> float:
+    """Returns the seconds of Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`; a number alone is milliseconds."""
+    match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
+    if match is None:
+        raise InvalidOption(f"option {name} is {value!r}; it is a time such as 500ms, 30s, 15m, 1h or 1d")
+    return int(match[1]) * TIME_UNITS[match[2] or "ms"]
+
+
+def strategy(value: str, name: str) -> NoMatchStrategy:
+    return NoMatchStrategy(one_of(*(word.value for word in NoMatchStrategy))(value, name))

@@ -1,0 +1,218 @@
+"""The manifest of a committed write: one record a batch says which of the stored rows count.
+
+A task looks at it before it sends, the driver commits to it at the end. The first record of a writer's batch counts, so
+nothing else keeps a late task, a second driver or a repeated record away (`pyrmq_core.committed`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+
+from pyrmq_core import (
+    CommitRecord,
+    ManifestEnd,
+    ManifestError,
+    NetworkError,
+    Outcome,
+    ResponseError,
+    RocketMQError,
+    SendFailed,
+    SendResult,
+    SendStatus,
+    StoredRange,
+    commit_messages,
+    next_record,
+)
+from pyrmq_spark import worker
+from pyrmq_spark.options import ConnectionOptions, SinkOptions
+from pyrmq_spark.spark_errors import ConcurrentWrite, NotCommitted, RowsUnaccounted
+from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
+
+if TYPE_CHECKING:
+    from pyrmq_core.blocking import PullConsumer
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS: Final = 0.05
+# A broker that is silent for so long is asked for what it has.
+SEND_SECONDS: Final = 5.0
+
+# The last look of this worker for a task: tasks of one stage share it.
+_last_look: tuple[tuple[object, ...], bool] | None = None
+
+
+def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None:
+    """Creates the manifest, with one queue, at the first of the topic's masters by name; raises for one with more."""
+    consumer, manifest = _consumer(connection), worker.name_on_brokers(connection, options.manifest)
+    queues = consumer.current_queues([manifest])[manifest]
+    if queues is None:
+        topic = worker.name_on_brokers(connection, options.topic or "")
+        masters = worker.admin(connection).cluster_info().broker_addr_table
+        having = {queue.broker_name for queue in consumer.current_queues([topic])[topic] or ()}
+        named = sorted(name for name, broker in masters.items() if broker.master is not None)
+        chosen = next((name for name in named if name in having), None) or next(iter(named), None)
+        worker.admin(connection).create_topic(manifest, queues=1, broker=chosen)
+    elif len(queues) != 1:
+        raise ManifestError(
+            f"{manifest} cannot be the manifest of {options.topic}: it has {len(queues)} queues, and the order of "
+            "commits is that of one; name another topic by manifestTopic"
+        )
+
+
+def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: WriteAttempt) -> bool:
+    """Returns whether the batch of a task is decided already; tasks of one stage in a worker share the look."""
+    global _last_look
+    context = TaskContext.get()
+    manifest = worker.name_on_brokers(connection, options.manifest)
+    key = (manifest, attempt.query, attempt.batch, None if context is None else context.stageId())
+    if _last_look is None or _last_look[0] != key:
+        decided = _consumer(connection).manifest_end(manifest).decided.get(attempt.query)
+        _last_look = key, decided is not None and decided.number >= attempt.batch
+    return _last_look[1]
+
+
+def ranges_on_brokers(connection: ConnectionOptions, ranges: Iterable[StoredRange]) -> tuple[StoredRange, ...]:
+    """Returns the ranges with their topics by the names on brokers."""
+    return tuple(
+        replace(part, queue=replace(part.queue, topic=worker.name_on_brokers(connection, part.queue.topic)))
+        for part in ranges
+    )
+
+
+class BatchCommit:
+    """The commit of one batch: it looks, appends its record, and looks again until the batch is decided."""
+
+    def __init__(
+        self, connection: ConnectionOptions, options: SinkOptions, writer: str, number: int, *, stream: bool
+    ) -> None:
+        self._connection = connection
+        self._options = options
+        self._writer = writer
+        self._number = number
+        self._stream = stream
+        self._manifest = worker.name_on_brokers(connection, options.manifest)
+        self._name = f"batch {number} of {writer}"
+
+    def commit(self, reports: Sequence[PartitionWritten]) -> str:
+        """Returns what came of it, in words.
+
+        Raises `NotCommitted` if no record is acknowledged in time: the batch may be committed or not, and a repeat of
+        it finds out. Raises `ConcurrentWrite` if another writer of this name decided it with other rows.
+        """
+        ranges = [part for report in reports for part in report.ranges]
+        sent = sum(report.rows for report in reports if not report.is_decided)
+        if sum(part.count for part in ranges) != sent:
+            raise RowsUnaccounted(
+                f"{sent} rows were taken, and the places of {sum(part.count for part in ranges)} are known; nothing is "
+                "committed: write them again"
+            )
+        deadline = time.monotonic() + self._options.send_timeout
+        while True:
+            end = _consumer(self._connection).manifest_end(self._manifest)
+            record = next_record(
+                self._writer,
+                self._number,
+                ranges,
+                commit=uuid.uuid4().hex,
+                seen=end.end,
+                decided=end.decided,
+                without_decided=end.without_decided,
+            )
+            if record is None:
+                return self._already_decided(end, reports)
+            if any(report.is_decided for report in reports):
+                raise NotCommitted(
+                    f"{self._name} was decided when its tasks looked, and manifest {self._manifest} has no record of "
+                    "it now: its broker lost messages"
+                )
+            if self._writer not in end.decided:
+                self._warn_of_the_broker(end.queue.broker_name)
+            offset = self._append(record, end, deadline)
+            if offset is not None and self._counts(end, offset, deadline):
+                return f"committed as {self._name} at offset {offset} of {self._manifest}"
+
+    def _append(self, record: CommitRecord, end: ManifestEnd, deadline: float) -> int | None:
+        """Returns the offset of the record; None if it has to be looked for."""
+        producer = worker.producer(self._connection, self._options)
+        for message in commit_messages(record, self._manifest):
+            left = deadline - time.monotonic()
+            try:
+                result = producer.send(message, queue=end.queue, timeout=max(0.001, min(left, SEND_SECONDS)))
+            except SendFailed as error:
+                if left <= SEND_SECONDS or error.outcome is Outcome.STORED:
+                    raise NotCommitted(
+                        f"{self._name}: its rows are stored, and its record is {error.outcome.value}: {error}. Write "
+                        "the same batch again: it is committed once"
+                    ) from error
+                log.warning("the record of %s is looked for, then sent again: %s", self._name, error)
+                time.sleep(PAUSE_SECONDS)
+                return None
+            self._check_status(result)
+        return result.queue_offset
+
+    def _check_status(self, result: SendResult) -> None:
+        if result.status is not SendStatus.SEND_OK and not self._options.commit_not_store_ok:
+            raise NotCommitted(
+                f"{self._name}: the record at offset {result.queue_offset} of {self._manifest} is stored, but "
+                f"{result.status.name}: it may be lost with its broker. Write the same batch again, or accept it by "
+                "commitNotStoreOK=true"
+            )
+
+    def _counts(self, end: ManifestEnd, offset: int, deadline: float) -> bool:
+        """Returns whether the record at an offset is the first of its batch, as readers will see it."""
+        if offset == end.end:
+            return True
+        consumer = _consumer(self._connection)
+        while consumer.max_offset(end.queue) <= offset:
+            if time.monotonic() > deadline:
+                raise NotCommitted(f"{self._name}: its record at offset {offset} of {self._manifest} is not readable")
+            time.sleep(PAUSE_SECONDS)
+        return bool(consumer.read_manifest(self._manifest, offset, offset + 1).commits)
+
+    def _already_decided(self, end: ManifestEnd, reports: Sequence[PartitionWritten]) -> str:
+        decided = end.decided[self._writer]
+        rows, sent = sum(report.rows for report in reports), any(not report.is_decided for report in reports)
+        if self._stream and decided.number > self._number:
+            raise ConcurrentWrite(
+                f"{self._name} comes late: batch {decided.number} is committed in {self._manifest}. Another query "
+                "writes with a copy of this checkpoint, or this checkpoint is an old one; begin with a new checkpoint"
+            )
+        if self._stream and decided.rows != rows:
+            fault = f"{self._name} is committed with {decided.rows} rows, and this attempt has {rows}"
+            if sent and rows:
+                raise ConcurrentWrite(
+                    f"{fault}: another query writes with a copy of this checkpoint; stop one, and begin with a new "
+                    "checkpoint"
+                )
+            log.warning("%s: its rows are not the same when it is repeated; those committed first count", fault)
+        return f"nothing is committed, since {self._name} was decided before: batch {decided.number} is committed"
+
+    def _warn_of_the_broker(self, broker_name: str) -> None:
+        """Warns once, at a writer's first commit, if the manifest's broker may lose what it acknowledges."""
+        try:
+            config = worker.admin(self._connection).brokers.config(broker_name)
+        except (NetworkError, ResponseError) as error:
+            log.warning("what %s, which has manifest %s, promises is not known: %s", broker_name, self._manifest, error)
+            return
+        except RocketMQError as error:
+            log.warning("the settings of %s cannot be read: %s", broker_name, error)
+            return
+        if config.get("flushDiskType") != "SYNC_FLUSH" and config.get("brokerRole") != "SYNC_MASTER":
+            log.warning(
+                "%s, which has manifest %s, acknowledges before a record is on disk or at a slave (ASYNC_FLUSH, %s): a "
+                "power failure may take committed batches; set flushDiskType=SYNC_FLUSH, or brokerRole=SYNC_MASTER",
+                broker_name,
+                self._manifest,
+                config.get("brokerRole", "no role"),
+            )
+
+
+def _consumer(connection: ConnectionOptions) -> PullConsumer:
+    return worker.consumer(connection, worker.DEFAULT_CONSUMER_GROUP)

@@ -1,0 +1,1 @@
+"""Committed delivery: the records of manifests, and which of them count."""

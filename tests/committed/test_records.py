@@ -1,0 +1,201 @@
+"""Commit records as bytes, and which of them count."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core import DataLost, ManifestError, Message, MessageExt, MessageQueue, PullStatus, RawPull
+from pyrmq_core.committed import deciding, records
+from pyrmq_core.committed.deciding import Commit, commits_between, decided_at, needed_from, next_record
+from pyrmq_core.committed.ranges import check_ids, ranges_to_read
+from pyrmq_core.committed.records import (
+    CommitRecord,
+    Decided,
+    Entry,
+    RangesPart,
+    StoredRange,
+    commit_messages,
+    entry_of,
+    joined,
+)
+from pyrmq_core.protocol.messages.payload import decode
+from pyrmq_core.protocol.messages.properties import encode_properties
+from pyrmq_core.protocol.messages.record import encode_record
+
+A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
+DEAD = MessageQueue("dead", "broker-a", 0)
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+COUNTS = st.integers(0, 2**63 - 1)
+RANGES = st.builds(StoredRange, st.builds(MessageQueue, NAMES, NAMES, st.integers(0, 99)), COUNTS, COUNTS, NAMES, NAMES)
+RECORDS = st.builds(
+    CommitRecord,
+    NAMES,
+    COUNTS,
+    COUNTS,
+    st.lists(RANGES, max_size=5).map(lambda ranges: tuple(sorted(ranges, key=lambda one: one.queue))),
+    COUNTS,
+    NAMES,
+    st.just(0),
+    st.none() | st.dictionaries(NAMES, st.builds(Decided, COUNTS, COUNTS), max_size=3),
+)
+
+
+def stored_record(queue: MessageQueue, offset: int, message: Message, unique_id: str = "id") -> bytes:
+    """Returns the message as it lies in a broker's log."""
+    return encode_record(
+        topic=message.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        commit_log_offset=offset * 1000,
+        body=message.body,
+        properties=encode_properties({**message.properties, "UNIQ_KEY": unique_id}),
+        born_timestamp_ms=1,
+        born_host="127.0.0.1:1",
+        store_timestamp_ms=2,
+        store_host="127.0.0.1:2",
+    )
+
+
+def stored(message: Message, offset: int) -> MessageExt:
+    """Returns the message as a broker gives it."""
+    queue = MessageQueue(message.topic, "broker-a", 0)
+    record = stored_record(queue, offset, message)
+    (read,) = decode(RawPull(queue, offset, offset + 1, 0, 9, PullStatus.FOUND, record))
+    return read
+
+
+def entries_of(record: CommitRecord, first: int = 0) -> dict[int, Entry]:
+    entries = (entry_of(stored(message, 0)) for message in commit_messages(record, "m"))
+    return {offset: entry for offset, entry in enumerate(entries, first) if entry is not None}
+
+
+@given(RECORDS)
+def test_a_record_comes_back_from_its_message(record: CommitRecord) -> None:
+    (read,) = entries_of(record).values()
+    assert isinstance(read, CommitRecord)
+    assert sorted(read.ranges, key=repr) == sorted(record.ranges, key=repr)
+    assert (read.writer, read.number, read.rows, read.seen, read.commit) == (
+        record.writer,
+        record.number,
+        record.rows,
+        record.seen,
+        record.commit,
+    )
+    assert read.decided == record.decided
+
+
+def test_ranges_beyond_one_message_go_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "RANGES_A_MESSAGE", 2)
+    ranges = tuple(StoredRange(A0, start, 5, "a", "b") for start in range(0, 50, 10))
+    entries = entries_of(CommitRecord("w", 1, 25, ranges, 7, "c"), first=7)
+    assert [type(entry) for entry in entries.values()] == [RangesPart, RangesPart, CommitRecord]
+    assert commits_between(entries, 9, 10) == [Commit(9, "w", 1, 25, ranges)]
+    del entries[8]
+    with pytest.raises(ManifestError, match="has 2 parts before it, and 1 are there"):
+        commits_between(entries, 9, 10)
+
+
+@pytest.mark.parametrize(
+    ("properties", "body", "fault"),
+    [
+        ({"manifestVersion": "2"}, b"{}", "version '2', and this release reads version 1: update it"),
+        ({"manifestVersion": "1"}, b"no JSON", "is no commit record: JSONDecodeError"),
+        ({"manifestVersion": "1"}, b"[]", "is no commit record: TypeError"),
+        ({"manifestVersion": "1"}, b"{}", "is no commit record: KeyError 'ranges'"),
+        ({"manifestVersion": "1"}, b'{"ranges":{"t":{"b":{"0":[[1,-1,"",""]]}}},"commit":"c"}', "-1 is no count"),
+        ({"manifestVersion": "1"}, b"[" * 100_000, "is no commit record: RecursionError"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_named(properties: dict[str, str], body: bytes, fault: str) -> None:
+    with pytest.raises(ManifestError, match="offset 3 of manifest m ") as caught:
+        entry_of(stored(Message("m", body, properties=properties), 3))
+    assert fault in str(caught.value)
+
+
+def test_another_message_is_no_entry() -> None:
+    assert entry_of(stored(Message("m", b"hello"), 0)) is None
+
+
+def record(number: int, seen: int, writer: str = "w") -> CommitRecord:
+    return CommitRecord(writer, number, 10, (StoredRange(A0, number * 10, 10, "a", "b"),), seen, "c")
+
+
+@pytest.mark.parametrize(
+    ("log", "counting"),
+    [
+        ([record(0, 0), record(1, 1)], [0, 1]),
+        ([record(0, 0), record(0, 0)], [0]),  # sent again, before the first was readable
+        ([record(0, 0), record(0, 0, "other")], [0, 1]),
+        ([record(1, 0), record(0, 0)], [0]),  # a late one of an earlier batch
+        ([record(0, 5)], [0]),  # the broker lost messages after the look
+    ],
+)
+def test_the_first_record_of_a_batch_counts(log: list[CommitRecord], counting: list[int]) -> None:
+    entries = dict(enumerate(log))
+    assert [commit.offset for commit in commits_between(entries, 0, len(log))] == counting
+    for start in range(len(log)):  # a reader may begin anywhere
+        needed = needed_from(entries, start, len(log))
+        own = {offset: entry for offset, entry in entries.items() if offset >= needed}
+        later = [offset for offset in counting if offset >= start]
+        assert [commit.offset for commit in commits_between(own, start, len(log))] == later
+
+
+def test_a_record_whose_committer_stood_still_for_long_does_not_count() -> None:
+    far = deciding.LONGEST_LOOK_BACK + 1
+    assert needed_from({far: record(0, 0)}, far, far + 1) == far
+    assert commits_between({far: record(0, 0)}, far, far + 1) == []
+
+
+def test_what_is_decided_is_known_from_the_last_entries() -> None:
+    log: list[CommitRecord] = []
+    for number in range(100):
+        for writer in ("w", "v"):
+            known = decided_at(dict(enumerate(log)), 0, len(log))
+            assert known is not None
+            made = next_record(
+                writer, number, (), commit="c", seen=len(log), decided=known[0], without_decided=known[1]
+            )
+            assert made is not None
+            log.append(made)
+    last = {offset: entry for offset, entry in enumerate(log) if offset >= 200 - 40}
+    known = decided_at(last, 160, 200)
+    assert known is not None
+    assert dict(known[0]) == {"w": Decided(99, 0), "v": Decided(99, 0)}
+    assert decided_at({199: log[199]}, 199, 200) is None
+    assert next_record("w", 99, (), commit="c", seen=200, decided=known[0], without_decided=known[1]) is None
+
+
+def test_the_writer_that_committed_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deciding, "MAX_WRITERS", 2)
+    entries = dict(enumerate([record(0, 0, "a"), record(0, 1, "b"), record(1, 2, "a"), record(0, 3, "c")]))
+    known = decided_at(entries, 0, 4)
+    assert known is not None
+    assert list(known[0]) == ["a", "c"]
+
+
+def test_ranges_are_joined() -> None:
+    parts = [StoredRange(A0, 10, 5, "f", "j"), StoredRange(A0, 0, 10, "a", "e"), StoredRange(A1, 15, 1, "k", "k")]
+    assert joined(parts) == [StoredRange(A0, 0, 15, "a", "j"), StoredRange(A1, 15, 1, "k", "k")]
+
+
+def test_ranges_to_read_keep_every_id_and_never_overlap() -> None:
+    commits = [
+        Commit(0, "w", 0, 0, (StoredRange(A0, 0, 10, "a", "b"), StoredRange(A1, 0, 3, "x", "y"))),
+        Commit(1, "v", 0, 0, (StoredRange(A0, 10, 10, "c", "d"), StoredRange(A0, 15, 10, "e", "f"))),
+        Commit(2, "v", 1, 0, (StoredRange(A0, 40, 1, "g", "g"), StoredRange(DEAD, 0, 9, "", ""))),
+    ]
+    found = [(one.queue, one.start, one.end, one.ids) for one in ranges_to_read(commits, "orders")]
+    assert found == [
+        (A0, 0, 25, ((0, "a"), (9, "b"), (10, "c"), (15, "e"), (19, "d"), (24, "f"))),
+        (A0, 40, 41, ((40, "g"), (40, "g"))),
+        (A1, 0, 3, ((0, "x"), (2, "y"))),
+    ]
+
+
+def test_other_messages_in_the_place_of_committed_ones_are_data_loss() -> None:
+    bodies = [stored_record(A0, offset, Message("orders", b"x"), f"id{offset}") for offset in range(5, 8)]
+    pull = RawPull(A0, 5, 8, 0, 8, PullStatus.FOUND, b"".join(bodies), is_unfiltered=True)
+    check_ids(pull, [(4, "?"), (5, "id5"), (7, "id7"), (8, "?")])
+    with pytest.raises(DataLost, match=r"offset 7 of .* is not the committed one: it has the id id7, and other"):
+        check_ids(pull, [(5, "id5"), (7, "other")])
