@@ -98,7 +98,7 @@ class Problems:
             self._log.info("%s works again, after %d failures", problem.work, problem.failures)
 
     def keep(self, kind: str, subjects: Collection[str]) -> None:
-        """Forgets the kind's other subjects: nothing is tried for them any more."""
+        """Forgets the problems of other subjects of this kind, which are no longer tried."""
         for key in [key for key in self._failing if key[0] == kind and key[1] not in subjects]:
             self.forget(*key)
 

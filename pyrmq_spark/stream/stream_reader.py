@@ -156,9 +156,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest_json
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plans the batch from the begin that `end` carries: after a failure in batch 0 `start` is another one.
+        """Plans the batch. Its begin is part of `end`, since `start` is a new one after a failure in batch 0.
 
-        Before 4.2, Spark also calls it for the last offset of a query that starts again, from there to there.
+        Before 4.2, Spark also calls it for the last offset of a restarted query, with that offset as start and end.
         """
         self._planned_end = end
         with as_spark_error("the stream's batch"):

@@ -272,7 +272,7 @@ def all_groups(long_work: BoundedWork, groups: GroupTable, request: Command) -> 
 
 
 def _page(request: Command, first: str, most: str, version: DataVersion) -> tuple[int, int | None]:
-    """Returns the numbers of a page's first row, and of the one behind it; None if all that follow are wanted.
+    """Returns the numbers of the first row of a page and of the first row behind the page; None for all further rows.
 
     A slave that names another version than this one, or none, begins again (TopicConfigManager.subTopicConfigTable).
     """

@@ -81,7 +81,7 @@ def consume_queue_form(queue: AnyConsumeQueue, entries: bytes) -> bytes:
 
 
 def _by_queue(messages: Iterable[Waiting]) -> Iterable[list[Waiting]]:
-    """Returns the messages of each queue, in the order of the queues' first ones."""
+    """Returns the messages by queue; queues are in the order of their first messages."""
     groups: dict[QueueKey, list[Waiting]] = {}
     for stored in messages:
         groups.setdefault(stored.key, []).append(stored)

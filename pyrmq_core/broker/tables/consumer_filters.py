@@ -104,7 +104,7 @@ class ConsumerFilters:
         return None if consumer_filter is None else _members(topic, group, consumer_filter)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
-        """Takes the expressions of a heartbeat; the group's other ones are dead."""
+        """Takes the expressions of a heartbeat; the group's other expressions become dead."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)

@@ -40,7 +40,7 @@ class TimerFiles:
         self.has_checkpoint = False
         self.may_save = True  # False after a failed sync: what it dropped is read again from the last checkpoint on
         self.is_saving = False  # while another thread writes a checkpoint
-        self.last_entry: TimerEntry | None = None  # after `open`: the queue offset of the message that was stored last
+        self.last_entry: TimerEntry | None = None  # after `open`: the entry of the message that was stored last
         self.waiting = 0  # messages in slots that are not delivered, less those taken back
         self.topics: TopicCounts | None = None  # the waiting messages by topic, if set before `open`
 

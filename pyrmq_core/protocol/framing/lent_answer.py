@@ -46,7 +46,7 @@ class LentAnswer(Command):
     code = 0
     flag = RESPONSE_BIT
     serialization = JSON
-    # Slots of late fields hold what is there before them.
+    # Until then the slots of two late fields hold the unread header and its numbers.
     header: bytes = _SLOTS["ext"]
     numbers: tuple[int, ...] = _SLOTS["version"]
 

@@ -22,7 +22,7 @@ REMEDIES: Final = {
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create the group, or switch autoCreateSubscriptionGroup on",
     ResponseCode.INVALID_PARAMETER: "correct the named value",
 }
-# The remedy for a code whose remark matches; the first that does.
+# The first entry whose code and remark match gives the remedy.
 BY_REMARK: Final = (
     (ResponseCode.MESSAGE_ILLEGAL, r"message.?type", "the topic takes messages of another type: see its message.type"),
     (ResponseCode.MESSAGE_ILLEGAL, r"\bkeys?\b", "give the message keys: its topic keeps the last message of each key"),

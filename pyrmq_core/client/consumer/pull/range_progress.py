@@ -20,7 +20,7 @@ class SliceState(Enum):
     """The state of a slice. It begins as ASKED and changes once."""
 
     ASKED = "asked"  # its pull at `position` is under way, or is retried
-    COVERED = "covered"  # its pulls reach as far as they have to
+    COVERED = "covered"  # its pulls reach its end
     BROKEN = "broken"  # its pull at `position` failed for good; the pulls before it are delivered first
 
 
@@ -66,7 +66,7 @@ class RangeProgress:
         self._next_offset = start  # everything before it is delivered
         self._window = window
         self._sizer = PullSizer()
-        self.slices: deque[PullSlice] = deque()  # in the order of their offsets
+        self.slices: deque[PullSlice] = deque()  # slices in the order of their offsets
         self._delivered: list[RawPull] = []
         self._delivered_bytes = self._delivered_messages = 0
         self._wanted_bytes = self._wanted_messages = 0

@@ -45,7 +45,7 @@ class BatchSends:
         self._nursery.start_soon(self._send, pending, encoding, batch, queue, timeout)
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the time that every list will have ended in; from any thread."""
+        """Returns the seconds after which every list has ended; callable from any thread."""
         return max((deadline - now for deadline in list(self._under_way.values())), default=0.0)
 
     async def drain(self) -> None:
