@@ -68,11 +68,7 @@ class FilesByParty(LoadFileScheduling):  # type: ignore[misc]  # xdist has no ty
     """
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        begins_there = node.gateway.id in ("gw0", "gw1")
-        for file in self.workqueue:
-            if file.startswith("tests/interop/") is begins_there:
-                self.workqueue.move_to_end(file, last=False)
-                break
+        self.workqueue.move_to_end(tiers.next_file(self.workqueue, node.gateway.id), last=False)
         super()._assign_work_unit(node)
 
 

@@ -77,6 +77,19 @@ def test_the_other_tier_is_chosen_from_one_collection() -> None:
     assert rest.count("tests/") == 0
 
 
+def test_two_processes_begin_with_the_files_of_other_parties() -> None:
+    ours, theirs = (
+        ["tests/client/test_a.py", "tests/web/test_b.py"],
+        ["tests/interop/test_c.py", "tests/interop/test_d.py"],
+    )
+    files = [ours[0], theirs[0], ours[1], theirs[1]]
+    assert [tiers.next_file(files, process) for process in ("gw0", "gw1", "gw2", "gw3")] == [theirs[0]] * 2 + [
+        ours[0]
+    ] * 2
+    assert tiers.next_file(ours, "gw0") == ours[0]
+    assert tiers.next_file(theirs, "gw3") == theirs[0]
+
+
 def test_seconds_are_those_of_light_files_and_of_single_tests_elsewhere() -> None:
     tests = suite(f"{LIGHT}::one", f"{LIGHT}::other", f"{LONG}::smoke", f"{LONG}::short")
     assert tiers.seconds_of(tests.values(), DURATIONS) == 9.0 + 1.5 + tiers.TEST_SECONDS

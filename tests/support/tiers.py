@@ -123,6 +123,13 @@ def default_tier(
     return tier
 
 
+def next_file(files: Iterable[str], process: str) -> str:
+    """Returns the first file for a process of xdist: two begin with those of `tests/interop`, the others end there."""
+    waiting = list(files)
+    is_first = process in ("gw0", "gw1")
+    return next((file for file in waiting if file.startswith("tests/interop/") is is_first), waiting[0])
+
+
 def seconds_of(tier: Iterable[SuiteTest], durations: Durations) -> float:
     """Returns the recorded seconds of a tier: of whole files that are light, of single tests in others."""
     light_files = set()
