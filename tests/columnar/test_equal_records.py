@@ -66,6 +66,12 @@ def test_records_of_ipv6_have_other_places(fields: dict[str, Any]) -> None:
     assert check_same(equal_pulls(**fields)) == ROWS
 
 
+@pytest.mark.parametrize("row", [0, 1, ROWS - 1])
+def test_topics_of_one_length_are_each_read(row: int) -> None:
+    pulls = [pull(0, *(equal_record(offset, topic="other" if offset == row else "topic") for offset in range(ROWS)))]
+    assert check_same(pulls) == ROWS
+
+
 def test_messages_of_several_brokers_each_have_the_name_of_theirs() -> None:
     pulls = [
         replace(one, queue=replace(one.queue, broker_name=f"broker-{number}"))
