@@ -1,19 +1,38 @@
-"""A controller of 5.4.0 elects a master: sends and a group go on, and nothing acknowledged is lost."""
+"""A controller of 5.4.0 elects a master: sends, a group and a stream go on, and nothing acknowledged is lost."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, suppress
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import trio
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from pyrmq_core import Admin, Client, ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer, SendFailed
+from pyrmq_core import (
+    Admin,
+    Client,
+    ConsumeFromWhere,
+    Message,
+    MessageExt,
+    Producer,
+    PushConsumer,
+    SendFailed,
+    blocking,
+)
 from tests.support.controllers import ControlledPair, boot_controlled_pair
 from tests.support.maven import ApacheUnavailable
+from tests.support.soaking import held, stored_rows
+from tests.support.spark import NOT_CONNECTED, spark
+from tests.support.spark_streams import stream, wait_until
 from tests.support.waiting import until
+
+__all__ = ["spark"]
 
 log = logging.getLogger(__name__)
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
@@ -145,3 +164,57 @@ async def test_an_idle_group_leaves_a_master_that_stands_still(pair: ControlledP
         received = shop.received.first_after(silent_at) - silent_at
         log.info("after %.1f s a send was acknowledged, after %.1f s a message received", acknowledged, received)
         assert received < max(HELD_SECONDS, acknowledged) + LATE_SECONDS
+
+
+def test_a_stream_between_topics_goes_on(spark: SparkSession, pair: ControlledPair, tmp_path: Path) -> None:
+    """The master is killed while the query reads and writes; then it is started again from its checkpoint."""
+    master = pair.wait_for_master()
+    acknowledged: set[str] = set()
+    with (
+        blocking.Admin(nameserver=pair.nameserver, timeout=20) as admin,
+        blocking.Producer("shop", nameserver=pair.nameserver) as producer,
+        blocking.PullConsumer("looking", nameserver=pair.nameserver, timeout=20) as looking,
+    ):
+        for topic in ("orders", "copies"):
+            admin.create_topic(topic, queues=2)
+
+        def send(count: int) -> None:
+            for _ in range(count):
+                body = f"order {len(acknowledged)}"
+                producer.send(Message("orders", body.encode()), timeout=120)
+                acknowledged.add(body)
+
+        def start() -> StreamingQuery:
+            frame = stream(spark, pair.nameserver, topic="orders", startingOffsets="earliest").select("body")
+            sink = frame.writeStream.format("rocketmq").options(nameServer=pair.nameserver, topic="copies")
+            sink = sink.options(sendTimeoutMs=120_000, checkpointLocation=str(tmp_path))
+            return sink.trigger(processingTime="500 milliseconds").start()
+
+        def has_copied(count: int) -> bool:
+            """Returns whether so many are copied; starts the query again where Spark had no time for its process."""
+            nonlocal query
+            if (error := query.exception()) is not None:
+                assert NOT_CONNECTED.search(str(error)), error
+                query = start()
+            return (held(looking, "copies") or 0) >= count
+
+        def copies() -> list[str]:
+            return [body for rows in stored_rows(looking, "copies").values() for body, _ in rows]
+
+        query = start()
+        try:
+            send(SENDS)
+            wait_until(lambda: has_copied(SENDS), SECONDS)
+            with ThreadPoolExecutor(1) as pool:
+                sending = pool.submit(send, 2 * SENDS)
+                wait_until(lambda: has_copied(SENDS + 1), SECONDS)
+                master.kill()
+                sending.result(SECONDS)
+            wait_until(lambda: has_copied(len(acknowledged)), SECONDS)
+            query.stop()
+            query = start()
+            send(SENDS)
+            wait_until(lambda: has_copied(len(acknowledged)) and acknowledged <= set(copies()), SECONDS)
+        finally:
+            query.stop()
+        log.info("%d orders, %d copies", len(acknowledged), len(copies()))

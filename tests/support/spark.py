@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 # Of the two waits of Spark for a Python process that is to connect the one with a setting: 15 s are few under load.
 CONNECT_SETTING: Final = ("spark.python.authenticate.socketTimeout", "120s")
 # The other one is ten seconds, for each process that lives as long as a query.
-NOT_CONNECTED: Final = re.compile(r"Timed out while waiting for the Python worker to connect back|CANNOT_OPEN_SOCKET")
+NOT_CONNECTED: Final = re.compile(r"Python worker (failed )?to connect back|CANNOT_OPEN_SOCKET")
 
 
 def python_path() -> str:
