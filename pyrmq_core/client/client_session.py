@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -95,6 +96,9 @@ class ClientSession:
         self._nameservers: NameServers | None = None
         self._heartbeats: Heartbeats | None = None
         self._batch_topics: BatchTopics | None = None
+        self.pull_turns: defaultdict[str, trio.Lock] = defaultdict(
+            trio.Lock
+        )  # of members' queues, by a proxy's address
 
     def __repr__(self) -> str:
         source = self._discovery.url if self._discovery else ";".join(self._addresses)

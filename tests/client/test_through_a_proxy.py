@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
+import trio
 
-from pyrmq_core import Client, MessageQueue, OffsetRange, PullConsumer, ResponseError
+from pyrmq_core import (
+    Client,
+    ConsumeFromWhere,
+    MessageExt,
+    MessageQueue,
+    OffsetRange,
+    PullConsumer,
+    PushConsumer,
+    ResponseError,
+)
 from pyrmq_core.client.consumer.pull.pull_sizes import PROXY_BYTES
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.network import Peer, ask
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
-from tests.support.scripted import PULL, refuse
+from pyrmq_core.protocol.requests.broker.consumer_list import ConsumerList
+from pyrmq_core.protocol.requests.broker.pull_message import PullSysFlag
+from tests.support.scripted import PULL, ROUTE, ScriptedServer, refuse
 from tests.support.stage import Stage, settled
 
 BROKERS_KNOWN = RequestCode.GET_BROKER_CLUSTER_INFO
@@ -79,6 +91,38 @@ async def test_ranges_follow_one_another_at_an_address_that_is_also_the_nameserv
     assert messages == 4 * COUNT
     assert proxied.most_queues == 1
     assert proxied.most_bytes <= PROXY_BYTES
+
+
+async def test_queues_of_a_group_are_pulled_in_turn_while_they_are_behind(stage: Stage, proxied: Proxied) -> None:
+    stage.topic("orders", brokers=["broker-a"])
+    proxy = stage.brokers["broker-a"]
+    proxy.always(ROUTE, stage.table)
+    received: list[int] = []
+    done = trio.Event()
+
+    async def handle(messages: Sequence[MessageExt]) -> None:
+        received.append(len(messages))
+        if sum(received) == 4 * COUNT:
+            done.set()
+
+    async with Client(nameserver=proxy.address) as client, trio.open_nursery() as nursery:
+        members = ConsumerList((client.client_id,)).to_command()
+        proxy.always(RequestCode.GET_CONSUMER_LIST_BY_GROUP, lambda request, peer: members)
+        first = ConsumeFromWhere.FIRST_OFFSET
+        async with PushConsumer("billing", client=client, consume_from_where=first) as consumer:
+            await consumer.subscribe("orders")
+            nursery.start_soon(consumer.run, handle)
+            with trio.fail_after(60):
+                await done.wait()
+            assert (proxied.most_queues, proxied.most_bytes <= PROXY_BYTES) == (1, True)
+            while held(proxy) != {"0", "1", "2", "3"}:
+                await proxy.wait_seen(PULL, len(proxy.of(PULL)) + 1)
+            await consumer.stop()
+
+
+def held(proxy: ScriptedServer) -> set[str]:
+    """Returns the queues whose pulls the proxy was asked to hold."""
+    return {pull.ext["queueId"] for pull in proxy.of(PULL) if int(pull.ext["sysFlag"]) & PullSysFlag.SUSPEND}
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ Source: client/impl/consumer/DefaultMQPushConsumerImpl.java (pullMessage), 5.4.0
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Never, Protocol
 
@@ -34,6 +36,8 @@ READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 # Pulls are taken together, and the following ones sent together: a write for each costs as much as ten messages.
 JOINED_MESSAGES: Final = 256
 READ_AHEAD_PATIENCE_SECONDS: Final = 1.0
+# What a queue reads behind a proxy before the next one has its turn.
+TURN_MESSAGES: Final = 1000
 QUICK_ANSWER_SECONDS: Final = 0.1
 FIRST_PAUSE_SECONDS: Final = 0.2
 FAILURE_PAUSE_SECONDS: Final = 3.0
@@ -142,9 +146,7 @@ class Intake:
                 with trio.CancelScope() as self._current:
                     await self._wait_for_room()
                     try:
-                        behind = await self._pull_once()
-                        if behind:
-                            await self._read_ahead(behind)
+                        await self._pull_some()
                         self._failures = 0
                         self._problems.passed(PULL, subject)
                     except RocketMQError as error:
@@ -164,15 +166,41 @@ class Intake:
         self.receiver = receiver or self.receiver
         self._current.cancel()
 
-    async def _pull_once(self) -> int:
-        """Pulls once, held by the broker while there is no message.
+    async def _pull_some(self) -> None:
+        """Pulls once, held by the broker while there is no message, and reads ahead if much more is there.
 
-        Returns the queue's end if the answer shows that much more is there, otherwise 0.
+        Behind a proxy a queue takes its turn for that; it is pulled beside the others only while it has no message.
         """
+        hold, timeout = self._settings.times(self._failures)
+        turn = self._puller.turn(self.process_queue.queue)
+        if turn is None:
+            if end := await self._pull_once(hold, timeout):
+                await self._read_ahead(end)
+            return
+        start = self.process_queue.position
+        async with self._in_turn(turn):
+            if end := await self._pull_once(0.0, timeout):
+                await self._read_ahead(min(end, start + TURN_MESSAGES), waits=False)
+        if hold and self.process_queue.position == start:
+            await self._pull_once(hold, timeout)
+
+    @asynccontextmanager
+    async def _in_turn(self, turn: trio.Lock) -> AsyncIterator[None]:
+        self.is_held_back = True
+        try:
+            await turn.acquire()
+        finally:
+            self.is_held_back, self.pulled_at = False, trio.current_time()
+        try:
+            yield
+        finally:
+            turn.release()
+
+    async def _pull_once(self, hold: float, timeout: float) -> int:
+        """Returns the queue's end if the answer to a pull shows that much more is there, otherwise 0."""
         process_queue = self.process_queue
         commit = process_queue.offset_to_commit if self._arrivals.commits_with_pulls() else None
         self.pulled_at = began = trio.current_time()
-        hold, timeout = self._settings.times(self._failures)
         pull = await self._puller.pull(
             process_queue.queue,
             process_queue.position,
@@ -190,12 +218,13 @@ class Intake:
         if pull.status is PullStatus.NO_MATCHED_MSG and self.receiver.filter.passes_all:
             self._say_gone(pull.start, pull.next_offset)
         reached = self._deliver(pull)
-        if pull.status is PullStatus.NO_NEW_MSG and self.pulled_at - began < QUICK_ANSWER_SECONDS:
+        if hold and pull.status is PullStatus.NO_NEW_MSG and self.pulled_at - began < QUICK_ANSWER_SECONDS:
             await trio.sleep(QUICK_ANSWER_SECONDS)  # the broker does not hold pulls
         more = pull.max_offset - reached
         return pull.max_offset if pull.status is PullStatus.FOUND and more > READ_AHEAD_MESSAGES else 0
 
-    async def _read_ahead(self, end: int) -> None:
+    async def _read_ahead(self, end: int, *, waits: bool = True) -> None:
+        """Reads up to `end`; unless it `waits` for room, it ends where there is none."""
         process_queue, limits = self.process_queue, self.limits
         window = ReadWindow(
             messages=max(1, min(4000, limits.messages)),
@@ -221,6 +250,8 @@ class Intake:
                             await self._follow(pull)
                         if self._deliver(pull) < pull.next_offset:
                             return  # the rest is pulled again when there is room
+                    if not waits and not process_queue.has_room(limits):
+                        return
                     await self._wait_for_room()
         except DataLost as lost:
             log.warning("%s: %s; the consumer goes on with what is kept", process_queue.queue, lost)

@@ -13,6 +13,8 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Final, TypeAlias
 
+import trio
+
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.pull.pull_errors import no_progress
 from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
@@ -217,13 +219,23 @@ class Puller:
 
     def is_proxied(self, queue: MessageQueue) -> bool:
         """Returns whether a proxy answers the queue's pulls: its answers show it, and its address in routes."""
+        return self._proxy_of(queue) is not None
+
+    def turn(self, queue: MessageQueue) -> trio.Lock | None:
+        """Returns the lock by which members' queues behind a proxy are pulled one after another; None without a proxy.
+
+        Answers of several queues at once would be more than a proxy sends: see `PROXY_BYTES`.
+        """
+        proxy = self._proxy_of(queue)
+        return None if proxy is None else self._client.pull_turns[proxy]
+
+    def _proxy_of(self, queue: MessageQueue) -> str | None:
         try:
             addresses = self._client.routes.broker(queue.broker_name).broker_addrs.values()
         except BrokerNotFound:
-            return False
-        return not self._proxies.isdisjoint(addresses) or any(
-            address in self._client.nameservers.addresses for address in addresses
-        )
+            return None
+        proxies = self._proxies.union(self._client.nameservers.addresses)
+        return next((address for address in addresses if address in proxies), None)
 
     def forget(self, queue: MessageQueue) -> None:
         """Forgets the slave that was suggested for a queue, when it fails or the queue is no longer pulled."""
