@@ -59,7 +59,7 @@ def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]
     limits = {"min_partitions": options.min_partitions, "max_records": options.max_records_per_partition}
     if not options.is_committed:
         return plan(_batch_ranges(consumer, options), **limits)
-    with naming_manifest(options):
+    with naming_manifest(consumer, options):
         records = _batch_ranges(consumer, options.of_manifest())
     return cut_all(committed_ranges(consumer, options, records), **limits)
 
@@ -80,18 +80,30 @@ def committed_ranges(
 
 
 @contextmanager
-def naming_manifest(options: SourceOptions) -> Iterator[None]:
-    """Says in the error for an unknown topic that it is the manifest of a committed read."""
+def naming_manifest(consumer: PullConsumer, options: SourceOptions) -> Iterator[None]:
+    """Says of an unknown topic that it is a committed read's manifest, and whether its broker is only away."""
     try:
         yield
     except NoRoute as error:
         if not options.is_committed:
             raise
+        if home := consumer.expected_brokers([options.manifest])[options.manifest]:
+            raise manifest_is_away(options.manifest, sorted(home)) from error
         raise NoRoute(
             f"topic {(options.topics or ('',))[0]} has no manifest {options.manifest}: no write with "
             f"delivery=committed was made to it, or manifestTopic names another one ({error})",
             topic=options.manifest,
         ) from error
+
+
+def manifest_is_away(manifest: str, home: Iterable[str]) -> BrokerNotFound:
+    """Returns the error for a manifest whose broker is not registered."""
+    broker_name = ", ".join(home)
+    return BrokerNotFound(
+        f"the manifest {manifest} is at {broker_name} by its order configuration, and {broker_name} is not registered: "
+        "start it; a manifest has one place",
+        broker_name=broker_name,
+    )
 
 
 def _batch_ranges(consumer: PullConsumer, options: SourceOptions) -> dict[MessageQueue, OffsetRange]:

@@ -208,10 +208,13 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             with as_spark_error("the stream's start"):
                 consumer = self._consumer()
-                with naming_manifest(self._options):
-                    first = self._watching().retry_until_timeout(lambda _: stream_start(consumer, self._offsets_of))
+                first = self._watching().retry_until_timeout(lambda _: self._start(consumer))
                 self._initial = StreamOffset(first).to_json()
         return self._initial
+
+    def _start(self, consumer: PullConsumer) -> Offsets:
+        with naming_manifest(consumer, self._options):
+            return stream_start(consumer, self._offsets_of)
 
     def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
         """Returns the end of a batch that was chosen before Spark passed the query's offsets, with the batch's begins.

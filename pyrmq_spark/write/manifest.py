@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 
 from pyrmq_core import (
+    BrokerNotFound,
     CommitRecord,
     ManifestEnd,
     ManifestError,
@@ -26,12 +26,12 @@ from pyrmq_core import (
     SendFailed,
     SendResult,
     SendStatus,
-    StoredRange,
     commit_messages,
     next_record,
 )
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
+from pyrmq_spark.read.queue_selection import manifest_is_away
 from pyrmq_spark.spark_errors import ConcurrentWrite, NotCommitted, RowsUnaccounted
 from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
 
@@ -44,26 +44,50 @@ PAUSE_SECONDS: Final = 0.05
 # A broker that is silent for so long is asked for what it has.
 SEND_SECONDS: Final = 5.0
 
+# The manifests that this process has seen with one queue.
+_ensured: set[tuple[ConnectionOptions, str]] = set()
 # The last look of this worker for a task: tasks of one stage share it.
 _last_look: tuple[tuple[object, ...], bool] | None = None
 
 
 def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None:
-    """Creates the manifest, with one queue, at the first of the topic's masters by name; raises for one with more."""
-    consumer, manifest = _consumer(connection), worker.name_on_brokers(connection, options.manifest)
-    queues = consumer.current_queues([manifest])[manifest]
+    """Creates the manifest, with one queue, at the first of the topic's masters by name; raises for one with more.
+
+    Its order configuration names its broker at the NameServers, also while the broker is away and its route gone: a
+    second manifest at another broker would decide batches once more.
+    """
+    manifest = worker.name_on_brokers(connection, options.manifest)
+    if (connection, manifest) in _ensured:
+        return
+    admin = worker.admin(connection)
+    queues, home = _consumer(connection).current_queues([manifest])[manifest], admin.topics.order(manifest)
+    if queues is None and home is not None:
+        raise manifest_is_away(manifest, home)
     if queues is None:
-        topic = worker.name_on_brokers(connection, options.topic or "")
-        masters = worker.admin(connection).cluster_info().broker_addr_table
-        having = {queue.broker_name for queue in consumer.current_queues([topic])[topic] or ()}
-        named = sorted(name for name, broker in masters.items() if broker.master is not None)
-        chosen = next((name for name in named if name in having), None) or next(iter(named), None)
-        worker.admin(connection).create_topic(manifest, queues=1, broker=chosen)
-    elif len(queues) != 1:
+        broker_name = _first_master(connection, options)
+        admin.topics.set_order(manifest, {broker_name: 1})
+        admin.create_topic(manifest, queues=1, broker=broker_name)
+    elif len(queues) != 1 or (home is not None and list(home) != [queues[0].broker_name]):
+        named = f", and its order configuration names {', '.join(home)}" if home else ""
         raise ManifestError(
-            f"{manifest} cannot be the manifest of {options.topic}: it has {len(queues)} queues, and the order of "
-            "commits is that of one; name another topic by manifestTopic"
+            f"{manifest} cannot be the manifest of {options.topic}: it has {len(queues)} queues "
+            f"({', '.join(map(str, queues))}){named}; the order of commits is that of one queue: name another topic by "
+            "manifestTopic"
         )
+    elif home is None:
+        admin.topics.set_order(manifest, {queues[0].broker_name: 1})
+    _ensured.add((connection, manifest))
+
+
+def _first_master(connection: ConnectionOptions, options: SinkOptions) -> str:
+    topic = worker.name_on_brokers(connection, options.topic or "")
+    brokers = worker.admin(connection).cluster_info().broker_addr_table
+    of_topic = {queue.broker_name for queue in _consumer(connection).current_queues([topic])[topic] or ()}
+    masters = sorted(name for name, broker in brokers.items() if broker.master is not None)
+    chosen = [name for name in masters if name in of_topic] or masters
+    if not chosen:
+        raise BrokerNotFound(f"no master is registered for the manifest of {topic}; start one", broker_name="")
+    return chosen[0]
 
 
 def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: WriteAttempt) -> bool:
@@ -76,14 +100,6 @@ def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: Wri
         decided = _consumer(connection).manifest_end(manifest).decided.get(attempt.query)
         _last_look = key, decided is not None and decided.number >= attempt.batch
     return _last_look[1]
-
-
-def ranges_on_brokers(connection: ConnectionOptions, ranges: Iterable[StoredRange]) -> tuple[StoredRange, ...]:
-    """Returns the ranges with their topics by the names on brokers."""
-    return tuple(
-        replace(part, queue=replace(part.queue, topic=worker.name_on_brokers(connection, part.queue.topic)))
-        for part in ranges
-    )
 
 
 class BatchCommit:

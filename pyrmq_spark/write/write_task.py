@@ -23,6 +23,7 @@ from pyrmq_core import (
     Payload,
     RefusedMessage,
     RocketMQError,
+    StoredRange,
     WriteSummary,
     readdressed,
     unique_id_runs,
@@ -45,7 +46,6 @@ from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.spark_errors import InvalidRow, RocketMQSparkError, RowsUnaccounted, one_line
 from pyrmq_spark.write.columns import SinkSchema
 from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
-from pyrmq_spark.write.manifest import is_decided, ranges_on_brokers
 from pyrmq_spark.write.queue_assignment import AssignedRows, Fixed, QueueAssignment
 from pyrmq_spark.write.rows import by_delay, by_topic, check_rows, encode_singles, may_be_delayed
 
@@ -83,7 +83,7 @@ class PartitionWrite:
             return self._written()
         freeze_loaded_objects()
         try:
-            if self._options.is_committed and is_decided(self._connection, self._options, self._attempt):
+            if self._options.is_committed and self._is_decided():
                 self._taken = first.num_rows + sum(batch.num_rows for batch in filled)
                 return replace(self._written(), is_decided=True)
             self._send(chain((first,), filled))
@@ -215,8 +215,18 @@ class PartitionWrite:
             is_repeat=self._is_repeat,
             writer=self._attempt.query,
             number=self._attempt.batch,
-            ranges=ranges_on_brokers(self._connection, chain(*(summary.ranges for summary in both))),
+            ranges=tuple(self._on_brokers(stored) for summary in both for stored in summary.ranges),
         )
+
+    def _is_decided(self) -> bool:
+        from pyrmq_spark.write.manifest import is_decided
+
+        return is_decided(self._connection, self._options, self._attempt)
+
+    def _on_brokers(self, stored: StoredRange) -> StoredRange:
+        """Returns the range with its topic by the name on brokers."""
+        topic = worker.name_on_brokers(self._connection, stored.queue.topic)
+        return replace(stored, queue=replace(stored.queue, topic=topic))
 
 
 class IdsOfColumn(Sequence[str]):

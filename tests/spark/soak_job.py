@@ -38,7 +38,7 @@ def start(spark: SparkSession, nameserver: str, directory: Path, topic: str) -> 
         rows = rows.repartition(3, F.col("key"))
     messages = rows.selectExpr("concat(key, ' ', number) as body", "nullif(key, 'none') as shardingKey")
     writer = messages.writeStream.format("rocketmq").option("nameServer", nameserver).option("topic", topic)
-    writer = writer.option("maxBatchBytes", 2000).option("requestTimeoutMs", 1000)
+    writer = writer.option("maxBatchBytes", 2000).option("requestTimeoutMs", 1000).option("delivery", "committed")
     return writer.option("checkpointLocation", str(directory / topic)).start()
 
 

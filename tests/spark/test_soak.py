@@ -1,5 +1,7 @@
 """Streams into topics while Spark's workers, its driver and brokers are killed at random: the guarantees hold.
 
+The writes are committed: whoever reads all sees repeats, a committed read sees each row once.
+
 The seed is printed; PYRMQ_SOAK_SEED=... repeats a run's choices, though not its moments.
 """
 
@@ -20,6 +22,7 @@ from tests.support.soaking import (
     Driver,
     Feed,
     batches_of_files,
+    committed_rows,
     file_of,
     held,
     kill,
@@ -100,6 +103,7 @@ def soak(directory: Path, victims: list[str], *, files: int) -> None:
             driver.end()
         for topic in TOPICS:
             check(topic, stored_rows(consumer, topic), feed.rows, batches_of_files(directory / topic))
+            assert sorted(committed_rows(consumer, topic)) == sorted(feed.rows), f"{topic}: not each row once"
 
 
 def create_order_topics(nameserver: str, brokers: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyrmq_core import RocketMQError
+from pyrmq_core import OffsetRange, RocketMQError, decode
 from pyrmq_core.blocking import PullConsumer
 from tests.support.spark import python_path
 
@@ -185,6 +185,16 @@ def stored_rows(consumer: PullConsumer, topic: str) -> dict[str, list[tuple[str,
             (body.decode(), msg_id) for bodies, ids in columns for body, msg_id in zip(bodies, ids, strict=True)
         ]
     return found
+
+
+def committed_rows(consumer: PullConsumer, topic: str) -> list[str]:
+    """Returns the bodies that a committed read gives."""
+    with consumer.read_committed(topic) as pulls:
+        return [
+            message.body.decode()
+            for pull in pulls
+            for message in decode(pull, OffsetRange(pull.start, pull.next_offset))
+        ]
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: Callable[[], str]) -> None:
