@@ -190,6 +190,8 @@ def test_a_stream_between_topics_goes_on(spark: SparkSession, pair: ControlledPa
             sink = sink.options(sendTimeoutMs=120_000, checkpointLocation=str(tmp_path))
             return sink.trigger(processingTime="500 milliseconds").start()
 
+        query = start()
+
         def has_copied(count: int) -> bool:
             """Returns whether so many are copied; starts the query again where Spark had no time for its process."""
             nonlocal query
@@ -201,7 +203,6 @@ def test_a_stream_between_topics_goes_on(spark: SparkSession, pair: ControlledPa
         def copies() -> list[str]:
             return [body for rows in stored_rows(looking, "copies").values() for body, _ in rows]
 
-        query = start()
         try:
             send(SENDS)
             wait_until(lambda: has_copied(SENDS), SECONDS)
