@@ -33,8 +33,8 @@ LAST_SEPARATOR: Final = 2
 MOST_PAIRS: Final = 24
 MOST_LAYOUTS: Final = 16
 # Strings of many layouts mostly show it in so many of them, which are looked at alone where that is little work.
-PROBED_STRINGS: Final = 64
-PROBED_OF: Final = 16
+PROBED_STRINGS: Final = 32
+PROBED_OF: Final = 32
 # Any odd number: different values stay different when multiplied.
 MIXED_BY: Final = np.uint64(0x9E3779B97F4A7C15)
 
@@ -99,7 +99,7 @@ def read_layouts(strings: pa.Array) -> LayoutPairs | None:
     has a byte or more, no name stands twice, and no string has other separators or a zero byte.
     """
     bounds, count = offsets_of(strings), len(strings)
-    if count > PROBED_OF * PROBED_STRINGS and read_layouts(strings[:PROBED_STRINGS]) is None:
+    if count > PROBED_OF * PROBED_STRINGS and _show_many(strings[:PROBED_STRINGS].to_pylist()):
         return None
     octets = byte_view(strings)[: bounds[-1]]
     places, firsts = _separators(octets, bounds)
@@ -127,6 +127,12 @@ def read_layouts(strings: pa.Array) -> LayoutPairs | None:
                 return None
             layouts.append(layout)
     return LayoutPairs(strings.buffers()[2] or pa.py_buffer(b""), count, layouts)
+
+
+def _show_many(texts: list[bytes]) -> bool:
+    """Returns whether these strings alone have more layouts than are read."""
+    names = {tuple(pair.partition(NAME_END)[0] for pair in text.split(VALUE_END)) for text in texts}
+    return len(names) > MOST_LAYOUTS
 
 
 def _separators(octets: Octets, bounds: Int32s) -> tuple[Int32s, Ints]:
