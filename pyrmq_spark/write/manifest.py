@@ -23,6 +23,7 @@ from pyrmq_core import (
     Outcome,
     ResponseError,
     RocketMQError,
+    RoutingError,
     SendFailed,
     SendResult,
     SendStatus,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.05
+LOOK_PAUSE_SECONDS: Final = 0.2
 # A broker that is silent for so long is asked for what it has.
 SEND_SECONDS: Final = 5.0
 
@@ -96,8 +98,9 @@ def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: Wri
     context = TaskContext.get()
     manifest = worker.name_on_brokers(connection, options.manifest)
     key = (manifest, attempt.query, attempt.batch, None if context is None else context.stageId())
-    if _last_look is None or _last_look[0] != key:
-        decided = _consumer(connection).manifest_end(manifest).decided.get(attempt.query)
+    if context is None or _last_look is None or _last_look[0] != key:
+        deadline = time.monotonic() + options.send_timeout
+        decided = _look(connection, manifest, deadline).decided.get(attempt.query)
         _last_look = key, decided is not None and decided.number >= attempt.batch
     return _last_look[1]
 
@@ -131,7 +134,7 @@ class BatchCommit:
             )
         deadline = time.monotonic() + self._options.send_timeout
         while True:
-            end = _consumer(self._connection).manifest_end(self._manifest)
+            end = _look(self._connection, self._manifest, deadline)
             record = next_record(
                 self._writer,
                 self._number,
@@ -228,6 +231,20 @@ class BatchCommit:
                 self._manifest,
                 config.get("brokerRole", "no role"),
             )
+
+
+def _look(connection: ConnectionOptions, manifest: str, deadline: float) -> ManifestEnd:
+    """Returns the manifest's end; waits for its broker until the deadline."""
+    while True:
+        try:
+            return _consumer(connection).manifest_end(manifest)
+        except (NetworkError, RoutingError) as error:
+            if time.monotonic() > deadline:
+                raise NotCommitted(
+                    f"manifest {manifest} could not be read within sendTimeoutMs: {error}. What is stored stays; write "
+                    "the same batch again when its broker is back: it is committed once"
+                ) from error
+        time.sleep(LOOK_PAUSE_SECONDS)
 
 
 def _consumer(connection: ConnectionOptions) -> PullConsumer:
