@@ -18,7 +18,7 @@ A0 = MessageQueue("orders", "broker-a", 0)
 
 def test_one_producer_serves_several_loops_at_once(stage: Stage) -> None:
     client = Client(nameserver=stage.nameserver.address)
-    producer = Producer("g", client=client)
+    producer = Producer("g", client=client, send_timeout=60)
     results: list[SendResult] = []
 
     async def send() -> None:
@@ -30,7 +30,7 @@ def test_one_producer_serves_several_loops_at_once(stage: Stage) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(90)
     assert len(results) == 404
 
     async def end() -> None:
