@@ -1,4 +1,4 @@
-"""The cost of Spark's sink beyond a plain write: content ids, properties, keys; and a batch beside a trivial sink's.
+"""The cost of Spark's sink beyond a plain write: ids, properties, keys, commits; and a batch beside a trivial sink's.
 
     python -m benchmarks spark_sinks
 
@@ -41,6 +41,7 @@ def main(*, quick: bool) -> None:
                 "messageIds=content": (plain, {"messageIds": "content"}),
                 "properties of 5 entries": (plain.withColumn("properties", five_properties()), {}),
                 f"shardingKey of {KEYS:,}": (plain.withColumn("shardingKey", key()), {}),
+                "delivery=committed": (plain, {"delivery": "committed"}),
             }
             for what, (other, options) in others.items():
                 with broker() as nameserver:

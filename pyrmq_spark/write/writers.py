@@ -118,8 +118,9 @@ def _committed(
 ) -> str:
     """Commits what the tasks wrote; returns what came of it, for the summary's line."""
     from pyrmq_spark.write.manifest import BatchCommit
+    from pyrmq_spark.write.manifest import log as manifest_log
 
-    show(log)
+    show(manifest_log)
     with as_spark_error(f"the commit of batch {number} of {writer}"):
         return BatchCommit(connection, options, writer, number, stream=stream).commit(reports)
 
