@@ -25,7 +25,9 @@ from pyrmq_core.committed.records import (
 )
 from pyrmq_core.errors import ManifestError
 
-# A committer adds what is decided if the last records without it are so many: others then read no more than these.
+# A committer adds what is decided of so few writers to each record: the next one then reads the last record alone. Of
+# more writers it adds it if the last records without it are so many.
+FEW_WRITERS: Final = 8
 RECORDS_WITHOUT_DECIDED: Final = 32
 # A committer that looked so many records earlier has to look again: its record does not count.
 LONGEST_LOOK_BACK: Final = 10_000
@@ -65,6 +67,7 @@ def next_record(
     if last is not None and last.number >= number:
         return None
     whole = tuple(joined(ranges))
+    says_all = len(decided) <= FEW_WRITERS or without_decided >= RECORDS_WITHOUT_DECIDED
     return CommitRecord(
         writer,
         number,
@@ -72,7 +75,7 @@ def next_record(
         whole,
         seen,
         commit,
-        decided=decided if without_decided >= RECORDS_WITHOUT_DECIDED else None,
+        decided=decided if says_all else None,
     )
 
 

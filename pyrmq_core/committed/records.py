@@ -5,8 +5,8 @@ The manifest of a topic is another topic with one queue. A batch is committed by
     {"writer": "q1", "number": 7, "rows": 150, "seen": 41, "commit": "5f0c...", "parts": 0,
      "ranges": {"orders": {"broker-a": {"0": [[1200, 150, "first id", "last id"]]}}}, "decided": [["q1", 6, 90]]}
 
-`seen` is the end of the manifest when the committer looked, `decided` what was decided there. Ranges that do not fit
-into one message go before it, in parts. These messages have the property `MANIFEST_VERSION`.
+`seen` is the end of the manifest when the committer looked; `decided`, if it is there, what was decided then. Ranges
+that do not fit into one message go before it, in parts. These messages have the property `MANIFEST_VERSION`.
 """
 
 from __future__ import annotations

@@ -148,9 +148,26 @@ def test_a_record_whose_committer_stood_still_for_long_does_not_count() -> None:
 
 
 def test_what_is_decided_is_known_from_the_last_entries() -> None:
+    """Each record of few writers says it, of more one in 32."""
+    log = log_of(["w", "v"], 100)
+    known = decided_at({199: log[199]}, 199, 200)
+    assert known is not None
+    assert dict(known[0]) == {"w": Decided(99, 0), "v": Decided(99, 0)}
+    assert next_record("w", 99, (), commit="c", seen=200, decided=known[0], without_decided=known[1]) is None
+    many = [f"w{number}" for number in range(20)]
+    log = log_of(many, 10)
+    last = {offset: entry for offset, entry in enumerate(log) if offset >= 200 - 40}
+    known = decided_at(last, 160, 200)
+    assert known is not None
+    assert dict(known[0]) == dict.fromkeys(many, Decided(9, 0))
+    assert decided_at({199: log[199]}, 199, 200) is None
+
+
+def log_of(writers: list[str], batches: int) -> list[CommitRecord]:
+    """Returns a manifest to which the writers committed in turn."""
     log: list[CommitRecord] = []
-    for number in range(100):
-        for writer in ("w", "v"):
+    for number in range(batches):
+        for writer in writers:
             known = decided_at(dict(enumerate(log)), 0, len(log))
             assert known is not None
             made = next_record(
@@ -158,12 +175,7 @@ def test_what_is_decided_is_known_from_the_last_entries() -> None:
             )
             assert made is not None
             log.append(made)
-    last = {offset: entry for offset, entry in enumerate(log) if offset >= 200 - 40}
-    known = decided_at(last, 160, 200)
-    assert known is not None
-    assert dict(known[0]) == {"w": Decided(99, 0), "v": Decided(99, 0)}
-    assert decided_at({199: log[199]}, 199, 200) is None
-    assert next_record("w", 99, (), commit="c", seen=200, decided=known[0], without_decided=known[1]) is None
+    return log
 
 
 def test_the_writer_that_committed_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,9 @@ async def test_a_queue_that_is_given_up_as_a_reset_arrives_stores_the_reset(clus
 
     cluster.control(RequestCode.PULL_MESSAGE, move)  # type: ignore[arg-type]
     cluster.control(RequestCode.UPDATE_CONSUMER_OFFSET, note)  # type: ignore[arg-type]
-    async with consuming(cluster.nameserver, group, topic, seen) as consumer, trio.open_nursery() as nursery:
+    # The commits of every 5 s would be among those that are looked at.
+    consumption = consuming(cluster.nameserver, group, topic, seen, persist_consumer_offset_interval=600)
+    async with consumption as consumer, trio.open_nursery() as nursery:
         await send(cluster.nameserver, topic, ["a", "b", "c"])
         await seen.wait(3)
         assert consumer._running is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from pyrmq_core.client.consumer.pull.puller import Puller, ReadWindow
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
@@ -16,8 +17,10 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import RawPull, decode
 
-# Entries that are read at once in search of a record that says what is decided; there is one in 32.
-LOOK_BACK = 64
+# Entries that are read in search of a record that says what is decided: of few writers the last one says it, of more
+# one in 32.
+FIRST_LOOK: Final = 2
+NEXT_LOOKS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +93,9 @@ class ManifestReader:
         """Returns the end as it is readable now, and what is decided there."""
         queue = await self.queue(manifest)
         kept = (await self._lookups.offset_bounds([queue]))[queue]
-        start, entries = kept.end, dict[int, Entry]()
+        start, entries, looked_at = kept.end, dict[int, Entry](), FIRST_LOOK
         while True:
-            earlier = max(kept.start, start - LOOK_BACK)
+            earlier, looked_at = max(kept.start, start - looked_at), NEXT_LOOKS
             entries |= await self._entries(queue, earlier, start, window)
             start = earlier
             if (state := decided_at(entries, start, kept.end)) is not None:
