@@ -30,7 +30,7 @@ from pyrmq_core.errors import ManifestError
 FEW_WRITERS: Final = 8
 RECORDS_WITHOUT_DECIDED: Final = 32
 # A committer that looked so many records earlier has to look again: its record does not count.
-LONGEST_LOOK_BACK: Final = 10_000
+LONGEST_LOOK_BACK: Final = 1000
 # The writers that a record names; the one that committed longest ago is forgotten first.
 MAX_WRITERS: Final = 1000
 

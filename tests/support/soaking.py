@@ -1,4 +1,4 @@
-"""The parts of a soak of Spark's sink: a driver that is killed with its processes, files to stream, the rows stored."""
+"""The parts of soaks of Spark's sink: a driver that is killed with its processes, files to stream, the rows stored."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ ROWS_A_KEY = 100
 
 
 class Driver:
-    """The process of `tests.spark.soak_job`, with its JVM and Python workers."""
+    """The process of a job, with its JVM and Python workers."""
 
-    def __init__(self, nameserver: str, directory: Path) -> None:
-        self._command = [sys.executable, "-m", "tests.spark.soak_job", nameserver, str(directory)]
+    def __init__(self, nameserver: str, directory: Path, job: str = "tests.spark.soak_job") -> None:
+        self._command = [sys.executable, "-m", job, nameserver, str(directory)]
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._ever: set[int] = set()
@@ -38,8 +38,11 @@ class Driver:
 
     def ensure(self) -> None:
         """Starts it, unless it runs."""
-        if self._process is not None and self._process.poll() is None:
-            return
+        if self._process is None or self.has_ended:
+            self.start()
+
+    def start(self) -> None:
+        """Starts it anew."""
         environment = os.environ | {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -55,6 +58,10 @@ class Driver:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
 
     @property
     def has_ended_well(self) -> bool:
