@@ -11,7 +11,7 @@ from pyrmq_core.blocking import Admin, EmbeddedCluster, PullConsumer
 from pyrmq_core.embedded import PASS
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, SinkOptions, read_sink
 from pyrmq_spark.spark_errors import ConcurrentWrite, NotCommitted, RowsUnaccounted
@@ -58,6 +58,15 @@ def committed(cluster: EmbeddedCluster) -> list[str]:
     return sorted(message.body.decode() for message in messages)
 
 
+def committed_dead_letters(cluster: EmbeddedCluster) -> list[str]:
+    with (
+        PullConsumer("audit", nameserver=cluster.nameserver) as consumer,
+        consumer.read_committed("refused", manifest="orders-committed") as pulls,
+    ):
+        messages = [m for pull in pulls for m in decode(pull, OffsetRange(pull.start, pull.next_offset))]
+    return sorted(message.body.decode() for message in messages)
+
+
 def rows(first: int, last: int) -> list[str]:
     return sorted(f"row {number}" for number in range(first, last))
 
@@ -85,6 +94,21 @@ def test_a_second_writer_of_the_name_is_refused(cluster: EmbeddedCluster, connec
     with pytest.raises(ConcurrentWrite, match="batch 0 of q comes late: batch 1 is committed"):
         commit(connection, 0, second)
     assert committed(cluster) == rows(0, 20)
+
+
+def test_refused_rows_are_committed_with_the_others(cluster: EmbeddedCluster, connection: ConnectionOptions) -> None:
+    async def refuse(request: Command, peer: Peer) -> object:
+        held = b"row 7" in bytes(request.body or b"") and "refusedCode" not in str(request.ext)
+        return refusal(ResponseCode.MESSAGE_ILLEGAL, "not this one") if held else PASS
+
+    for code in (RECORD, RequestCode.SEND_BATCH_MESSAGE):
+        cluster.control(code, refuse)  # type: ignore[arg-type]
+    apart = {"onRejected": "deadLetter", "deadLetterTopic": "refused"}
+    reports = written(connection, 0, 0, 30, **apart)
+    assert (reports[0].rows, reports[0].dead_lettered) == (30, 1)
+    assert "committed as batch 0" in commit(connection, 0, reports, **apart)
+    assert committed(cluster) == [row for row in rows(0, 30) if row != "row 7"]
+    assert committed_dead_letters(cluster) == ["row 7"]
 
 
 def test_a_record_that_is_not_answered_is_looked_for(
