@@ -62,9 +62,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class FilesByParty(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Whole files for each process; two processes begin with those of `tests/interop`, the others end with them.
+    """Whole files for each process: two processes begin with those of `tests/interop`, the others with Spark's.
 
-    Each process that runs one boots clusters of Apache RocketMQ for itself, and waits for them more than it works.
+    Each process that runs one boots clusters of Apache RocketMQ, or starts a Spark session, for itself.
     """
 
     def _assign_work_unit(self, node: WorkerController) -> None:

@@ -77,17 +77,13 @@ def test_the_other_tier_is_chosen_from_one_collection() -> None:
     assert rest.count("tests/") == 0
 
 
-def test_two_processes_begin_with_the_files_of_other_parties() -> None:
-    ours, theirs = (
-        ["tests/client/test_a.py", "tests/web/test_b.py"],
-        ["tests/interop/test_c.py", "tests/interop/test_d.py"],
-    )
-    files = [ours[0], theirs[0], ours[1], theirs[1]]
-    assert [tiers.next_file(files, process) for process in ("gw0", "gw1", "gw2", "gw3")] == [theirs[0]] * 2 + [
-        ours[0]
-    ] * 2
-    assert tiers.next_file(ours, "gw0") == ours[0]
-    assert tiers.next_file(theirs, "gw3") == theirs[0]
+def test_each_process_begins_with_the_files_of_one_party() -> None:
+    ours, apache, spark = "tests/client/test_a.py", "tests/interop/test_b.py", "tests/spark/test_c.py"
+    files = [ours, "tests/web/test_d.py", spark, apache]
+    assert [tiers.next_file(files, process) for process in ("gw0", "gw1", "gw2", "gw3")] == [apache] * 2 + [spark] * 2
+    assert [tiers.next_file([spark, ours, apache], process) for process in ("gw0", "gw2")] == [apache, spark]
+    assert [tiers.next_file([spark, ours], "gw0"), tiers.next_file([apache, ours], "gw2")] == [ours, ours]
+    assert [tiers.next_file([spark], "gw0"), tiers.next_file([apache], "gw2")] == [spark, apache]
 
 
 def test_seconds_are_those_of_light_files_and_of_single_tests_elsewhere() -> None:

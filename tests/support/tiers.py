@@ -124,10 +124,19 @@ def default_tier(
 
 
 def next_file(files: Iterable[str], process: str) -> str:
-    """Returns the first file for a process of xdist: two begin with those of `tests/interop`, the others end there."""
-    waiting = list(files)
-    is_first = process in ("gw0", "gw1")
-    return next((file for file in waiting if file.startswith("tests/interop/") is is_first), waiting[0])
+    """Returns the first file for a process of xdist.
+
+    Two begin with those of `tests/interop` and end with those of `tests/spark`, the others begin and end the other way
+    round: a process that runs one starts clusters of Apache RocketMQ, or a Spark session, for itself.
+    """
+    parties = ["tests/interop/", "", "tests/spark/"]
+    if process not in ("gw0", "gw1"):
+        parties.reverse()
+
+    def place(file: str) -> int:
+        return next((number for number, party in enumerate(parties) if party and file.startswith(party)), 1)
+
+    return min(files, key=place)
 
 
 def seconds_of(tier: Iterable[SuiteTest], durations: Durations) -> float:
