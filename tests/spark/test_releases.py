@@ -50,6 +50,7 @@ PYSPARK_3: Final = ("pyspark==3.5.9", "py4j==0.10.9.7")
 BLOCK: Final = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.timeout(2 * SECONDS + 600)  # the first time it is installed
 @pytest.mark.parametrize("release", OLDER)
