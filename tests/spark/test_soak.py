@@ -1,6 +1,6 @@
 """Streams into topics while Spark's workers, its driver and brokers are killed at random: the guarantees hold.
 
-The writes are committed: whoever reads all sees repeats, a committed read sees each row once.
+The writes are committed: a read of all rows has repeats, a committed read has each row once.
 
 The seed is printed; PYRMQ_SOAK_SEED=... repeats a run's choices, though not its moments.
 """
