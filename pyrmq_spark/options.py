@@ -50,6 +50,8 @@ OPTIONS_OF_SPARK: Final = (
     "outputMode",
     "queryName",
 )
+# Records of a manifest name up to 1,000 applications.
+MAX_APP_ID: Final = 255
 ASYNC_PROGRESS: Final = "asyncprogresstrackingenabled"
 PATHS: Final = ("path", "paths")
 # CREATE TABLE passes each option a second time, as a property of the table, and adds some that Spark sets by itself
@@ -376,6 +378,8 @@ def _check_committed_write(options: SinkOptions, raw: Options, *, stream: bool) 
         raise InvalidOption(f"manifestTopic is {options.manifest}, to which rows are written; name another one")
     if (options.txn_app_id is None) != (options.txn_version is None):
         raise InvalidOption("txnAppId and txnVersion belong together; set both or neither")
+    if len(options.txn_app_id or "") > MAX_APP_ID:
+        raise InvalidOption(f"txnAppId has {len(options.txn_app_id or '')} characters; {MAX_APP_ID} at most")
     if stream and options.txn_app_id is not None:
         raise InvalidOption("txnAppId is of a batch: a stream is committed by its query's id and the batch's number")
     if any(name.lower() == ASYNC_PROGRESS and value.strip().lower() == "true" for name, value in raw.items()):

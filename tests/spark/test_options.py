@@ -311,6 +311,7 @@ COMMITTED = {"topic": "orders", "delivery": "committed"}
         ({"topic": "orders", "manifestTopic": "m"}, False, "manifestTopic needs delivery=committed"),
         (COMMITTED | {"txnAppId": "a"}, False, "txnAppId and txnVersion belong together"),
         (COMMITTED | {"txnAppId": "a", "txnVersion": "-1"}, False, "txnVersion is '-1'"),
+        (COMMITTED | {"txnAppId": "a" * 256, "txnVersion": "1"}, False, "txnAppId has 256 characters; 255 at most"),
         (COMMITTED | {"txnAppId": "a", "txnVersion": "1"}, True, "txnAppId is of a batch"),
         (COMMITTED | {"manifestTopic": "orders"}, True, "manifestTopic is orders, to which rows are written"),
         (
