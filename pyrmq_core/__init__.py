@@ -59,6 +59,7 @@ from pyrmq_core.model import (
 )
 
 if TYPE_CHECKING:
+    from pyrmq_core.body_schema import BodyColumn, BodySchema, infer_body_schema
     from pyrmq_core.client.admin.admin import Admin
     from pyrmq_core.client.client import Client
     from pyrmq_core.client.consumer.consume.delivery import Deliveries, Delivery
@@ -126,6 +127,8 @@ __all__ = [
     "AnyQueue",
     "BatchFailed",
     "Batching",
+    "BodyColumn",
+    "BodySchema",
     "BrokerNotFound",
     "CallTimeout",
     "CheckForbiddenHook",
@@ -220,6 +223,7 @@ __all__ = [
     "decode",
     "encode_batch",
     "encode_one",
+    "infer_body_schema",
     "is_dead_letter_topic",
     "is_retry_topic",
     "is_system_topic",
@@ -248,6 +252,8 @@ _LAZY: Final = {
     "AnyQueue": "pyrmq_core.client.producer.send.send_options",
     "Batching": "pyrmq_core.client.producer.bulk.accumulator",
     "CheckForbiddenHook": "pyrmq_core.client.producer.send.hooks",
+    "BodyColumn": "pyrmq_core.body_schema",
+    "BodySchema": "pyrmq_core.body_schema",
     "Client": "pyrmq_core.client.client",
     "Command": "pyrmq_core.protocol.framing.command",
     "CommunicationMode": "pyrmq_core.client.producer.send.send_options",
@@ -292,6 +298,7 @@ _LAZY: Final = {
     "decode": "pyrmq_core.protocol.messages.payload",
     "encode_batch": "pyrmq_core.protocol.messages.payload",
     "encode_one": "pyrmq_core.protocol.messages.payload",
+    "infer_body_schema": "pyrmq_core.body_schema",
     "is_dead_letter_topic": "pyrmq_core.protocol.messages.names",
     "is_retry_topic": "pyrmq_core.protocol.messages.names",
     "is_system_topic": "pyrmq_core.protocol.messages.names",

@@ -110,6 +110,7 @@ CONSUMER = {
     "committed_offsets",
     "current_queues",
     "expected_brokers",
+    "infer_schema",
     "manifest_end",
     "max_offset",
     "max_offsets",

@@ -125,7 +125,7 @@ def test_wrong_use_ends_with_2(terminal: Terminal, arguments: tuple[str, ...]) -
         "tail",
         "consume",
         "cluster",
-        *(f"topic {name}" for name in ("list", "route", "create", "delete", "stats")),
+        *(f"topic {name}" for name in ("list", "route", "create", "delete", "stats", "schema")),
         *(f"kv {name}" for name in ("get", "put", "delete", "list")),
     ],
 )

@@ -1,4 +1,4 @@
-"""`pyrmq topic stats`, `perm`, `order`, `groups`, `clusters`: figures of a topic, and its permissions."""
+"""`pyrmq topic stats`, `perm`, `order`, `groups`, `clusters`, `schema`: a topic's figures, permissions and columns."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from pyrmq_core.cli.admin import topic, with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.groups.rows import failed_text
 from pyrmq_core.cli.name_completion import broker_names, cluster_names, topic_names
+from pyrmq_core.cli.servers import run
 from pyrmq_core.cli.tables import Watch, json_option, show, show_watched, text_of, watch_options
 from pyrmq_core.cli.times import iso_time, shown_time
 from pyrmq_core.model import Permission
+from pyrmq_core.network.log_lines import visible_text
+from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 
 if TYPE_CHECKING:
-    from pyrmq_core import Admin
+    from pyrmq_core import Admin, BodySchema
     from pyrmq_core.client.admin.values import TopicStats
 
 STATS_COLUMNS: Final = ("brokerName", "queueId", "minOffset", "maxOffset", "messages", "lastUpdated")
+SCHEMA_COLUMNS: Final = ("column", "type", "bodies")
 PERMISSIONS: Final = {
     "r": Permission.READ,
     "w": Permission.WRITE,
@@ -171,3 +175,45 @@ def clusters(name: str, connection: Connection, as_json: bool) -> None:
         show([{"cluster": cluster} for cluster in await admin.topics.clusters(name)], ["cluster"], as_json=as_json)
 
     with_admin(connection, work)
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
+@connection_options
+@click.option("--sample", default=100, show_default=True, type=click.IntRange(1), help="Newest messages of a queue.")
+@click.option("--ddl", is_flag=True, help="As Spark's DDL, for from_json.")
+@json_option
+def schema(name: str, connection: Connection, sample: int, ddl: bool, as_json: bool) -> None:
+    """Show the columns that the bodies have, by the newest messages of each queue."""
+    if ddl and as_json:
+        raise click.UsageError("--ddl and --json exclude each other")
+
+    async def work() -> None:
+        from pyrmq_core import PullConsumer
+
+        async with (
+            connection.client() as client,
+            PullConsumer(
+                TOOLS_GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
+            ) as consumer,
+        ):
+            body_schema = await consumer.infer_schema(name, sample=sample)
+        if ddl:
+            click.echo(visible_text(body_schema.json_ddl))
+            return
+        rows = [
+            {"column": column.name, "type": column.type, "bodies": column.bodies, "jsonName": column.json_name}
+            for column in body_schema.columns
+        ]
+        show(rows, SCHEMA_COLUMNS, as_json=as_json)
+        if not as_json:
+            click.echo(_fitting(name, body_schema))
+
+    run(work)
+
+
+def _fitting(name: str, schema: BodySchema) -> str:
+    if schema.form == "empty":
+        return visible_text(f"topic {name} has no body to look at")
+    what = {"json": "JSON objects", "text": "texts", "bytes": "looked at, and have no columns: they are bytes"}
+    return visible_text(f"{schema.fitting} of {schema.sampled} bodies are {what[schema.form]}")

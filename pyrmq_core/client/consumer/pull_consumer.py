@@ -11,6 +11,7 @@ from typing import Any, Final, TypedDict
 
 import trio
 
+from pyrmq_core.body_schema import BodySampler, BodySchema
 from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, offset_of, queue_of, seconds_of, whole_number
 from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.client.client import Client
@@ -32,6 +33,8 @@ from pyrmq_core.protocol.messages.payload import RawPull, messages_of
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 
 LONGEST_WAIT_SECONDS: Final = 600.0
+# The bodies of a sample are not kept, but reading them takes time.
+SAMPLE_BYTES: Final = 64 * 1024 * 1024
 
 
 class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
@@ -263,6 +266,17 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         self._pulling()
         return await self._manifests.end(manifest, window)
 
+    async def infer_schema(self, topic: str, *, sample: int = 100) -> BodySchema:
+        """Returns the columns that the bodies of a topic have, by the newest `sample` messages of each queue.
+
+        At most 64 MiB of bodies are looked at. Raises as `message_queues` and `read`; never for what a body holds.
+        """
+        whole_number("sample", sample, 1)
+        queues = await self._asking().message_queues(topic)
+        bounds = await self._asking().offset_bounds(queues)
+        newest = [(queue, OffsetRange(max(kept.start, kept.end - sample), kept.end)) for queue, kept in bounds.items()]
+        return await sampled_schema(self._pulling(), [(queue, kept) for queue, kept in newest if len(kept)])
+
     async def check_sql(self, queue: MessageQueue, sql: str) -> None:
         """Raises `ResponseError` if the queue's broker cannot evaluate the expression: code 1 without
         enablePropertyFilter, 23 if it is not SQL92. Unchecked, a broker answers a bad expression with every message.
@@ -345,6 +359,22 @@ def check_range(queue: MessageQueue, start: int, end: int) -> None:
     queue_of(queue)
     offset_of("start", start)
     offset_of("end", end)
+
+
+async def sampled_schema(puller: Puller, ranges: Sequence[tuple[MessageQueue, OffsetRange]]) -> BodySchema:
+    """Returns the columns of the bodies in these ranges, or in the first of them that have 64 MiB."""
+    sampler, rules, body_bytes = BodySampler(), BodyRules(verify_crc=False, keep_undecodable=True), 0
+    within = dict(ranges)
+    async with puller.read_ranges(ranges, tags=TagFilter(), window=ReadWindow()) as lists:
+        async for pulls in lists:
+            for pull in pulls:
+                for message in messages_of(pull, within[pull.queue], rules, allow_gaps=True)[0]:
+                    sampler.add(message.body)
+                    body_bytes += len(message.body)
+                await trio.lowlevel.checkpoint()
+            if body_bytes > SAMPLE_BYTES:
+                break
+    return sampler.schema()
 
 
 class ArrowRules(TypedDict):

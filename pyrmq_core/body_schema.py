@@ -1,0 +1,324 @@
+"""The columns that bodies have, inferred from some of them: of JSON objects, of texts or of bytes. Pure.
+
+Types are Spark's, as text. A type holds every value that was seen: numbers that no number type holds exactly, and
+values of several kinds, become `string`, as which Spark's `from_json` reads any JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, Literal, TypeAlias
+
+Form: TypeAlias = Literal["json", "text", "bytes", "empty"]
+
+# The columns of a message that a table shows beside those of its body; Spark compares names without regard to case.
+MESSAGE_COLUMNS: Final = (
+    *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "body", "properties"),
+    *("bornTimestamp", "storeTimestamp", "reconsumeTimes"),
+)
+CORRUPT: Final = "_corrupt"
+TEXT_COLUMN: Final = "text"
+# The part of the bodies that has to be JSON objects for a topic of JSON: a test message among texts makes none.
+LEAST_JSON: Final = 0.1
+MAX_DEPTH: Final = 32
+# An object with more names is a map of values, or at the top has no columns for the rest.
+MAX_NAMES: Final = 2000
+# An inner object with so many names, of which each object has few, is a map of values.
+MAP_NAMES: Final = 64
+MAP_SHARE: Final = 0.1
+
+LONG: Final = range(-(2**63), 2**63)
+# Beyond it a double does not hold every whole number.
+EXACT: Final = range(-(2**53), 2**53 + 1)
+DECIMAL_DIGITS: Final = 38
+FRACTION_DIGITS: Final = 18
+PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class BodyColumn:
+    """A column of JSON bodies; `bodies` is the number of sampled bodies that have a value there.
+
+    `name` and `type` are the column's, where names differ by more than case and not from a message's own columns;
+    `json_name` and `json_type` have the names as they stand in the bodies.
+    """
+
+    name: str
+    type: str
+    json_name: str
+    json_type: str
+    bodies: int
+
+
+@dataclass(frozen=True, slots=True)
+class BodySchema:
+    """The columns of a topic's bodies, by `sampled` of them, of which `fitting` have the form.
+
+    The form is `json`, `text` (one column, `text`), `bytes` (no column but the body), or `empty` without a body.
+    """
+
+    form: Form
+    columns: tuple[BodyColumn, ...]
+    sampled: int
+    fitting: int
+
+    @property
+    def ddl(self) -> str:
+        """The table's typed columns, as Spark's DDL."""
+        return ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
+
+    @property
+    def json_ddl(self) -> str:
+        """The typed columns by their names in the bodies, for `from_json`."""
+        return ", ".join(f"{quoted(column.json_name)} {column.json_type}" for column in self.columns)
+
+
+class BodySampler:
+    """The columns of the bodies that were added so far; its memory depends on their names, not on their number."""
+
+    def __init__(self) -> None:
+        self._row = _Shape()
+        self._sampled = self._objects = self._texts = 0
+
+    def add(self, body: bytes) -> None:
+        """Adds a body; an empty one has no form and is not counted."""
+        if not body:
+            return
+        self._sampled += 1
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            return
+        self._texts += 1
+        value = _json_object(text)
+        if value is not None:
+            self._objects += 1
+            self._row.add_object(value, 0)
+
+    def schema(self) -> BodySchema:
+        """Returns the schema by the bodies so far."""
+        sampled = self._sampled
+        if not sampled:
+            return BodySchema("empty", (), 0, 0)
+        if self._objects >= LEAST_JSON * sampled:
+            return BodySchema("json", _columns_of(self._row), sampled, self._objects)
+        if self._texts >= sampled - self._texts:
+            column = BodyColumn(TEXT_COLUMN, "string", TEXT_COLUMN, "string", self._texts)
+            return BodySchema("text", (column,), sampled, self._texts)
+        return BodySchema("bytes", (), sampled, sampled)
+
+
+def infer_body_schema(bodies: Iterable[bytes]) -> BodySchema:
+    """Returns the columns that the bodies have; a body that fits no other is counted and has no part in them."""
+    sampler = BodySampler()
+    for body in bodies:
+        sampler.add(body)
+    return sampler.schema()
+
+
+class _Float(str):
+    """A number with a point or an exponent, as it is written."""
+
+    __slots__ = ()
+
+
+def _json_object(text: str) -> Mapping[str, Any] | None:
+    """Returns the JSON object of a text; None for other texts, and for one that Python cannot read."""
+    try:
+        value = json.loads(text, parse_float=_Float, parse_constant=_Float)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class _Shape:
+    """The values that stood at one place of the bodies: their kinds, the digits of numbers, names and elements."""
+
+    __slots__ = (
+        "element",
+        "fraction_digits",
+        "is_exact",
+        "is_map",
+        "kinds",
+        "names",
+        "objects",
+        "values",
+        "whole_digits",
+    )
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self.values = self.objects = 0
+        self.whole_digits = self.fraction_digits = 0
+        self.is_exact = True  # a double holds every whole part
+        self.names: dict[str, _Shape] = {}
+        self.element: _Shape | None = None
+        self.is_map = False
+
+    def add(self, value: object, depth: int) -> None:
+        """Adds a value of any kind; a null is none."""
+        if value is None:
+            return
+        self.values += 1
+        if isinstance(value, bool):
+            self.kinds.add("boolean")
+        elif isinstance(value, int):
+            self.kinds.add("long" if value in LONG else "wide")
+            self.is_exact &= value in EXACT
+            self.whole_digits = max(self.whole_digits, len(str(abs(value))))
+        elif isinstance(value, _Float):
+            self.kinds.add("double")
+            self._add_digits(value)
+        elif isinstance(value, str):
+            self.kinds.add("string")
+        elif depth >= MAX_DEPTH:
+            self.kinds.add("deep")
+        elif isinstance(value, dict):
+            self.kinds.add("object")
+            self.add_object(value, depth)
+        elif isinstance(value, list):
+            self.kinds.add("array")
+            self.element = self.element or _Shape()
+            for inner in value:
+                self.element.add(inner, depth + 1)
+
+    def add_object(self, members: Mapping[str, object], depth: int) -> None:
+        """Adds the members of an object."""
+        self.objects += 1
+        for name, value in members.items():
+            if self.is_map:
+                self._any_member().add(value, depth + 1)
+            elif name in self.names:
+                self.names[name].add(value, depth + 1)
+            elif len(self.names) < MAX_NAMES:
+                if _is_name(name):
+                    self.names[name] = shape = _Shape()
+                    shape.add(value, depth + 1)
+            elif depth:
+                self._become_map()
+                self._any_member().add(value, depth + 1)
+
+    def _add_digits(self, number: str) -> None:
+        value = Decimal(number)  # also of NaN and Infinity
+        _, digits, exponent = value.as_tuple()
+        if "e" not in number.lower() and value.is_finite():
+            self.is_exact &= abs(value) <= EXACT[-1]
+        if not isinstance(exponent, int) or abs(exponent) > DECIMAL_DIGITS:  # NaN, Infinity, or far off
+            self.whole_digits = DECIMAL_DIGITS + 1
+            return
+        self.whole_digits = max(self.whole_digits, len(digits) + exponent)
+        self.fraction_digits = max(self.fraction_digits, -exponent)
+
+    def _any_member(self) -> _Shape:
+        self.element = self.element or _Shape()
+        return self.element
+
+    def _become_map(self) -> None:
+        self.is_map = True
+        for shape in self.names.values():
+            self._any_member().merge(shape)
+        self.names = {}
+
+    def merge(self, other: _Shape) -> None:
+        """Adds the values of another place."""
+        self.kinds |= other.kinds
+        self.values += other.values
+        self.objects += other.objects
+        self.whole_digits = max(self.whole_digits, other.whole_digits)
+        self.fraction_digits = max(self.fraction_digits, other.fraction_digits)
+        self.is_exact &= other.is_exact
+        if other.is_map and not self.is_map:
+            self._become_map()
+        for name, shape in other.names.items():
+            (self._any_member() if self.is_map else self.names.setdefault(name, _Shape())).merge(shape)
+        if other.element is not None:
+            self._any_member().merge(other.element)
+
+    def is_like_a_map(self) -> bool:
+        """Returns whether the names are rather keys of values than those of fields."""
+        share = sum(shape.values for shape in self.names.values())
+        return len(self.names) > MAP_NAMES and share < MAP_SHARE * len(self.names) * self.objects
+
+    def types(self) -> tuple[str, str]:
+        """Returns the type with distinct names, and with the names of the bodies."""
+        if self.kinds == {"array"}:
+            inner, json_inner = (self.element or _Shape()).types()
+            return f"array<{inner}>", f"array<{json_inner}>"
+        if self.kinds == {"object"}:
+            return self._object_types()
+        text = self._number_type() if self.kinds and self.kinds <= {"long", "wide", "double"} else "string"
+        text = "boolean" if self.kinds == {"boolean"} else text
+        return text, text
+
+    def _object_types(self) -> tuple[str, str]:
+        if self.is_like_a_map():
+            self._become_map()
+        if self.is_map or not self.names:  # no file format takes a struct without fields
+            inner, json_inner = (self.element or _Shape()).types()
+            return f"map<string,{inner}>", f"map<string,{json_inner}>"
+        inner_types = [shape.types() for shape in self.names.values()]
+        names = distinct_names(self.names)
+        fields = ",".join(f"{quoted(name)}:{own}" for name, (own, _) in zip(names, inner_types, strict=True))
+        json_fields = ",".join(f"{quoted(name)}:{own}" for name, (_, own) in zip(self.names, inner_types, strict=True))
+        return f"struct<{fields}>", f"struct<{json_fields}>"
+
+    def _number_type(self) -> str:
+        if self.kinds == {"long"}:
+            return "bigint"
+        if "double" not in self.kinds:
+            return f"decimal({DECIMAL_DIGITS},0)" if self.whole_digits <= DECIMAL_DIGITS else "string"
+        if self.is_exact:
+            return "double"
+        fits = self.whole_digits <= DECIMAL_DIGITS - FRACTION_DIGITS and self.fraction_digits <= FRACTION_DIGITS
+        return f"decimal({DECIMAL_DIGITS},{FRACTION_DIGITS})" if fits else "string"
+
+
+def _columns_of(row: _Shape) -> tuple[BodyColumn, ...]:
+    names = distinct_names(row.names, (*MESSAGE_COLUMNS, CORRUPT))
+    return tuple(
+        BodyColumn(name, *_column_types(json_name, shape), shape.values)
+        for name, (json_name, shape) in zip(names, row.names.items(), strict=True)
+    )
+
+
+def _column_types(json_name: str, shape: _Shape) -> tuple[str, str, str]:
+    own, json_type = shape.types()
+    return own, json_name, json_type
+
+
+def distinct_names(names: Iterable[str], reserved: Iterable[str] = ()) -> list[str]:
+    """Returns the names, changed where another one, or a reserved one, differs from it by case alone.
+
+    A reserved name gets `body_` before it, a repeated one a number behind it.
+    """
+    names = list(names)
+    barred, free, used = {name.lower() for name in reserved}, {name.lower() for name in names}, set[str]()
+    distinct: list[str] = []
+    for name in names:
+        stem = f"body_{name}" if name.lower() in barred else name
+        candidate, number = stem, 2
+        while candidate.lower() in barred | used or (candidate != name and candidate.lower() in free):
+            candidate, number = f"{stem}_{number}", number + 1
+        used.add(candidate.lower())
+        distinct.append(candidate)
+    return distinct
+
+
+def quoted(name: str) -> str:
+    """Returns a name as an identifier of Spark SQL, in backticks unless it is a plain one."""
+    if PLAIN_NAME.fullmatch(name):
+        return name
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
+
+
+def _is_name(name: str) -> bool:
+    """Returns whether Spark can have a column of this name: not an empty one, nor with half of a surrogate pair."""
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
