@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.broker.store.batch_pieces import PropertyRows, joined_rows
 from pyrmq_core.broker.store.index.batch_hashes import Message, key_columns, mixed_entries
 from pyrmq_core.broker.store.index.key_hashes import index_key, key_hash, record_hashes
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
@@ -96,16 +95,10 @@ def uniform(draw: st.DrawFn) -> list[bytes]:
     return batch
 
 
-def rows_of(batch: list[bytes]) -> PropertyRows:
-    rows = joined_rows(batch)
-    assert rows is not None
-    return rows
-
-
 @given(uniform(), st.text(st.sampled_from("T标"), max_size=2))
 def test_columns_have_the_same_hashes(batch: list[bytes], topic: str) -> None:
     plain = [record_hashes(topic, one[2:]) for one in batch]
-    columns = key_columns(topic, rows_of(batch), range(100, 100 + len(batch)), [7] * len(batch))
+    columns = key_columns(topic, batch, range(100, 100 + len(batch)), [7] * len(batch))
     entries = mixed_entries([Message(topic, one, 100 + number, 7) for number, one in enumerate(batch)])
     assert columns is None or columns.one_by_one() == entries
     assert entries.hashes == [one for row in plain for one in row]
@@ -122,7 +115,7 @@ def test_a_column_may_end_a_word_or_a_value(signs: bytes) -> None:
 
 def test_a_batch_of_one_producer_goes_by_columns() -> None:
     batch = [message(b"UNIQ_KEY\x01AB%06X\x02KEYS\x01k%04d\x02TAGS\x01t\x02" % (n, n)) for n in range(1000)]
-    columns = key_columns("T", rows_of(batch), range(1000), [7] * 1000)
+    columns = key_columns("T", batch, range(1000), [7] * 1000)
     assert columns is not None
     assert [isinstance(one, int) for one in columns.hashes] == [False, False, True]
     assert columns.one_by_one().hashes == [one for row in batch for one in record_hashes("T", row[2:])]

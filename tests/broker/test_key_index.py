@@ -363,13 +363,13 @@ def test_one_step_reads_a_bounded_part_of_the_log(
     monkeypatch.setattr(log_messages, "RECORD_WEIGHT", record_weight)
     store = opened(MemoryFiles(), StoreSettings(segment_bytes=1 << 20))
     places = []
-    for number in range(30):  # of two lengths, so that none are read by columns
+    for number in range(30):
         properties = b"name\x01" + b"v" * (value_bytes + number % 2) + b"\x02"
         keyless = replace(Keyed(("",)).append(), pieces=[piece(0, bytes(body_bytes), properties)])
         places += store.put(keyless, NOW_MS).positions
     places += store.put(keyed("k").append(), NOW_MS).positions
     parts = list(log_messages.unread_messages(store, 0, store.end))
-    steps = [messages for messages, _ in parts if isinstance(messages, list)]
+    steps = [messages for messages, _ in parts]
     assert [message.offset for messages in steps for message in messages] == places
     assert [end for _, end in parts] == [*[messages[0].offset for messages in steps[1:]], store.end]
     assert max(len(messages) for messages in steps) <= 4

@@ -26,7 +26,7 @@ from pyrmq_core.broker.processors.put_message import (
     refused_by_disk,
 )
 from pyrmq_core.broker.store.appending import INNER_BYTES, Append, AppendResult
-from pyrmq_core.broker.store.batch_pieces import Piece, batch_pieces, count_messages, piece
+from pyrmq_core.broker.store.batch_pieces import Piece, batch_pieces, piece
 from pyrmq_core.broker.tables.topics import WRITE
 from pyrmq_core.broker.timers.timer_rules import DELIVERY_BYTES, TIMER_NAMES, TIMER_TOPIC, is_timer
 from pyrmq_core.broker.transactions.half_messages import ADDED_BY_CHECKS, HALF_QUEUE, half_properties, is_prepared
@@ -280,16 +280,13 @@ def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag
             else RequestRefused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
         )
     body, inner_num = bytes(message.body), 0
-    pieces: Sequence[Piece] = ()
     try:
-        if whole:
-            inner_num = count_messages(body)
-        else:
-            pieces = batch_pieces(body)
-        _refuse_delays_inside(broker, body, pieces)
+        pieces: Sequence[Piece] = batch_pieces(body)
     except BodyError as error:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+    _refuse_delays_inside(broker, body, pieces)
     if whole:
+        inner_num = len(pieces)
         pieces = [_batch_as_one_record(broker, message, sys_flag, properties, inner_num)]
         sys_flag |= BATCH_RECORD
     append = Append(
@@ -351,7 +348,7 @@ def _refuse_delays_inside(broker: Broker, body: bytes, pieces: Sequence[Piece]) 
     """Raises `RequestRefused` for a batch with a delayed message, which RocketMQ would store without its delay."""
     if IN_ALL_DELAYS not in body or not any(name in body for name in DELAYS_INSIDE):
         return
-    for member in pieces or batch_pieces(body):
+    for member in pieces:
         properties = decode_properties(decode_java_utf8(member.properties[SHORT.size :]))
         if any(name in properties for name in DELAYING):
             raise message_illegal(broker, "A message of a batch cannot be delayed; send it by itself.")

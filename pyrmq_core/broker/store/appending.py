@@ -2,7 +2,7 @@
 
 The records of a batch are made together, so that they are one write to the log and one to the queue. A test compares
 the bytes with those of protocol/messages/record.py. For speed, fields that are equal in the whole batch are packed
-once, and lengths that a batch body already has are copied together with their data.
+once, and the others field by field: one call packs the sizes of all records, another their CRCs, and so on.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from pyrmq_core.broker.store.batch_pieces import BODY_AT, FLAG_AT, Piece, UniformPieces
+from pyrmq_core.broker.store.batch_pieces import BatchPieces, Piece
 from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.java.string_hash import tags_code
-from pyrmq_core.protocol.messages.batch import HEAD
 from pyrmq_core.protocol.messages.properties import INNER_BASE, INNER_NUM, decode_java_utf8, encode_properties
 from pyrmq_core.protocol.messages.record import (
     BYTE,
@@ -38,6 +37,7 @@ from pyrmq_core.protocol.messages.record import (
 from pyrmq_core.protocol.messages.sysflag import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 
 TAGS_START: Final = b"TAGS\x01"
+TAGS_INSIDE: Final = b"\x02" + TAGS_START
 # The most that INNER_NUM and INNER_BASE add to a batch record.
 INNER_BYTES: Final = 64
 SEPARATOR: Final = b"\x02"
@@ -57,8 +57,8 @@ FIXED_BYTES: Final = START.size + struct.calcsize(">iqqiq")
 CRC_AT: Final = 8
 FLAG_PLACE: Final = 16
 LONG_BYTES: Final = 8
-# By the byte: `CRC_MASK` of a CRC's first one.
-WITHOUT_TOP_BIT: Final = bytes(byte & 0x7F for byte in range(256))
+# The places of size and tags' hash in a queue entry.
+ENTRY_SIZE_AT, ENTRY_CODE_AT = 8, 12
 # The fields behind `START`, by the two host bits of sysFlag.
 MIDDLES: Final = {
     bits: struct.Struct(f">iq{20 if bits & BORN_HOST_V6 else 8}sq{20 if bits & STORE_HOST_V6 else 8}siq")
@@ -125,9 +125,9 @@ class EncodedRecords(NamedTuple):
 def appended_bytes(append: Append) -> int:
     """Returns the number of bytes that an append takes in the log."""
     size, hosts, pieces = 0, len(append.born_host) + len(append.store_host), append.pieces
-    overhead = FIXED_BYTES + hosts + len(topic_part(append.topic)[1])
-    if isinstance(pieces, UniformPieces):
-        return len(pieces) * (overhead + pieces.size - BODY_AT)
+    overhead = FIXED_BYTES + INT.size + hosts + len(topic_part(append.topic)[1])
+    if isinstance(pieces, BatchPieces):
+        return len(pieces) * overhead + sum(map(len, pieces.bodies)) + sum(map(len, pieces.properties))
     for _, body, properties in pieces:
         size += overhead + len(body) + len(properties)
     return size
@@ -137,10 +137,10 @@ def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> EncodedRecords:
     """Returns the bytes of an append whose first record has these offsets; entries are a plain or a batch queue's."""
-    if isinstance(append.pieces, UniformPieces) and not batch_topic and append.delay_ms is None:
-        return _build_uniform(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
+    if isinstance(append.pieces, BatchPieces) and not batch_topic and append.delay_ms is None:
+        return _build_batch(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
-    overhead = START.size + len(middle) + len(topic)
+    overhead = START.size + len(middle) + INT.size + len(topic)
     due_ms = None if append.delay_ms is None else store_timestamp_ms + append.delay_ms
     queue_id, pack_start, pack_entry, crc32 = append.queue_id, START.pack, ENTRY.pack, zlib.crc32
     records: list[bytes] = []
@@ -148,9 +148,8 @@ def build(
     positions: list[int] = []
     for flag, body, properties in append.pieces:
         size = overhead + len(body) + len(properties)
-        crc = crc32(body[INT.size :]) & CRC_MASK
-        start = pack_start(size, magic, crc, queue_id, flag, queue_offset, physical_offset)
-        records += (start, middle, body, topic, properties)
+        start = pack_start(size, magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, physical_offset)
+        records += (start, middle, INT.pack(len(body)), body, topic, properties)
         code = properties_tags_code(properties[SHORT.size :]) if due_ms is None else due_ms
         if batch_topic:
             count = append.inner_num or 1
@@ -163,63 +162,39 @@ def build(
     return EncodedRecords(b"".join(records), b"".join(entries), positions)
 
 
-def _build_uniform(
-    append: Append, pieces: UniformPieces, physical_offset: int, queue_offset: int, store_timestamp_ms: int
+def _build_batch(
+    append: Append, pieces: BatchPieces, physical_offset: int, queue_offset: int, store_timestamp_ms: int
 ) -> EncodedRecords:
-    """Returns the bytes of messages of one length: a head and an entry for all, then the fields that differ."""
+    """Returns the bytes of a batch's messages, whose heads and entries are filled field by field."""
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
-    count, body_bytes = len(pieces), pieces.properties_at - HEAD.size
-    size = START.size + len(middle) + len(topic) + pieces.size - BODY_AT
-    positions = list(range(physical_offset, physical_offset + size * count, size))
-    places, bodies = struct.pack(f">{count}q", *positions), pieces.bodies()
-    start = START.pack(size, magic, 0, append.queue_id, 0, 0, 0) + middle + INT.pack(body_bytes)
-    heads, length = bytearray(start * count), len(start)
-    crcs = struct.pack(f">{count}I", *map(zlib.crc32, bodies))
-    put_numbers(heads, CRC_AT, length, crcs, INT.size)
-    heads[CRC_AT::length] = heads[CRC_AT::length].translate(WITHOUT_TOP_BIT)
-    for at in range(INT.size):
-        heads[FLAG_PLACE + at :: length] = pieces.column(FLAG_AT + at)
+    bodies, properties, count = pieces.bodies, pieces.properties, len(pieces)
+    overhead, body_sizes = START.size + len(middle) + INT.size + len(topic), [*map(len, bodies)]
+    sizes = [overhead + body + own for body, own in zip(body_sizes, map(len, properties), strict=True)]
+    positions = [*itertools.accumulate(sizes, initial=physical_offset)]
+    positions.pop()
+    packed_sizes, places = struct.pack(f">{count}i", *sizes), struct.pack(f">{count}q", *positions)
+
+    head = START.pack(0, magic, 0, append.queue_id, 0, 0, 0) + middle + bytes(INT.size)
+    heads, length = bytearray(head * count), len(head)
+    crcs = struct.pack(f">{count}I", *[crc & CRC_MASK for crc in map(zlib.crc32, bodies)])
     indexes = struct.pack(f">{count}q", *range(queue_offset, queue_offset + count))
+    put_numbers(heads, 0, length, packed_sizes, INT.size)
+    put_numbers(heads, CRC_AT, length, crcs, INT.size)
+    if any(pieces.flags):
+        put_numbers(heads, FLAG_PLACE, length, struct.pack(f">{count}i", *pieces.flags), INT.size)
     put_numbers(heads, QUEUE_OFFSET_POSITION, length, indexes, LONG_BYTES)
     put_numbers(heads, COMMIT_LOG_OFFSET_POSITION, length, places, LONG_BYTES)
-    whole, properties = bytes(heads), pieces.properties()
-    parts = zip(
-        [whole[at : at + length] for at in range(0, len(whole), length)],
-        bodies,
-        itertools.repeat(topic),
-        properties,
-        strict=False,
-    )
-    records = b"".join(itertools.chain.from_iterable(parts))
-    return EncodedRecords(records, uniform_entries(pieces, size, places), positions)
+    put_numbers(heads, length - INT.size, length, struct.pack(f">{count}i", *body_sizes), INT.size)
+    whole = bytes(heads)
+    starts = [whole[at : at + length] for at in range(0, len(whole), length)]
+    parts = zip(starts, bodies, itertools.repeat(topic), properties, strict=False)
 
-
-def uniform_entries(pieces: UniformPieces, size: int, places: bytes) -> bytes:
-    """Returns the queue entries of records of one `size`, whose log offsets are packed in `places`."""
-    code, count = _common_tags_code(pieces), len(pieces)
-    entries = bytearray(ENTRY.pack(0, size, code or 0) * count)
+    entries = bytearray(ENTRY.size * count)
+    codes = struct.pack(f">{count}q", *[properties_tags_code(own[SHORT.size :]) for own in properties])
     put_numbers(entries, 0, ENTRY.size, places, LONG_BYTES)
-    if code is None:
-        codes = [properties_tags_code(encoded[SHORT.size :]) for encoded in pieces.properties()]
-        put_numbers(entries, ENTRY.size - LONG_BYTES, ENTRY.size, struct.pack(f">{count}q", *codes), LONG_BYTES)
-    return bytes(entries)
-
-
-def _common_tags_code(pieces: UniformPieces) -> int | None:
-    """Returns the hash of TAGS that all messages have; None if they differ, or are not easily seen to be equal.
-
-    If there are as many names of tags as messages, and each message has one at the same place, there are no others.
-    """
-    body, count = pieces.body, pieces.body.count(TAGS_START)
-    if not count:
-        return 0
-    begin = pieces.properties_at + SHORT.size
-    at = body.find(TAGS_START, begin, pieces.size)
-    if count != len(pieces) or at < 0:
-        return None
-    end = body.find(SEPARATOR, at, pieces.size)
-    is_equal = pieces.is_equal(max(begin, at - 1), pieces.size if end < 0 else end + 1)
-    return properties_tags_code(body[begin : pieces.size]) if is_equal else None
+    put_numbers(entries, ENTRY_SIZE_AT, ENTRY.size, packed_sizes, INT.size)
+    put_numbers(entries, ENTRY_CODE_AT, ENTRY.size, codes, LONG_BYTES)
+    return EncodedRecords(b"".join(itertools.chain.from_iterable(parts)), bytes(entries), positions)
 
 
 def _lengthened(properties: bytes, added: bytes) -> bytes:
@@ -234,15 +209,13 @@ def entry_of_record(record: RawRecord) -> bytes:
 
 def properties_tags_code(properties: bytes) -> int:
     """Returns the hash of TAGS in a properties string, 0 without; of several the last that is not empty, as in Java."""
-    at = properties.rfind(TAGS_START)
-    while at >= 0:
-        if at == 0 or properties[at - 1] == SEPARATOR[0]:
-            start = at + len(TAGS_START)
-            end = properties.find(SEPARATOR, start)
-            if tags := properties[start : end if end >= 0 else len(properties)]:
-                return _hash(tags)
-        at = properties.rfind(TAGS_START, 0, at)
-    return 0
+    before, mark, behind = properties.rpartition(TAGS_INSIDE)
+    while mark:
+        if tags := behind.partition(SEPARATOR)[0]:
+            return _hash(tags)
+        before, mark, behind = before.rpartition(TAGS_INSIDE)
+    tags = behind[len(TAGS_START) :].partition(SEPARATOR)[0] if behind.startswith(TAGS_START) else b""
+    return _hash(tags) if tags else 0
 
 
 @functools.lru_cache(maxsize=4096)

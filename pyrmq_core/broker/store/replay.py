@@ -14,8 +14,7 @@ from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
-from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd, scan_runs
-from pyrmq_core.broker.store.scan.uniform_records import UniformRecords
+from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd, scan
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.messages.properties import INNER_NUM, decode_java_utf8, decode_properties
 from pyrmq_core.protocol.messages.record import MIN_RECORD_BYTES, RawRecord, body_crc
@@ -23,9 +22,6 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, TRANSACTION_MASK
 
 # The entries that are written together.
 ENTRIES_AT_ONCE: Final = 4096
-# Uniform records, and their bytes, that are taken in the time of one record by itself: some 5 us.
-UNIFORM_FOR_ONE: Final = 8
-BYTES_FOR_ONE: Final = 4096
 # Records of prepared and rolled-back transactions have no queue entry (MessageSysFlag.java).
 WITHOUT_ENTRY: Final = (0x4, 0xC)
 
@@ -70,56 +66,30 @@ class Replay:
         self.gaps = 0
 
     def run(self, start: int, *, whole: bool, most: int | None = None) -> None:
-        """Reads from `start` to the log's end, or as far as `most` records that are not uniform take time.
+        """Reads from `start` to the log's end, or `most` records.
 
         `end` is where it stopped, and why; `is_cut_short` is True if that was the number. If the `whole` log is read,
         fillers take the place of missing entries. Otherwise it raises `MissingEntries` if a queue lacks entries of
         records before `start`. It stops before a record that `queue_of` has no queue for yet, as its topic is unknown:
         `unknown_topic` is its name.
         """
-        cost = 0.0
-        for part in scan_runs(self._log, start, self._trusted):
-            match part:
-                case LogEnd():
-                    self.end = part
-                    continue
-                case Hole():
-                    self.holes.append((part.start, part.end))
-                    continue
-                case UniformRecords():
-                    cost += part.count / UNIFORM_FOR_ONE + len(part.data) / BYTES_FOR_ONE
-                    waits, behind = self._take_run(part, whole=whole), part.end
-                case _:
-                    cost += 1
-                    waits = self._take_record(part, whole=whole)
-                    behind = part.commit_log_offset + part.store_size
+        count = 0
+        for part in scan(self._log, start, self._trusted):
+            if isinstance(part, LogEnd):
+                self.end = part
+                continue
+            if isinstance(part, Hole):
+                self.holes.append((part.start, part.end))
+                continue
+            count += 1
+            waits = self._take_record(part, whole=whole)
             if waits is not None:
                 self.end = waits
                 break
-            if most is not None and cost >= most:
-                self.end, self.is_cut_short = LogEnd(behind), True
+            if count == most:
+                self.end, self.is_cut_short = LogEnd(part.commit_log_offset + part.store_size), True
                 break
         self._write_all()
-
-    def _take_run(self, run: UniformRecords, *, whole: bool) -> LogEnd | None:
-        """Adds uniform records to their queue, one by one if they do not follow its last entry."""
-        entries, key = None, (decode_java_utf8(run.topic), run.queue_id)
-        if not whole or (run.queue_offset + run.count) * MIN_RECORD_BYTES <= run.offset:
-            try:
-                entries = self._following(key, self._queue_of(key, False), run.queue_offset)
-            except UnsafePath:
-                pass
-            except UnknownTopic as unknown:
-                self.unknown_topic = unknown.topic
-                return LogEnd(run.offset)
-        if entries is None:
-            waiting = (self._take_record(record, whole=whole) for record in run.records())
-            return next((waits for waits in waiting if waits is not None), None)
-        self.records += run.count
-        self.last_store_ms = run.store_timestamp_ms
-        entries += run.entries()
-        self._note_unwritten(run.count)
-        return None
 
     def _take_record(self, record: RawRecord, *, whole: bool) -> LogEnd | None:
         """Takes a record; returns its place if its topic is unknown."""

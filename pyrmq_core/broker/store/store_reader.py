@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from typing import Final
 
 from pyrmq_core.broker.store.batch_queue import BatchEntry
@@ -11,8 +11,7 @@ from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.formats import Entry
 from pyrmq_core.broker.store.queue_table import QueueTable, slots_of
 from pyrmq_core.broker.store.reading import GetLimits, GetResult, QueueKey, read_messages, search_time, stored_ms
-from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd, record_at, record_bytes, scan, scan_runs
-from pyrmq_core.broker.store.scan.uniform_records import UniformRecords
+from pyrmq_core.broker.store.scan.log_scan import record_at, record_bytes, scan
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
 
@@ -68,13 +67,6 @@ class StoreReader:
     def log_part(self, offset: int, most: int) -> bytes:
         """Returns up to `most` bytes of a segment of the log from an offset on, or raises `StoreError`."""
         return self._log.part(offset, most)
-
-    def runs(self, start: int, trusted: int) -> Iterator[RawRecord | UniformRecords | Hole | LogEnd]:
-        """Yields the records of the log from an offset on, uniform ones together; `scan` says what is trusted.
-
-        Unlike a recovery's, these runs may lie before `trusted`: a record that is damaged there is alone.
-        """
-        return scan_runs(self._log, start, trusted, start)
 
     def record(self, offset: int) -> bytes | None:
         """Returns the record at a physical offset; None if none begins there."""

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Final, NamedTuple
 
-from pyrmq_core.broker.store.batch_pieces import PropertyRows, joined_rows
 from pyrmq_core.broker.store.index.entries import Entries, KeyColumns
 from pyrmq_core.broker.store.index.key_hashes import (
     PAIR_END,
@@ -47,9 +46,11 @@ class Message(NamedTuple):
     time_ms: int
 
 
-def key_columns(topic: str, rows: PropertyRows, offsets: Sequence[int], times_ms: Sequence[int]) -> KeyColumns | None:
-    """Returns the entries of a topic's messages by columns; None if they are few, or of several forms."""
-    hashes = column_hashes(topic, rows)
+def key_columns(
+    topic: str, properties: Sequence[bytes], offsets: Sequence[int], times_ms: Sequence[int]
+) -> KeyColumns | None:
+    """Returns the entries of a topic's messages by columns; None if they are few, or of several lengths or forms."""
+    hashes = column_hashes(topic, properties)
     return None if hashes is None else KeyColumns(hashes, offsets, times_ms)
 
 
@@ -60,8 +61,7 @@ def mixed_entries(messages: Sequence[Message]) -> Entries:
         by_size.setdefault((message.topic, len(message.properties)), []).append(number)
     found_rows = list[Sequence[int]]([()] * len(messages))
     for (topic, _), numbers in by_size.items():
-        rows = joined_rows([messages[number].properties for number in numbers])
-        columns = None if rows is None else column_hashes(topic, rows)
+        columns = column_hashes(topic, [messages[number].properties for number in numbers])
         if columns is None:
             for number in numbers:
                 found_rows[number] = record_hashes(topic, messages[number].properties[SHORT.size :])
@@ -84,17 +84,18 @@ def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
     return entries, entered + most if len(hashes) == most else 0
 
 
-def column_hashes(topic: str, rows: PropertyRows) -> list[int | Sequence[int]] | None:
+def column_hashes(topic: str, properties: Sequence[bytes]) -> list[int | Sequence[int]] | None:
     """Returns for each key of the first message the hash that all have, or those of all messages.
 
-    None if the messages are few, or of several forms.
+    None if the messages are few, or of several lengths or forms.
     """
-    first, count = rows.first, rows.count
-    if not FEWEST_MESSAGES <= count <= MOST_MESSAGES:
+    count, size = len(properties), len(properties[0])
+    if not FEWEST_MESSAGES <= count <= MOST_MESSAGES or [*map(len, properties)].count(size) != count:
         return None
+    first, joined = properties[0][SHORT.size :], b"".join(properties)
     differing: dict[int, bytes] = {}
     for at in range(len(first)):
-        column = rows.column(at)
+        column = joined[SHORT.size + at :: size]
         if column != column[:1] * count:
             differing[at] = column
     wanted = key_spans(first)

@@ -173,11 +173,6 @@ class KeyIndex:
         while start < self._readable_to:
             begin = start
             for messages, start in unread_messages(self._store, begin, self._readable_to):
-                if isinstance(messages, KeyColumns):
-                    before, entered = entered if messages.offsets[0] == begin else 0, 0
-                    self._enter(messages.one_by_one() if before else messages, start, before)
-                    yield
-                    continue
                 before = entered if messages and messages[0].offset == begin else 0
                 if messages:
                     entered = 0

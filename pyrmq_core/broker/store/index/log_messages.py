@@ -6,17 +6,15 @@ A record is never divided here. One that weighs more than a step takes is alone 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from pyrmq_core.broker.store.index import step_bounds
-from pyrmq_core.broker.store.index.batch_hashes import Message, key_columns
-from pyrmq_core.broker.store.index.entries import KeyColumns
+from pyrmq_core.broker.store.index.batch_hashes import Message
 from pyrmq_core.broker.store.index.key_hashes import key_spans
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd
-from pyrmq_core.broker.store.scan.uniform_records import UniformRecords
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
-from pyrmq_core.protocol.messages.record import SHORT, RawRecord, unpack_record
+from pyrmq_core.protocol.messages.record import SHORT, RawRecord
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_MASK
 
 ROLLED_BACK: Final = 0xC
@@ -26,24 +24,16 @@ RECORD_WEIGHT: Final = 128
 LOG_PART: Final = 32
 
 
-def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple[list[Message] | KeyColumns, int]]:
-    """Yields the log's messages from one offset to another, some at a time, with the offset behind them.
-
-    Uniform records whose properties are uniform, too, come as the columns of their entries.
-    """
+def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple[list[Message], int]]:
+    """Yields the log's messages that begin from one offset to another, some at a time, with the offset behind them."""
     messages: list[Message] = []
     weight = 0
-    for part in _runs_and_records(store, start, end):
+    for part in store.records(start):
         if isinstance(part, Hole):
             start = part.end
             continue
-        if isinstance(part, _Columns):
-            if messages:
-                yield messages, start
-                messages, weight = [], 0
-            start = part.end
-            yield part.entries, start
-            continue
+        if isinstance(part, LogEnd) or part.commit_log_offset >= end:
+            break
         weight += _weight(part)
         if weight > step_bounds.WEIGHT_AT_ONCE:
             yield messages, start
@@ -52,45 +42,6 @@ def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple
         if not _is_rolled_back(part):
             messages.append(_message(part))
     yield messages, start
-
-
-class _Columns(NamedTuple):
-    """The entries of some records of a run, and the log offset behind these."""
-
-    entries: KeyColumns
-    end: int
-
-
-def _runs_and_records(store: MessageStore, start: int, end: int) -> Iterator[RawRecord | _Columns | Hole]:
-    """Yields the records that begin from one offset to another, and the unreadable ranges between them."""
-    for part in store.reader.runs(start, store.readable_end):
-        if isinstance(part, LogEnd):
-            return
-        if isinstance(part, Hole):
-            yield part
-            continue
-        if isinstance(part, UniformRecords):
-            yield from _parts(part, range(part.offset, min(part.end, end), part.size))
-        elif part.commit_log_offset < end:
-            yield part
-        if (part.end if isinstance(part, UniformRecords) else part.commit_log_offset) >= end:
-            return
-
-
-def _parts(run: UniformRecords, offsets: range) -> Iterator[RawRecord | _Columns]:
-    """Yields the records of a run at these offsets: as columns, or one by one if their properties differ in layout."""
-    pieces, times_ms, topic, first = run.pieces, run.store_times_ms(), decode_java_utf8(run.topic), 0
-    while first < len(offsets):
-        most = min(len(offsets) - first, step_bounds.count_by_columns(pieces[first].properties))
-        rows = pieces.property_rows(first, most)
-        part = slice(first, first + rows.count)
-        entries = key_columns(topic, rows, offsets[part], times_ms[part])
-        if entries is None:
-            for position in range(first * run.size, part.stop * run.size, run.size):
-                yield unpack_record(run.data, position)
-        else:
-            yield _Columns(entries, offsets[part.stop - 1] + run.size)
-        first = part.stop
 
 
 def next_with_keys(store: MessageStore, place: int) -> Generator[None, None, int]:

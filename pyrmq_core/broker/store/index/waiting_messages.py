@@ -1,6 +1,6 @@
 """The messages that became readable and wait to enter the index, and which of them enter in one step.
 
-The messages of a large send have steps of their own: by columns, if their properties are uniform.
+The messages of a large send have steps of their own: by columns, if their properties have one length.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final
 
 from pyrmq_core.broker.store.appending import Dispatched
-from pyrmq_core.broker.store.batch_pieces import properties_of, property_rows
+from pyrmq_core.broker.store.batch_pieces import properties_of
 from pyrmq_core.broker.store.index import step_bounds
 from pyrmq_core.broker.store.index.batch_hashes import FEWEST_MESSAGES, Message, key_columns, mixed_entries, next_part
 from pyrmq_core.broker.store.index.entries import Entries, KeyColumns
@@ -75,10 +75,10 @@ class WaitingMessages:
         like = append.pieces[first].properties
         entries: Entries | KeyColumns | None = None
         most = step_bounds.count_by_columns(like)
-        rows = property_rows(append.pieces, first, most) if most >= FEWEST_MESSAGES else None
-        if rows is not None:
-            count, times_ms = rows.count, [store_ms] * rows.count
-            entries = key_columns(append.topic, rows, positions[first : first + count], times_ms)
+        if most >= FEWEST_MESSAGES:
+            properties = properties_of(append.pieces, first, most)
+            count = len(properties)
+            entries = key_columns(append.topic, properties, positions[first : first + count], [store_ms] * count)
         if entries is None:
             properties = properties_of(append.pieces, first, step_bounds.count_like(like))
             count = step_bounds.count_of_step(properties)

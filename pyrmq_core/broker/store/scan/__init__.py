@@ -1,1 +1,1 @@
-"""Reading the commit log from an offset on: its records, runs of uniform ones, and what lies between."""
+"""Reading the commit log from an offset on: its records, and what lies between."""

@@ -9,7 +9,6 @@ from typing import Final
 
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.scan.damage import next_record
-from pyrmq_core.broker.store.scan.uniform_records import MOST, UniformRecords, uniform_records
 from pyrmq_core.errors import RecordError, StoreError
 from pyrmq_core.protocol.framing.frame import MAX_FRAME_BYTES
 from pyrmq_core.protocol.messages.record import (
@@ -27,9 +26,6 @@ READ_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096
 # The largest record: a message that fills a frame, and the properties that the broker adds.
 MAX_RECORD_BYTES: Final = MAX_FRAME_BYTES + (64 << 10)
-# The records that are first compared to find a run, and the records without such a look after there was no run.
-FIRST_RUN: Final = 32
-PASSED_RECORDS: Final = 8
 PLACE: Final = struct.Struct(">q")
 
 
@@ -54,20 +50,9 @@ def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | H
 
     Before `trusted` the log was synced: a range that cannot be read is a `Hole`, and a record's body may be damaged.
     """
-    for part in scan_runs(log, start, trusted):
-        if isinstance(part, UniformRecords):
-            yield from part.records()
-        else:
-            yield part
-
-
-def scan_runs(
-    log: CommitLog, start: int, trusted: int = 0, runs_from: int | None = None
-) -> Iterator[RawRecord | UniformRecords | Hole | LogEnd]:
-    """Yields the same as `scan`, and uniform records together, from `trusted` or `runs_from` on."""
-    offset, runs_from = start, trusted if runs_from is None else runs_from
+    offset = start
     while True:
-        for part in _scan(log, offset, trusted, runs_from):
+        for part in _scan(log, offset, trusted):
             if isinstance(part, LogEnd):
                 break
             yield part
@@ -80,9 +65,9 @@ def scan_runs(
         yield Hole(part.offset, offset)
 
 
-def _scan(log: CommitLog, start: int, trusted: int, runs_from: int) -> Iterator[RawRecord | UniformRecords | LogEnd]:
+def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogEnd]:
     offset = base = start
-    buffer, missing, runs = b"", frozenset(log.missing), _Runs()
+    buffer, missing = b"", frozenset(log.missing)
     while offset < log.end:
         left = log.segment_bytes - offset % log.segment_bytes
         if offset - offset % log.segment_bytes in missing:
@@ -107,41 +92,12 @@ def _scan(log: CommitLog, start: int, trusted: int, runs_from: int) -> Iterator[
         if offset + size > base + len(buffer):
             most = max(size, min(READ_BYTES, log.end - offset))
             buffer, base = log.read(offset, min(most, left)), offset
-        run = runs.next(buffer, offset - base, offset) if offset >= runs_from else None
-        if run is not None:
-            yield run
-            offset = run.end
-            continue
         part = _check(buffer, offset - base, offset, any_body=offset < trusted)
         yield part
         if isinstance(part, LogEnd):
             return
         offset += size
     yield LogEnd(offset)
-
-
-class _Runs:
-    """The search for runs: tried for ever more records while it succeeds, and passed over for some after a failure."""
-
-    __slots__ = ("_most", "_passed")
-
-    def __init__(self) -> None:
-        self._most = FIRST_RUN
-        self._passed = 0
-
-    def next(self, buffer: bytes, position: int, offset: int) -> UniformRecords | None:
-        if self._passed:
-            self._passed -= 1
-            return None
-        run = uniform_records(buffer, position, offset, self._most)
-        if run is None:
-            self._passed = PASSED_RECORDS
-            self._most = FIRST_RUN
-        elif run.count == self._most:
-            self._most = min(2 * self._most, MOST)
-        else:
-            self._most = max(FIRST_RUN, run.count)
-        return run
 
 
 def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False) -> RawRecord | None:
