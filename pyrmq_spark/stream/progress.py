@@ -21,7 +21,7 @@ from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, check_names, read_connection
 from pyrmq_spark.pyspark_releases import has_admission_control
 from pyrmq_spark.spark_errors import InvalidCheckpoint, InvalidOption, OldPySpark, as_spark_error
-from pyrmq_spark.stream.stream_offset import Offsets, StreamOffset
+from pyrmq_spark.stream.stream_offset import ROWS_BEHIND, Offsets, StreamOffset
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -39,11 +39,16 @@ RETRY_PREFIX: Final = "%RETRY%"
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """One queue: the offset the query goes on at, the queue's end when it last looked, and what lies between."""
+    """One queue: the offset the query goes on at, the queue's end when it last looked, and what lies between.
+
+    The queue of a committed stream is that of the manifest, so its offsets count records: `rows` are the rows of the
+    records between, or None where these are more than 4,096. It is None for every other stream.
+    """
 
     queue: MessageQueue
     offset: int
     latest: int
+    rows: int | None = None
 
     @property
     def behind(self) -> int:
@@ -67,7 +72,8 @@ def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
     for source in _sources({} if progress is None else json.loads(progress.json)):
         latest = source.latest or source.end
         lags += [
-            QueueLag(queue, offset, max(offset, latest.get(queue, offset))) for queue, offset in source.end.items()
+            QueueLag(queue, offset, max(offset, latest.get(queue, offset)), source.rows_behind)
+            for queue, offset in source.end.items()
         ]
     return sorted(lags, key=lambda queue_lag: queue_lag.queue)
 
@@ -127,6 +133,7 @@ def publish_quietly(connection: ConnectionOptions, group: str, offsets: Offsets)
 class _Source:
     end: Offsets
     latest: Offsets | None
+    rows_behind: int | None
 
 
 def _sources(progress: Mapping[str, Any]) -> Iterator[_Source]:
@@ -134,8 +141,9 @@ def _sources(progress: Mapping[str, Any]) -> Iterator[_Source]:
     for source in progress.get("sources", ()):
         try:
             end = StreamOffset.from_json(_object(source.get("endOffset"))).offsets
-            latest = source.get("latestOffset")
-            yield _Source(end, StreamOffset.from_json(_object(latest)).offsets if latest else None)
+            latest = _object(source.get("latestOffset") or "null")
+            offsets = StreamOffset.from_json(latest).offsets if latest else None
+            yield _Source(end, offsets, latest.get(ROWS_BEHIND))
         except InvalidCheckpoint:
             continue
 

@@ -36,6 +36,8 @@ UNRESOLVED: Final = {"source": SOURCE, "version": VERSION, "offsets": {}, "start
 Offsets = Mapping[MessageQueue, int]
 
 PARTS: Final = ("offsets", "from", "beginnings")
+# Beside these, in the latest offset that a committed stream reports: the rows of the records that wait.
+ROWS_BEHIND: Final = "rowsBehind"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from pyrmq_core import Commit, Commits, MessageQueue
+from pyrmq_core import Commit, Commits, MessageQueue, OffsetRange, RocketMQError
 from pyrmq_spark.gc_freeze import loading
 from pyrmq_spark.options import ConnectionOptions, SourceOptions
 from pyrmq_spark.pyspark_releases import has_admission_control
@@ -25,6 +25,7 @@ from pyrmq_spark.read_limits import Backlog, admitted, is_held_back
 from pyrmq_spark.spark_errors import RocketMQSparkError, as_spark_error
 from pyrmq_spark.stream.latest_offsets import QueueBounds, QueueWatch
 from pyrmq_spark.stream.stream_offset import (
+    ROWS_BEHIND,
     UNRESOLVED,
     FollowedOffsets,
     Offsets,
@@ -59,6 +60,8 @@ log = logging.getLogger(__name__)
 MAX_LONG: Final = 2**63 - 1
 # The records of a manifest that are read together in search of a limit's end.
 RECORDS_AT_ONCE: Final = 256
+# The most records whose rows are counted for `lag`.
+MOST_RECORDS_COUNTED: Final = 4096
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -75,6 +78,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: TaskPlanner | None = None
         self._latest: QueueBounds | None = None
         self._latest_json: dict[str, Any] | None = None
+        self._chosen: Offsets = {}  # the end of the last batch
         self._idle: QueueBounds | None = None  # these bounds leave nothing to read from the offsets of `_parsed`
         self._parsed: tuple[dict[str, Any], Offsets] | None = None
         self._planned_end: dict[str, Any] | None = None
@@ -132,9 +136,12 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return start
             followed = self._followed(reached, seen)
             admitted_messages = self._taken(followed, everything=limit is None or isinstance(limit, ReadAllAvailable))
+            self._chosen = followed.begins
             if admitted_messages is None:
                 return start
-            ends = {queue: begin + admitted_messages.get(queue, 0) for queue, begin in followed.begins.items()}
+            self._chosen = ends = {
+                queue: begin + admitted_messages.get(queue, 0) for queue, begin in followed.begins.items()
+            }
             reported = {queue: end for queue, end in ends.items() if queue in reached or queue in admitted_messages}
             began = {queue: followed.begins[queue] for queue in admitted_messages}
             if asked_blindly:
@@ -153,6 +160,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Returns the end of every queue, whatever a batch took; `lag` is computed from it."""
         if self._latest is not None and self._latest_json is None:
             self._latest_json = StreamOffset(self._latest.ends).to_json()
+            if self._options.is_committed and (rows := self._rows_behind(self._latest.ends)) is not None:
+                self._latest_json[ROWS_BEHIND] = rows
         return self._latest_json
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -288,6 +297,21 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for start in range(begin, end, RECORDS_AT_ONCE):
             read = partial(self._read_manifest, queue.topic, start, min(end, start + RECORDS_AT_ONCE))
             yield from self._watching().retry_until_timeout(read).commits
+
+    def _rows_behind(self, ends: Offsets) -> int | None:
+        """Returns the rows of the records that no batch has taken yet; None if they are too many, or cannot be read."""
+        backlog = {queue: OffsetRange(self._chosen.get(queue, end), end) for queue, end in ends.items()}
+        if sum(waiting.end - waiting.start for waiting in backlog.values()) > MOST_RECORDS_COUNTED:
+            return None
+        try:
+            return sum(
+                commit.rows
+                for queue, waiting in backlog.items()
+                for commit in self._commits(queue, waiting.start, waiting.end)
+            )
+        except RocketMQError as error:
+            log.warning("the rows that wait are not counted: %s", error)
+            return None
 
     def _read_manifest(self, manifest: str, start: int, end: int, _again: bool) -> Commits:
         return self._consumer().read_manifest(manifest, start, end)

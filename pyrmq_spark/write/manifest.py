@@ -153,9 +153,22 @@ class BatchCommit:
                 )
             if self._writer not in end.decided:
                 self._warn_of_the_broker(end.queue.broker_name)
-            offset = self._append(record, end, deadline)
-            if offset is not None and self._counts(end, offset, deadline):
-                return f"committed as {self._name} at offset {offset} of {self._manifest}"
+            try:
+                offset = self._append(record, end, deadline)
+                if offset is not None and self._counts(end, offset, deadline):
+                    return f"committed as {self._name} at offset {offset} of {self._manifest}"
+            except (NetworkError, RoutingError) as error:  # its broker went away behind the look
+                self._wait(error, deadline)
+
+    def _wait(self, error: RocketMQError, deadline: float) -> None:
+        """Waits until the next look; raises `NotCommitted` at the deadline."""
+        if time.monotonic() > deadline:
+            raise NotCommitted(
+                f"{self._name}: its rows are stored, and its record is perhaps stored: {error}. Write the same batch "
+                "again: it is committed once"
+            ) from error
+        log.warning("the record of %s is looked for, then sent again: %s", self._name, error)
+        time.sleep(LOOK_PAUSE_SECONDS)
 
     def _append(self, record: CommitRecord, end: ManifestEnd, deadline: float) -> int | None:
         """Returns the offset of the record; None if it has to be looked for."""

@@ -8,7 +8,7 @@ import trio
 
 from pyrmq_core import BrokerNotFound, ManifestError, OffsetRange, decode
 from pyrmq_core.blocking import Admin, EmbeddedCluster, PullConsumer
-from pyrmq_core.embedded import PASS
+from pyrmq_core.embedded import PASS, CutConnection
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
@@ -127,6 +127,33 @@ def test_a_record_that_is_not_answered_is_looked_for(
     with pytest.raises(NotCommitted, match=r"its record is perhaps stored: .* Write the same batch again"):
         commit(connection, 1, written(connection, 1, 10, 10))
     assert committed(cluster) == rows(0, 10)
+
+
+def test_a_broker_that_goes_behind_the_record_is_waited_for(
+    cluster: EmbeddedCluster, connection: ConnectionOptions
+) -> None:
+    """Another writer's record comes between look and record, so the commit looks at the manifest once more."""
+    reports, others = written(connection, 0, 0, 10), written(connection, 0, 10, 10)
+    by_another = BatchCommit(connection, options(), "another", 0, stream=True)
+    overtaken: list[str] = []
+    cuts: list[Command] = []
+
+    async def cut(request: Command, peer: Peer) -> object:
+        if not overtaken or len(cuts) == 3:
+            return PASS
+        cuts.append(request)
+        raise CutConnection
+
+    async def let_another_commit(request: Command, peer: Peer) -> object:
+        if not overtaken and b"another" not in bytes(request.body):
+            overtaken.append(await trio.to_thread.run_sync(by_another.commit, others))
+        return PASS
+
+    cluster.control(RECORD, let_another_commit)  # type: ignore[arg-type]
+    cluster.control(RequestCode.GET_MAX_OFFSET, cut)  # type: ignore[arg-type]
+    assert commit(connection, 0, reports).startswith("nothing is committed, since batch 0 of q was decided before")
+    assert len(cuts) == 3
+    assert committed(cluster) == rows(0, 20)
 
 
 def test_a_record_of_another_driver_that_comes_between_look_and_record_counts(

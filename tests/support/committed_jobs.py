@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyrmq_core import OffsetRange, decode
 from pyrmq_core.blocking import Admin, PullConsumer
+from pyrmq_spark import lag
+from pyrmq_spark.pyspark_releases import has_admission_control
 from tests.support.spark import read, wait_readable, write
 from tests.support.spark_streams import SECONDS, Topic, batches, bodies, run, stream
 
@@ -133,7 +136,14 @@ class CommittedJobs:
             isolation="committed",
             maxOffsetsPerTrigger=25,
         )
-        assert batches(run(frame, tmp_path)) == [20, 20]
+        query = run(frame, tmp_path)
+        assert batches(query) == [20, 20]
+        if has_admission_control():
+            lags = [
+                lag(SimpleNamespace(progress=progress))[0]  # type: ignore[arg-type]
+                for progress in query.recentProgress[:2]
+            ]
+            assert [(queue_lag.behind, queue_lag.rows) for queue_lag in lags] == [(2, 20), (0, 0)]
         assert bodies(spark, tmp_path) == list(range(40))
 
     def test_refused_by_name(self, spark: SparkSession, nameserver: str, sent: Topic) -> None:

@@ -29,8 +29,8 @@ ROWS_A_KEY = 100
 class Driver:
     """The process of a job, with its JVM and Python workers."""
 
-    def __init__(self, nameserver: str, directory: Path, job: str = "tests.spark.soak_job") -> None:
-        self._command = [sys.executable, "-m", job, nameserver, str(directory)]
+    def __init__(self, nameserver: str, directory: Path, job: str = "tests.spark.soak_job", *arguments: str) -> None:
+        self._command = [sys.executable, "-m", job, nameserver, str(directory), *arguments]
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._ever: set[int] = set()
@@ -48,6 +48,7 @@ class Driver:
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYTHONPATH": python_path(),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_WORKER_DIR": str(self._directory / "work"),
         }
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -74,6 +75,15 @@ class Driver:
         ]
         self._ever.update(found)
         return found
+
+    def executors(self) -> list[int]:
+        """Returns the JVMs of its executors, where these are processes of their own."""
+        return [pid for pid in self._descendants() if b"CoarseGrainedExecutorBackend" in _command_of(pid)]
+
+    def ever(self) -> list[int]:
+        """Returns the Python processes that it has, and those that earlier ones left behind."""
+        self.workers()
+        return sorted(self._ever)
 
     def kill(self) -> None:
         """Sends SIGKILL to its Python and its JVM; its workers are left behind, as a machine's would be."""

@@ -1,0 +1,240 @@
+"""Kills at named points of a committed stream and of its committed read: what counts is each number, once.
+
+A round sends numbers, waits for a point (before or behind a look, a send, the record; behind Spark's own log) and acts
+there: kills the driver, an executor's JVM, a worker, the committer, a broker; stops a worker that goes on later; loses
+or holds a frame.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from pyrmq_core import Message, RocketMQError
+from pyrmq_core.blocking import Admin, Producer, PullConsumer
+from tests.support.apache import ApacheCluster
+from tests.support.our_cluster import OurCluster
+from tests.support.relay import LOOKS, SENDS, Point, Relay, Verdict, owner_of, relayed
+from tests.support.soaking import Driver, committed_rows, held, kill, stored_rows, wait_until
+
+SECONDS = 300.0
+NUMBERS_A_ROUND = 240
+ROUND_SECONDS = 40.0
+MANIFEST = "copies-committed"
+POINTS = {
+    "a look": (LOOKS, MANIFEST, 12),
+    "a send": (SENDS, "copies", 12),
+    "the record": (SENDS, MANIFEST, 1),
+}
+SPARK_LOG = "Spark's own log"
+VICTIMS = ("driver", "worker", "late driver", "broker", "lost frame", "held frame")
+# Executors that are processes, where speculation passes over a worker that stands still.
+LOCAL, WITH_EXECUTORS = "local[2,8]", "local-cluster[2,1,1024]"
+VICTIMS_WITH_EXECUTORS = (*VICTIMS, "executor", "standstill")
+
+
+@dataclass
+class Report:
+    """The acts of a run, and how much was sent and stored."""
+
+    acts: Counter[str] = field(default_factory=Counter)
+    numbers: int = 0
+    stored: int = 0
+
+    def __str__(self) -> str:
+        acts = ", ".join(f"{name} {count}" for name, count in sorted(self.acts.items()))
+        return f"{self.acts.total()} acts, {self.numbers} numbers, {self.stored - self.numbers} repeats: {acts}"
+
+
+class Kills:
+    """One run over a cluster, ours or Apache's."""
+
+    def __init__(
+        self, cluster: OurCluster | ApacheCluster, relay: Relay, directory: Path, draw: random.Random, master: str
+    ) -> None:
+        self._cluster = cluster
+        self._relay = relay
+        self._directory = directory
+        self._draw = draw
+        self._driver = Driver(relay.nameserver, directory, "tests.spark.committed_job", master)
+        self._victims = VICTIMS if master == LOCAL else VICTIMS_WITH_EXECUTORS
+        self._producer = Producer("setup", nameserver=cluster.nameserver.address, send_timeout=60)
+        self._consumer = PullConsumer("audit", nameserver=cluster.nameserver.address)
+        self._stopped: list[int] = []
+        self._after: Callable[[], object] | None = None
+        self.report = Report()
+
+    def run(self, rounds: int) -> Report:
+        """Acts so many times, then waits for the end and checks what was read."""
+        with self._producer, self._consumer:
+            try:
+                for number in range(rounds):
+                    name = self._one_round()
+                    self.report.acts[name] += 1
+                    print(f"{number + 1} of {rounds}: {name}", flush=True)  # noqa: T201 - the course of a long test
+                self._go_on()
+                (self._directory / "complete").touch()
+                wait_until(self._has_ended, SECONDS, lambda: f"the streams did not end\n{self._log()}")
+            finally:
+                self._go_on()
+                self._driver.end()
+            self.report.stored = held(self._consumer, "copies") or 0
+            self._check()
+        return self.report
+
+    def _one_round(self) -> str:
+        victim = self._draw.choice(self._victims)
+        place = self._draw.choice([*POINTS, SPARK_LOG])
+        if victim == "standstill" and place != "a send":
+            victim = "late driver"  # Spark waits for ever for a committer that stands still
+        self._driver.ensure()
+        if place == SPARK_LOG:
+            if victim in ("lost frame", "held frame", "standstill", "late driver"):
+                victim = "driver"  # there is no frame to act at
+            before = self._batches()
+            self._feed_until(lambda: self._batches() > before)
+            self._act(victim, 0)
+        else:
+            codes, topic, most = POINTS[place]
+            is_answer = self._draw.random() < 0.5
+            point = Point(codes, topic, self._draw.randint(1, most), is_answer)
+            self._relay.arm(point, lambda port: self._act(victim, port))
+            self._feed_until(self._relay.reached.is_set)
+            place = f"{'behind' if is_answer else 'before'} {place}"
+        if self._after is not None:
+            self._after()
+            self._after = None
+        self._driver.ensure()
+        if self._draw.random() < 0.7:
+            self._wait_for_the_rows()
+            self._go_on()
+        return f"{victim} {place}"
+
+    # --- Acts. They run while nothing passes through the relay.
+
+    def _act(self, victim: str, port: int) -> Verdict:
+        owner = owner_of(port, self._driver.ever()) if port else None
+        workers = self._driver.workers()
+        if victim == "worker" and (owner or workers):
+            kill(owner or self._draw.choice(workers))
+        elif victim == "executor":
+            for pid in self._driver.executors()[:1]:
+                kill(pid)
+        elif victim == "driver":
+            self._driver.kill()
+        elif victim in ("standstill", "late driver"):
+            if owner is not None:
+                self._stop(owner)
+            if victim == "late driver" or owner is None:
+                self._driver.kill()
+                return Verdict.HOLD
+        elif victim == "broker":
+            broker = self._cluster.brokers[self._draw.choice(sorted(self._cluster.brokers))]
+            broker.kill()
+            self._after = broker.restart
+        elif victim == "lost frame":
+            return Verdict.LOSE
+        elif victim == "held frame":
+            self._driver.kill()
+            return Verdict.HOLD
+        return Verdict.PASS
+
+    def _stop(self, pid: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            self._stopped.append(pid)
+
+    def _go_on(self) -> None:
+        """Resumes the processes that stand still, and passes on the frames that are held."""
+        for pid in self._stopped:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self._stopped.clear()
+        self._relay.release()
+
+    # --- Progress.
+
+    def _feed(self) -> None:
+        numbers = range(self.report.numbers, self.report.numbers + NUMBERS_A_ROUND)
+        queues = self._producer.message_queues("numbers")
+        for index, queue in enumerate(queues):
+            messages = [Message("numbers", f"{number}".encode()) for number in numbers[index :: len(queues)]]
+            self._producer.send_batch(messages, queue=queue)
+        self.report.numbers = numbers.stop
+
+    def _batches(self) -> int:
+        files = (self._directory / "numbers" / "commits").glob("[0-9]*")
+        return max((int(file.name) for file in files if file.name.isdecimal()), default=-1)
+
+    def _committed(self) -> int:
+        try:
+            return sum(commit.rows for commit in self._consumer.read_manifest(MANIFEST).commits)
+        except RocketMQError:
+            return 0
+
+    def _feed_until(self, condition: Callable[[], object]) -> None:
+        """Sends numbers, again whenever all are committed, until the condition holds."""
+        deadline = time.monotonic() + SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, f"the point is not reached\n{self._log()}"
+            if self._committed() >= self.report.numbers:
+                self._feed()
+            self._driver.ensure()
+            soon = time.monotonic() + 1
+            while not condition() and time.monotonic() < soon:
+                time.sleep(0.002)
+
+    def _wait_for_the_rows(self) -> None:
+        def is_committed() -> bool:
+            self._driver.ensure()
+            return self._committed() >= self.report.numbers
+
+        wait_until(is_committed, SECONDS, lambda: f"{self._committed()} of {self.report.numbers} rows\n{self._log()}")
+
+    def _has_ended(self) -> bool:
+        if not self._driver.has_ended_well:
+            self._driver.ensure()
+        return self._driver.has_ended_well
+
+    def _log(self) -> str:
+        return self._driver.log.read_text(errors="replace")[-3000:]
+
+    def _check(self) -> None:
+        stored = stored_rows(self._consumer, "numbers")
+        sent = Counter(body for rows in stored.values() for body, _ in rows)
+        assert set(sent) == set(map(str, range(self.report.numbers)))
+        streamed = pq.read_table(self._directory / "rows").column("body").to_pylist()
+        for reader, rows in (("the stream", streamed), ("a pull consumer", committed_rows(self._consumer, "copies"))):
+            check_rows(reader, Counter(map(str, rows)), sent)
+
+
+def check_rows(reader: str, rows: Counter[str], sent: Counter[str]) -> None:
+    """Checks that a reader has each number once."""
+    lost, repeated = sent - rows, rows - sent
+    assert not lost, f"{reader}: {lost.total()} of {sent.total()} rows are lost: {sorted(lost)[:10]}"
+    assert not repeated, f"{reader}: {repeated.total()} rows are repeated: {sorted(repeated)[:10]}"
+
+
+def killed_at_points(
+    cluster: OurCluster | ApacheCluster, directory: Path, rounds: int, seed: int, master: str
+) -> Report:
+    """Makes the topics and runs the rounds; raises AssertionError when a number is lost or repeated."""
+    print(f"PYRMQ_SEED={seed}", flush=True)  # noqa: T201 - what a failed run is repeated with
+    with Admin(nameserver=cluster.nameserver.address, timeout=20) as admin:
+        for topic in ("numbers", "copies"):
+            admin.create_topic(topic, queues=2)
+        admin.create_topic(MANIFEST, queues=1, broker=min(cluster.brokers))
+    brokers = [broker.address for broker in cluster.brokers.values()]
+    with relayed(cluster.nameserver.address, brokers) as relay:
+        report = Kills(cluster, relay, directory, random.Random(seed), master).run(rounds)
+    print(report, flush=True)  # noqa: T201
+    return report
