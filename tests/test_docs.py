@@ -23,6 +23,7 @@ from pyrmq_spark.options import ALIASES, ConnectionOptions, SinkOptions, SourceO
 from pyrmq_spark.session import FOLDER
 from pyrmq_spark.write.columns import SINK_TYPES
 from tests.support.apart import PANDAS, installed_apart
+from tests.support.block_runner import BlockRunner, Printed
 from tests.support.commands import commands
 from tests.support.maven import ApacheUnavailable
 from tests.support.spark import CONNECT_SETTING, NOT_CONNECTED
@@ -79,29 +80,43 @@ def blocks(page: Path) -> list[str]:
     return [textwrap.dedent(block) for _, block in BLOCK.findall(page.read_text())]
 
 
-@pytest.mark.timeout(400)
+@pytest.fixture(scope="module")
+def runners() -> Iterator[dict[str, BlockRunner]]:
+    """Processes for blocks that use Spark, by their PYTHONPATH."""
+    runners: dict[str, BlockRunner] = {}
+    yield runners
+    for runner in runners.values():
+        runner.close()
+
+
 @pytest.mark.timeout(900)  # Spark may start twice, on a machine that does much else
 @pytest.mark.parametrize("example", examples())
-def test_an_example_runs(example: str, cluster: EmbeddedCluster) -> None:
-    assert re.search(expected(example), printed(example, cluster))
-
-
-def printed(example: str, cluster: EmbeddedCluster) -> str:
-    """Returns what the block prints; it ends well."""
+def test_an_example_runs(example: str, cluster: EmbeddedCluster, runners: dict[str, BlockRunner]) -> None:
+    """It ends well, and prints what is expected."""
     code = example.replace(NAMESERVER, cluster.nameserver)
+    environment = environment_of(example)
+    if "pyspark" in example:
+        path = environment["PYTHONPATH"]
+        runners[path] = runners.get(path) or BlockRunner(environment)
+        printed = runners[path].run(code)
+        if NOT_CONNECTED.search(printed.error):
+            printed = run_program(code, environment)
+    else:
+        printed = run_program(code, environment)
+    assert printed.error == ""
+    assert re.search(expected(example), printed.output)
+
+
+def environment_of(example: str) -> dict[str, str]:
     path = [*packages_apart(example), *([FOLDER] if "pyspark" in example else [])]  # as tests.support.spark has it
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
-    environment["PYSPARK_SUBMIT_ARGS"] = f"--conf {'='.join(CONNECT_SETTING)} pyspark-shell"
-    done = run_program(code, environment)
-    if done.returncode and NOT_CONNECTED.search(done.stderr):
-        done = run_program(code, environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    arguments = f"--conf {'='.join(CONNECT_SETTING)} pyspark-shell"
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYSPARK_SUBMIT_ARGS": arguments}
 
 
-def run_program(code: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def run_program(code: str, environment: Mapping[str, str]) -> Printed:
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, env=environment)
+    return Printed(done.stdout, done.stderr[-3000:] if done.returncode else "")
 
 
 def packages_apart(example: str) -> list[Path]:

@@ -18,16 +18,8 @@ def nameserver(apache: ApacheCluster) -> str:
     return apache.nameserver.address
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
-class TestBatchJobs(BatchJobs):
-    """The batch jobs."""
-
-    ROWS = 20_000
-
-
-@pytest.mark.parametrize("apache", ["4.9.7"], indirect=True)
-class TestBatchJobsOfTheOlder:
-    """The jobs that need from a broker what each release does by itself; `make soak` has the others."""
+class TestBatchJobs:
+    """The jobs that need from a broker what each release does by itself."""
 
     ROWS = 5_000
     queues = BatchJobs.queues
@@ -35,6 +27,22 @@ class TestBatchJobsOfTheOlder:
     test_offsets_bound_what_is_read = BatchJobs.test_offsets_bound_what_is_read
     test_times_bound_what_is_read = BatchJobs.test_times_bound_what_is_read
     test_tags_are_filtered_at_the_broker_and_again = BatchJobs.test_tags_are_filtered_at_the_broker_and_again
+
+
+@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
+class TestBatchJobsOfTheNewest:
+    """The jobs in which a broker's part is larger than that of Spark and of the plan."""
+
+    test_a_topic_is_copied_by_a_read_and_a_write = BatchJobs.test_a_topic_is_copied_by_a_read_and_a_write
+    test_topics_come_from_the_column = BatchJobs.test_topics_come_from_the_column
+    test_large_and_compressed_bodies = BatchJobs.test_large_and_compressed_bodies
+
+
+@pytest.mark.soak
+class TestEveryBatchJob(BatchJobs):
+    """All batch jobs."""
+
+    ROWS = 20_000
 
 
 def test_ranges_that_cut_the_records_of_a_batch_topic(spark: SparkSession, apache_5: ApacheCluster, topic: str) -> None:

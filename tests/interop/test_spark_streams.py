@@ -19,14 +19,8 @@ def nameserver(apache: ApacheCluster) -> str:
     return apache.nameserver.address
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
-class TestStreamJobs(StreamJobs):
-    """The jobs of streams."""
-
-
-@pytest.mark.parametrize("apache", ["4.9.7"], indirect=True)
-class TestStreamJobsOfTheOlder:
-    """The jobs that need from a broker what each release does by itself; `make soak` has the others."""
+class TestStreamJobs:
+    """The jobs that need from a broker what each release does by itself."""
 
     test_everything_once_over_stops_and_starts = StreamJobs.test_everything_once_over_stops_and_starts
     test_sql_over_properties = StreamJobs.test_sql_over_properties
@@ -35,10 +29,27 @@ class TestStreamJobsOfTheOlder:
 
 
 @pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
+class TestStreamJobsOfTheNewest:
+    """The jobs in which a broker's part is larger than that of Spark and of the plan."""
+
+    test_tags_leave_gaps_under_a_cap_and_over_a_restart = StreamJobs.test_tags_leave_gaps_under_a_cap_and_over_a_restart
+    test_new_queues_from_their_beginning = StreamJobs.test_new_queues_from_their_beginning
+    test_progress_shows_lag_and_is_published = StreamJobs.test_progress_shows_lag_and_is_published
+    test_topics_that_also_go_never_fail_a_query_that_may_lose_rows = (
+        StressJobs.test_topics_that_also_go_never_fail_a_query_that_may_lose_rows
+    )
+
+
+@pytest.mark.soak
+class TestEveryStreamJob(StreamJobs):
+    """All jobs of streams."""
+
+
+@pytest.mark.soak
 class TestUnionJobs(UnionJobs):
-    """The jobs of queries with several streams."""
+    """The jobs of queries with several streams, which plan and read as `tests/spark` does on a broker of ours."""
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
+@pytest.mark.soak
 class TestStressJobs(StressJobs):
     """The jobs over topics that change at random."""
