@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "kv": LazyCommand("admin", "kv", "Show and change small values that NameServers keep."),
     "nameserver": LazyCommand("operation.nameserver", "nameserver", "Run a NameServer, or administer NameServers."),
     "query": LazyCommand("groups.messages", "query", "Find messages by key or id."),
+    "search": LazyCommand("search", "search", "Find messages by what is in them."),
     "send": LazyCommand("send", "send", "Send one message, or one for each line of an input."),
     "tail": LazyCommand("tail", "tail", "Print the messages of a topic, with -f also new ones."),
     "top": LazyCommand("operation.top", "top", "Show brokers and the groups furthest behind, live."),

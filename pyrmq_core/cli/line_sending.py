@@ -16,8 +16,6 @@ from typing import Final, TypeAlias
 
 import click
 import trio
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from pyrmq_core import (
     BatchFailed,
@@ -33,6 +31,7 @@ from pyrmq_core import (
 )
 from pyrmq_core.cli.connections import Connection
 from pyrmq_core.cli.message_lines import LineForm, Lines, read_lines
+from pyrmq_core.cli.progress import ProgressLine, progress_line
 from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 from pyrmq_core.protocol.messages.payload import COMPRESS_OVER_BYTES
@@ -356,47 +355,3 @@ def _size_of(files: Sequence[str]) -> int | None:
     if not states or not all(stat.S_ISREG(state.st_mode) for state in states):
         return None
     return sum(state.st_size for state in states)
-
-
-SECONDS_BEFORE: Final = 1.0
-
-
-class ProgressLine:
-    """The number of things done and their rate; with a `total`, also a bar."""
-
-    def __init__(self, what: str, console: Console, total: int | None) -> None:
-        self._what = what
-        self._console = console
-        self._total = total
-        self._began = time.monotonic()
-        self._shown: Progress | None = None
-        self._task = TaskID(0)
-
-    def update(self, done: int, position: int | None = None) -> None:
-        """Shows the number of things done; `position` is the part of `total` that is done, if that has another unit."""
-        seconds = time.monotonic() - self._began
-        if self._shown is None:
-            if seconds < SECONDS_BEFORE or not self._console.is_terminal:
-                return
-            bar = () if self._total is None else (BarColumn(),)
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn())
-            self._shown = Progress(*columns, console=self._console, transient=True)
-            self._task = self._shown.add_task("", total=self._total)
-            self._shown.start()
-        text = f"{done:,} {self._what}, {done / seconds:,.0f} a second"
-        self._shown.update(self._task, description=text, completed=done if position is None else position)
-
-    def close(self) -> None:
-        """Removes the line."""
-        if self._shown is not None:
-            self._shown.stop()
-
-
-@contextmanager
-def progress_line(what: str, total: int | None = None) -> Iterator[ProgressLine]:
-    """Yields the line of one piece of work, and removes it at the end."""
-    line = ProgressLine(what, Console(stderr=True), total)
-    try:
-        yield line
-    finally:
-        line.close()

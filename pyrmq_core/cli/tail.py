@@ -189,7 +189,7 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
 
     began = datetime.now(UTC)
     queues = chosen(await consumer.message_queues(topic), wanted.queues)
-    await _check_sql(consumer, queues, wanted)
+    await check_sql(consumer, queues, wanted.sql)
     bounds = await consumer.offset_bounds(queues)
     stored = await _stored(consumer, bounds, wanted)
     if wanted.group is not None and all(offset is None for offset in stored.values()):
@@ -231,11 +231,11 @@ def _is_wanted(queue: MessageQueue, names: Sequence[str]) -> bool:
     return not names or any(_means(name, queue) for name in names)
 
 
-async def _check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], wanted: Wanted) -> None:
+async def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], sql: str | None) -> None:
     """Asks one queue of each broker to check the expression: a bad one would be answered with every message."""
-    if wanted.sql is not None:
+    if sql is not None:
         for queue in {queue.broker_name: queue for queue in queues}.values():
-            await consumer.check_sql(queue, wanted.sql)
+            await consumer.check_sql(queue, sql)
 
 
 def _means(name: str, queue: MessageQueue) -> bool:
@@ -325,7 +325,7 @@ class _Reader:
                 try:
                     there = (await self._consumer.current_queues([topic]))[topic] or ()
                     added = [queue for queue in there if queue not in seen and _is_wanted(queue, wanted.queues)]
-                    await _check_sql(self._consumer, added, wanted)
+                    await check_sql(self._consumer, added, wanted.sql)
                     bounds = await self._consumer.offset_bounds(added)
                     stored = await _stored(self._consumer, bounds, wanted)
                     begins = await _begins(self._consumer, bounds, wanted, stored)

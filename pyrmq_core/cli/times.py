@@ -5,13 +5,15 @@ A time without a zone is this machine's local time, as everywhere in a terminal.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import click
 
 # Ages by their unit, the largest first.
 UNITS: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+AGE: Final = re.compile(r"([0-9]{1,9})([dhms])")
 
 
 def instant(text: str, option: str, *, or_else: str = "") -> datetime:
@@ -27,6 +29,16 @@ def instant(text: str, option: str, *, or_else: str = "") -> datetime:
 
 def optional_instant(text: str | None, option: str) -> datetime | None:
     return None if text is None else instant(text, option)
+
+
+def ago_or_instant(text: str, option: str, *, or_else: str = "") -> datetime:
+    """Returns the time that an age, such as `90s`, `15m`, `1h` or `2d`, counts back from now, or an ISO-8601 time."""
+    if (match := AGE.fullmatch(text)) is None:
+        return instant(text, option, or_else=f"{or_else}an age such as 15m, 1h or 2d, or ")
+    try:
+        return datetime.now(UTC) - timedelta(seconds=int(match[1]) * dict(UNITS)[match[2]])
+    except OverflowError:
+        raise click.BadParameter(f"{text!r} is before the year 1", param_hint=option) from None
 
 
 def shown_time(when: datetime | None) -> str | None:

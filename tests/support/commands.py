@@ -33,6 +33,7 @@ ENDING = {
     "group reset": ("--to", "earliest"),
     "group seek": ("-b", "broker-a", "-q", "0", "-o", "0"),
     "query": ("--key", "K"),
+    "search": ("--since", "1h", "--contains", "body"),
     "top": ("--once",),
 }
 

@@ -45,7 +45,8 @@ ROOMS: dict[str, set[str]] = {
     "pyrmq_core.blocking": SHARED
     | {"pyrmq_core.client", "pyrmq_core.columnar", "pyrmq_core.embedded", "pyrmq_core.loop_thread"},
     "pyrmq_core.aio": SHARED | {"pyrmq_core.client", "pyrmq_core.loop_thread"},
-    "pyrmq_core.web": SHARED | {"pyrmq_core", "pyrmq_core.client"},
+    "pyrmq_core.search": SHARED | {"pyrmq_core.client", "pyrmq_core.columnar"},
+    "pyrmq_core.web": SHARED | {"pyrmq_core", "pyrmq_core.client", "pyrmq_core.search"},
     "pyrmq_core.otel": BYTES | {"pyrmq_core.client"},
     "pyrmq_core.cli": {"pyrmq_core", "pyrmq_core.broker", "pyrmq_core.nameserver", "pyrmq_core.embedded"},
     "pyrmq_core": BYTES
@@ -87,6 +88,8 @@ PURE_ROOMS = (
     "pyrmq_core.broker.statistics",
     "pyrmq_core.broker.store",
     "pyrmq_core.broker.timers",
+    "pyrmq_core.search.conditions",
+    "pyrmq_core.search.where",
 )
 # Those that touch the disk, and those that wait.
 PURE_EXCEPTIONS = (
@@ -147,6 +150,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
         "pyrmq_core.exporter",
         "pyrmq_core.cli",
         "pyrmq_core.web",
+        "pyrmq_core.search",
     ),
     "yaml": ("pyrmq_core.access.yaml_text",),
     "lz4": ("pyrmq_core.protocol.messages.compression",),

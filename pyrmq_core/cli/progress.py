@@ -1,0 +1,70 @@
+"""A line about work under way, on standard error where that is a terminal; it is removed at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+SECONDS_BEFORE: Final = 1.0
+
+
+class ProgressLine:
+    """The number of things done and their rate; with a `total`, also a bar."""
+
+    def __init__(self, what: str, console: Console, total: int | None) -> None:
+        self._what = what
+        self._console = console
+        self._total = total
+        self._began = time.monotonic()
+        self._shown: Progress | None = None
+        self._task = TaskID(0)
+        self._is_paused = False
+
+    def update(self, done: int, position: int | None = None, more: str = "") -> None:
+        """Shows the number of things done, and `more` behind it.
+
+        `position` is the part of `total` that is done, if that has another unit.
+        """
+        seconds = time.monotonic() - self._began
+        if self._shown is None:
+            if seconds < SECONDS_BEFORE or not self._console.is_terminal:
+                return
+            bar = () if self._total is None else (BarColumn(),)
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn())
+            # Output stays where it goes: rich would write what is printed meanwhile to this console.
+            self._shown = Progress(
+                *columns, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
+            self._task = self._shown.add_task("", total=self._total)
+            self._shown.start()
+        elif self._is_paused:
+            self._shown.start()
+        self._is_paused = False
+        text = f"{done:,} {self._what}, {done / seconds:,.0f} a second{more}"
+        self._shown.update(self._task, description=text, completed=done if position is None else position)
+
+    def pause(self) -> None:
+        """Removes the line before something is printed to the terminal; the next update shows it again."""
+        if self._shown is not None:
+            self._shown.stop()
+            self._is_paused = True
+
+    def close(self) -> None:
+        """Removes the line."""
+        if self._shown is not None:
+            self._shown.stop()
+
+
+@contextmanager
+def progress_line(what: str, total: int | None = None) -> Iterator[ProgressLine]:
+    """Yields the line of one piece of work, and removes it at the end."""
+    line = ProgressLine(what, Console(stderr=True), total)
+    try:
+        yield line
+    finally:
+        line.close()

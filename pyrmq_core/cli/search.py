@@ -1,0 +1,236 @@
+"""`pyrmq search`: messages by what their bodies, properties and times hold, printed as they are found.
+
+Brokers filter by tags or SQL; the rest is read, many pulls at once, and compared here. The account of the search is
+written at its end, also after Ctrl-C, a failure or a bound.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pyrmq_core import InvalidArgument, RocketMQError
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.formats import MessageLine, form_options
+from pyrmq_core.cli.name_completion import topic_names
+from pyrmq_core.cli.servers import SectionedCommand, run
+from pyrmq_core.cli.times import ago_or_instant
+from pyrmq_core.network.log_lines import visible_text
+from pyrmq_core.protocol.messages.names import TOOLS_GROUP
+
+if TYPE_CHECKING:  # loaded by the command that runs, not by its help
+    from pyrmq_core import PullConsumer
+    from pyrmq_core.cli.progress import ProgressLine
+    from pyrmq_core.search.conditions import Condition
+    from pyrmq_core.search.search import Ranges, Search
+
+SIZE: Final = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB)?")
+SIZES: Final = {None: 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+MAX_BYTES: Final = "16GiB"
+# A broker that is away is waited for as long as so many requests may take.
+PATIENCE_TIMEOUTS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The options that choose a part of a topic."""
+
+    since: datetime | None
+    until: datetime | None
+    tags: str
+    sql: str | None
+    queues: tuple[str, ...]
+
+
+def part_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options to a command, and passes it their values as `part`, a `Part`."""
+
+    @functools.wraps(command)
+    def with_part(**arguments: Any) -> None:
+        names = ("since", "until", "tags", "sql", "queues")
+        part = Part(**{name: arguments.pop(name) for name in names})
+        if part.sql and part.tags != "*":
+            raise click.UsageError("--tags and --sql exclude each other; SQL can say TAGS = '...' itself")
+        if part.since is not None and part.until is not None and part.since >= part.until:
+            raise click.UsageError("--until is not after --since: there is no time between them")
+        command(part=part, **arguments)
+
+    for add in (
+        click.option(
+            "--queue", "queues", multiple=True, metavar="QUEUE", help="BROKER/3, BROKER, or 3 of every broker."
+        ),
+        click.option("--sql", help="An SQL92 expression over properties, instead of --tags."),
+        click.option("--tags", default="*", show_default=True, help='As "TagA || TagB"; the broker filters.'),
+        click.option("--until", metavar="TIME", callback=_end, help="Only those stored before then.  [default: now]"),
+        click.option(
+            "--since",
+            required=True,
+            metavar="TIME",
+            callback=_begin,
+            help="Stored from then on: 15m, 1h, 2d (ago), an ISO-8601 time, or earliest.",
+        ),
+    ):
+        with_part = add(with_part)
+    return with_part
+
+
+def _begin(ctx: click.Context, param: click.Parameter, value: str) -> datetime | None:
+    return None if value == "earliest" else ago_or_instant(value, "--since", or_else="earliest, ")
+
+
+def _end(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    return None if value is None else ago_or_instant(value, "--until")
+
+
+def _bytes(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    if (match := SIZE.fullmatch(value)) is None or not int(match[1]):
+        raise click.BadParameter(f"{value!r} is no size such as 500MiB or 16GiB")
+    return int(match[1]) * SIZES[match[2]]
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("topic", shell_complete=topic_names)
+@connection_options
+@part_options
+@click.option("--contains", metavar="TEXT", help="Bodies that contain this text.")
+@click.option("--where", metavar="CONDITION", help="As \"json.user.id == 42 and properties.region == 'eu'\".")
+@click.option("--regex", metavar="PATTERN", help="Bodies whose first 64 KiB, as text, match.")
+@click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option("--max-bytes", default=MAX_BYTES, show_default=True, callback=_bytes, help="Stop after reading so much.")
+@form_options
+def search(
+    topic: str,
+    connection: Connection,
+    part: Part,
+    form: MessageLine,
+    contains: str | None,
+    where: str | None,
+    regex: str | None,
+    limit: int | None,
+    max_bytes: int,
+) -> None:
+    """Find messages by what is in them."""
+    from pyrmq_core.search.conditions import condition_of
+
+    if [contains, where, regex].count(None) != 2:
+        raise click.UsageError("give one of --contains, --where and --regex")
+    try:
+        condition = condition_of(contains, where, regex)
+    except InvalidArgument as error:
+        option = "--contains" if contains is not None else "--where" if where is not None else "--regex"
+        raise click.BadParameter(str(error), param_hint=option) from None
+    run(_search, connection, topic, part, form, condition, limit, max_bytes)
+
+
+async def _search(
+    connection: Connection,
+    topic: str,
+    part: Part,
+    form: MessageLine,
+    condition: Condition,
+    limit: int | None,
+    max_bytes: int,
+) -> None:
+    from pyrmq_core.cli.progress import progress_line
+    from pyrmq_core.search.search import Search
+
+    async with ranges_to_read(connection, topic, part) as (consumer, ranges):
+        patience = PATIENCE_TIMEOUTS * connection.timeout
+        searching = Search(
+            consumer, ranges, condition, tags=part.tags, sql=part.sql, max_bytes=max_bytes, patience=patience
+        )
+        with progress_line("messages searched", searching.account.total) as line, _interrupted_in_patterns():
+            await _print_matches(searching, form, limit, line)
+    _say_end(searching, topic, limit)
+
+
+@asynccontextmanager
+async def ranges_to_read(connection: Connection, topic: str, part: Part) -> AsyncIterator[tuple[PullConsumer, Ranges]]:
+    """Opens a consumer, and yields it with the offsets of that part of the topic; SQL is checked by its brokers."""
+    from pyrmq_core import PullConsumer
+    from pyrmq_core.cli.tail import check_sql, chosen
+    from pyrmq_core.search.search import ranges_of
+
+    async with (
+        connection.client() as client,
+        PullConsumer(
+            TOOLS_GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
+        ) as consumer,
+    ):
+        queues = chosen(await consumer.message_queues(topic), part.queues)
+        await check_sql(consumer, queues, part.sql)
+        yield consumer, await ranges_of(consumer, queues, part.since, part.until)
+
+
+async def _print_matches(searching: Search, form: MessageLine, limit: int | None, line: ProgressLine) -> None:
+    import trio
+
+    account, printed = searching.account, 0
+    try:
+        async with searching.matches() as lists:
+            try:
+                async for messages in lists:
+                    for message in messages[: None if limit is None else limit - printed]:
+                        line.pause()
+                        click.echo(form(message))
+                        printed += 1
+                    if printed == limit:
+                        return
+                    line.update(account.searched, more=f", {account.matches:,} found")
+            except KeyboardInterrupt:  # from within a pattern: the command is cancelled in a moment
+                await trio.sleep_forever()
+    except RocketMQError as error:
+        error.add_note(f"{account.matches:,} messages found; {searching.rest_text()}")
+        raise
+    finally:
+        line.close()
+        if trio.current_effective_deadline() == -math.inf:
+            click.echo(f"interrupted: {account.matches:,} messages found; {searching.rest_text()}", err=True)
+
+
+def _say_end(searching: Search, topic: str, limit: int | None) -> None:
+    account = searching.account
+    text = f"{account.matches:,} messages found; {searching.rest_text()}"
+    if account.is_bounded:
+        click.echo(f"stopped at the bound of --max-bytes: {text}", err=True)
+    elif not account.matches:
+        click.echo(visible_text(f"topic {topic}: no message found; {searching.rest_text()}"), err=True)
+    elif sys.stderr.isatty() and limit is None:
+        click.echo(text, err=True)
+    if account.no_json:
+        click.echo(f"{account.no_json:,} bodies are no JSON and do not match", err=True)
+
+
+@contextmanager
+def _interrupted_in_patterns() -> Iterator[None]:
+    """Lets Ctrl-C end a regular expression that takes for ever on a body; elsewhere it acts as in every command."""
+    from pyrmq_core.search.conditions import Pattern
+
+    before = signal.getsignal(signal.SIGINT)
+    code = Pattern.holds.__code__
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if callable(before):
+            before(number, frame)
+        if frame is not None and frame.f_code is code:
+            raise KeyboardInterrupt
+
+    if not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

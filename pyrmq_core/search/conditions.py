@@ -1,0 +1,103 @@
+"""The conditions of a search: bytes in a body, a regular expression in its text, or a `Where`.
+
+Each decides about one message; `TextIn` is decided for whole columns of bodies, too. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import MessageExt
+from pyrmq_core.search.where import Row, Where
+
+# The bytes of a body that a regular expression is searched in: its time may grow with their square, or worse.
+MAX_PATTERN_BODY_BYTES: Final = 64 * 1024
+
+
+class NoJson(ValueError):
+    """A body that is no JSON, of which a condition reads members."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextIn:
+    """A text, as UTF-8, somewhere in the body."""
+
+    text: str
+    needle: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.text:
+            raise InvalidArgument("the text to search for is empty; every body contains it")
+        try:
+            object.__setattr__(self, "needle", self.text.encode())
+        except UnicodeEncodeError:
+            raise InvalidArgument("the text to search for holds half of a surrogate pair") from None
+
+    def holds(self, message: MessageExt) -> bool:
+        """Returns whether the body contains the text."""
+        return self.needle in message.body
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular expression of Python, somewhere in the first 64 KiB of the body as text."""
+
+    text: str
+    compiled: re.Pattern[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "compiled", re.compile(self.text))
+        except (re.error, RecursionError, OverflowError) as error:
+            raise InvalidArgument(f"{self.text!r} is no regular expression: {error}") from None
+
+    def holds(self, message: MessageExt) -> bool:
+        """Returns whether the expression matches somewhere."""
+        return self.compiled.search(message.body[:MAX_PATTERN_BODY_BYTES].decode(errors="replace")) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A condition in the language of `Where`."""
+
+    where: Where
+
+    def holds(self, message: MessageExt) -> bool:
+        """Returns whether the condition is true; raises `NoJson` if it reads a body that is no JSON."""
+        return self.where.holds(Row(message, json_of(message.body) if self.where.reads_json else None))
+
+
+Condition: TypeAlias = TextIn | Pattern | Members
+
+
+def condition_of(contains: str | None, where: str | None, regex: str | None) -> Condition:
+    """Returns the one condition that is not None; `InvalidArgument` for none or several, or one that cannot be read."""
+    match (contains, where, regex):
+        case (str(), None, None):
+            return TextIn(contains)
+        case (None, str(), None):
+            return Members(Where.parse(where))
+        case (None, None, str()):
+            return Pattern(regex)
+    raise InvalidArgument("a search has one condition: a text that bodies contain, a where, or a regular expression")
+
+
+def json_of(body: bytes) -> Any:
+    """Returns the value of a JSON body, its numbers exact; raises `NoJson`."""
+    try:
+        return DECODER.decode(body.decode(json.detect_encoding(body)))
+    except (ValueError, RecursionError, ArithmeticError):
+        raise NoJson from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+# `json.loads` would make one for each body, which takes longer than to read a small body.
+DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)

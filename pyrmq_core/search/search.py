@@ -1,0 +1,173 @@
+"""`Search`: reads ranges of a topic with many pulls at once, and yields the messages that meet a condition.
+
+It keeps account of how far it has come: a search that is interrupted, reaches its bound or loses its broker says what
+was searched. With Arrow a text is compared with whole columns of bodies, and only messages that have it are decoded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import ModuleType
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.arguments import first_millisecond
+from pyrmq_core.client.arrow_library import columnar
+from pyrmq_core.client.consumer.group.subscriptions import filter_of
+from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
+from pyrmq_core.client.consumer.pull_consumer import PullConsumer
+from pyrmq_core.errors import MissingLibrary
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange
+from pyrmq_core.protocol.messages.payload import RawPull, decode
+from pyrmq_core.search.conditions import Condition, NoJson, TextIn
+
+Ranges = Sequence[tuple[MessageQueue, OffsetRange]]
+
+# Only what is needed to find a message is built for all of them.
+COLUMNS: Final = ("queueOffset", "body")
+QUEUES_SHOWN: Final = 5
+MIB: Final = 1024 * 1024
+
+
+async def ranges_of(
+    consumer: PullConsumer, queues: Iterable[MessageQueue], since: datetime | None, until: datetime | None
+) -> list[tuple[MessageQueue, OffsetRange]]:
+    """Returns the offsets of each queue that were stored from `since` to, without, `until`; empty ranges are left out.
+
+    None stands for the beginning, and for the end as it is now.
+    """
+    bounds = await consumer.offset_bounds(queues)
+    held = [queue for queue, bound in bounds.items() if bound.start < bound.end]
+    begins = {queue: bounds[queue].start for queue in held}
+    ends = {queue: bounds[queue].end for queue in held}
+    for when, offsets in ((since, begins), (until, ends)):
+        if when is not None:
+            at = await consumer.offsets_at(dict.fromkeys(held, first_millisecond(when)))
+            offsets.update({queue: min(max(at[queue], bounds[queue].start), bounds[queue].end) for queue in held})
+    return [(queue, OffsetRange(begins[queue], ends[queue])) for queue in held if begins[queue] < ends[queue]]
+
+
+@dataclass(slots=True)
+class SearchAccount:
+    """The progress of a search. `searched` counts offsets, also those that a filter at the broker left out."""
+
+    total: int
+    searched: int = 0
+    received_bytes: int = 0
+    matches: int = 0
+    no_json: int = 0
+    is_bounded: bool = False
+    reached: dict[MessageQueue, int] = field(default_factory=dict)
+
+
+class Search:
+    """One search of `ranges`; `account` may be read at any time.
+
+    It ends behind the list of pulls with which it has received `max_bytes`, so that it exceeds them by some MiB.
+    """
+
+    def __init__(
+        self,
+        consumer: PullConsumer,
+        ranges: Ranges,
+        condition: Condition,
+        *,
+        tags: str = "*",
+        sql: str | None = None,
+        max_bytes: int | None = None,
+        patience: float = 20.0,
+    ) -> None:
+        self.account = SearchAccount(sum(offsets.end - offsets.start for _, offsets in ranges))
+        self._consumer = consumer
+        self._ranges = ranges
+        self._condition = condition
+        self._tags, self._sql = tags, sql
+        self._filter = wanted if isinstance(wanted := filter_of(tags, sql), TagFilter) else TagFilter()
+        self._max_bytes = max_bytes
+        self._window = ReadWindow(patience=patience, lends_records=True)
+        self._columnar = _columnar_or_none() if isinstance(condition, TextIn) else None
+
+    @asynccontextmanager
+    async def matches(self) -> AsyncIterator[AsyncIterator[list[MessageExt]]]:
+        """Yields lists of messages that meet the condition, in the order of each queue; many lists are empty.
+
+        Raises as `PullConsumer.read_ranges`, after the matches before the failure.
+        """
+        reading = self._consumer.read_ranges(self._ranges, tags=self._tags, sql=self._sql, window=self._window)
+        async with reading as lists, aclosing(self._matches(lists)) as matches:
+            yield matches
+
+    def unsearched(self) -> list[tuple[MessageQueue, OffsetRange]]:
+        """Returns the ranges, or their parts, that were not searched yet."""
+        begins = [
+            (queue, self.account.reached.get(queue, offsets.start), offsets.end) for queue, offsets in self._ranges
+        ]
+        return [(queue, OffsetRange(begin, end)) for queue, begin, end in begins if begin < end]
+
+    def rest_text(self) -> str:
+        """Returns a sentence's part on what was searched, and from where on queues were not."""
+        account = self.account
+        text = f"{account.searched:,} of {account.total:,} messages ({account.received_bytes / MIB:,.1f} MiB) searched"
+        rest = self.unsearched()
+        if not rest:
+            return text
+        names = ", ".join(
+            f"{queue.broker_name}/{queue.queue_id} from {left.start}" for queue, left in rest[:QUEUES_SHOWN]
+        )
+        more = f" and {len(rest) - QUEUES_SHOWN} more queues" if len(rest) > QUEUES_SHOWN else ""
+        return f"{text}, not searched: {names}{more}"
+
+    async def _matches(self, lists: AsyncIterator[list[RawPull]]) -> AsyncGenerator[list[MessageExt], None]:
+        account = self.account
+        async for pulls in lists:
+            matches: list[MessageExt] = []
+            for pull in await self._promising(pulls):
+                matches += self._in_pull(pull)
+                await trio.lowlevel.checkpoint()
+            account.matches += len(matches)
+            account.received_bytes += sum(len(pull.records) for pull in pulls)
+            for pull in pulls:
+                account.searched += pull.next_offset - pull.start
+                account.reached[pull.queue] = pull.next_offset
+            yield matches
+            if self._max_bytes is not None and account.received_bytes >= self._max_bytes and self.unsearched():
+                account.is_bounded = True
+                return
+
+    async def _promising(self, pulls: list[RawPull]) -> Iterable[RawPull]:
+        """Returns the pulls that may have matches, by columns where that is possible: of one queue, in its order."""
+        if self._columnar is None or not isinstance(self._condition, TextIn):
+            return pulls
+        schema = self._columnar.schema_of(COLUMNS)
+        starts = [pull.start for pull in pulls]
+        chosen: dict[int, RawPull] = {}
+        for decoded in self._columnar.decode_batches(pulls, schema, tags=self._filter):
+            for offset in self._columnar.offsets_containing(decoded.batch, self._condition.needle):
+                number = bisect_right(starts, offset) - 1
+                chosen[number] = pulls[number]
+            await trio.lowlevel.checkpoint()
+        return chosen.values()
+
+    def _in_pull(self, pull: RawPull) -> list[MessageExt]:
+        holds, matches = self._condition.holds, self._filter.matches
+        meeting: list[MessageExt] = []
+        for message in decode(pull, OffsetRange(pull.start, pull.next_offset)):
+            try:
+                if matches(message.tags) and holds(message):
+                    meeting.append(message)
+            except NoJson:
+                self.account.no_json += 1
+        return meeting
+
+
+def _columnar_or_none() -> ModuleType | None:
+    try:
+        return columnar()
+    except MissingLibrary:
+        return None

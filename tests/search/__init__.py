@@ -1,0 +1,1 @@
+"""Searching: conditions on messages, and the search that reads ranges by them."""
