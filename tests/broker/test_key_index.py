@@ -333,10 +333,8 @@ def test_one_step_enters_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> No
     assert one.find("k", 9999) == [place for part in places for place in part][::-1]
 
 
-@pytest.mark.parametrize(("factor", "most"), [(1, 3), (8, 24)])  # one by one; the 64 of one send by columns
-def test_one_step_enters_a_bounded_number_of_bytes(factor: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_step_enters_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_bounds, "WEIGHT_AT_ONCE", 30)
-    monkeypatch.setattr(step_bounds, "COLUMNS_FACTOR", factor)
     one = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
     one.settle()
     # Each has 10 bytes of properties, and the long one 110.
@@ -348,7 +346,7 @@ def test_one_step_enters_a_bounded_number_of_bytes(factor: int, most: int, monke
         counts.append(len(one.find("k1", 9999)))
     steps = [after - before for before, after in itertools.pairwise(counts)]
     assert sum(steps) == 75
-    assert max(steps) == most
+    assert max(steps) == 3
     one.stop()
     assert one.contents() == one.java().contents()
 

@@ -1,4 +1,4 @@
-"""The messages of an append: a single one, or those of a batch body, whose parts are kept by columns."""
+"""The messages of an append: a single one, or those of a batch body, whose parts are kept in lists."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.disk.files import StoredFile
-from pyrmq_core.broker.store.index.entries import Entries, KeyColumns, interleaved, packed, packed_columns
+from pyrmq_core.broker.store.index.entries import Entries, packed
 from pyrmq_core.broker.store.index.slot_table import SlotTable
 from pyrmq_core.errors import StoreError
 
@@ -157,21 +157,6 @@ class IndexFile:
             self._write(data, new.offsets, new.times_ms, previous.count(NO_ENTRY))
         except StoreError:
             table.unlink(new.hashes, previous)
-            raise
-
-    def append_columns(self, new: KeyColumns) -> None:
-        """Adds the entries of messages, at most `room`, as `append` does."""
-        old, table, keys = self.header, self._table(), new.hashes
-        if old.next_entry == FIRST_ENTRY:  # the first entry's time is another
-            self.append(new.one_by_one())
-            return
-        seconds = _all_seconds(new.times_ms, old.begin_ms)
-        previous = table.link_columns(keys, len(new.offsets), old.next_entry)
-        try:
-            data = packed_columns(keys, new.offsets, seconds, previous)
-            self._write(data, new.offsets, new.times_ms, sum([column.count(NO_ENTRY) for column in previous]))
-        except StoreError:
-            table.unlink(new.one_by_one().hashes, interleaved(previous))
             raise
 
     def _write(self, data: bytes, offsets: Sequence[int], times_ms: Sequence[int], used_slots: int) -> None:

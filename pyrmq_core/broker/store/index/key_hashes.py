@@ -5,36 +5,34 @@
     KEYS                 topic#word           for each of its words, which spaces separate
     TAGS                 topic#T#value        since 5.4
 
-A hash is Java's String.hashCode without its sign; that of the one number without a positive twin is 0. `record_hashes`
-is the plain form; `batch_hashes.py` has the fast one for the messages of a batch.
+A hash is Java's String.hashCode without its sign; that of the one number without a positive twin is 0. The hash of a
+text follows from that of its head and from its tail. Keys of many messages differ in their last letters alone, so the
+hashes of heads are kept.
 Sources: store/index/IndexService.java buildIndex, IndexFile.java indexKeyHashMethod (5.4.0).
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import sys
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from pyrmq_core.protocol.java.string_hash import string_hash_code
+from pyrmq_core.protocol.java.string_hash import MASK, string_hash_code
 from pyrmq_core.protocol.messages.properties import KEYS, TAGS, UNIQ_KEY, decode_java_utf8
 
-NAME_END: Final = b"\x01"
 PAIR_END: Final = b"\x02"
 WORD_END: Final = b" "
 TAG_TYPE: Final = "T"
 # In the order in which their keys enter the index.
 INDEXED: Final = (UNIQ_KEY.encode(), KEYS.encode(), TAGS.encode())
 UNIQUE, WORDS, TAG = INDEXED
-
-
-class KeySpan(NamedTuple):
-    """The bounds of an indexed value in a properties string."""
-
-    start: int
-    end: int
-    is_tag: bool
+# With the end of the pair before it.
+INDEXED_PAIR: Final = re.compile(rb"\x02(%b)\x01([^\x02]+)" % b"|".join(INDEXED))
+TAIL_BYTES: Final = 4
+SIGN: Final = 1 << 31
+# Longer words are hashed whole, so that the heads that are kept take little room.
+MOST_WORD_BYTES: Final = 128
 
 
 def index_key(topic: str, key: str, index_type: str | None = None) -> str:
@@ -49,46 +47,32 @@ def key_hash(text: str, before: int = 0) -> int:
 
 def record_hashes(topic: str, properties: bytes, start: int = 0, most: int = sys.maxsize) -> list[int]:
     """Returns the hashes of a record's keys, in the order in which they enter the index: `most` from `start` on."""
-    values = {name: properties[begin:end] for name, (begin, end) in _values(properties).items()}
-    words = [values[UNIQUE]] if UNIQUE in values else []
-    if WORDS in values:
-        words += [word for word in values[WORDS].split(WORD_END) if word]
-    before = _topic_hash(topic)
-    hashes = [key_hash(decode_java_utf8(word), before) for word in words[start : start + most]]
-    if TAG in values and start <= len(words) < start + most:
-        hashes.append(_tag_hash(topic, values[TAG]))
+    words, tags = record_keys(properties)
+    hashes = [_word_hash(topic, word) for word in words[start : start + most]]
+    if tags and start <= len(words) < start + most:
+        hashes.append(_tag_hash(topic, tags))
     return hashes
 
 
-def pairs(properties: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yields each pair's name, and where its value begins and ends."""
-    start = 0
-    for pair in properties.split(PAIR_END):
-        end = start + len(pair)
-        name, _, value = pair.partition(NAME_END)
-        yield name, end - len(value), end
-        start = end + len(PAIR_END)
+def record_keys(properties: bytes) -> tuple[list[bytes], bytes]:
+    """Returns the unique key and the words of keys; and the tags, empty without any.
 
-
-def key_spans(properties: bytes) -> list[KeySpan]:
-    """Returns where the indexed values are; of equal names the last one that has a value counts, as in Java."""
-    values = _values(properties)
-    spans = []
+    Of equal names the last one that has a value counts, as in Java.
+    """
+    values: dict[bytes, bytes] = dict(INDEXED_PAIR.findall(PAIR_END + properties))
+    words = [*filter(None, values.get(WORDS, b"").split(WORD_END))]
     if UNIQUE in values:
-        spans.append(KeySpan(*values[UNIQUE], is_tag=False))
-    if WORDS in values:
-        start, end = values[WORDS]
-        for word in properties[start:end].split(WORD_END):
-            if word:
-                spans.append(KeySpan(start, start + len(word), is_tag=False))
-            start += len(word) + len(WORD_END)
-    if TAG in values:
-        spans.append(KeySpan(*values[TAG], is_tag=True))
-    return spans
+        words.insert(0, values[UNIQUE])
+    return words, values.get(TAG, b"")
 
 
-def _values(properties: bytes) -> dict[bytes, tuple[int, int]]:
-    return {name: (start, end) for name, start, end in pairs(properties) if name in INDEXED and start < end}
+def _word_hash(topic: str, word: bytes) -> int:
+    if not TAIL_BYTES <= len(word) <= MOST_WORD_BYTES or not word.isascii():
+        return key_hash(decode_java_utf8(word), _topic_hash(topic))
+    first, second, third, fourth = word[-TAIL_BYTES:]
+    tail = first * 29_791 + second * 961 + third * 31 + fourth
+    code = (_head_hash(topic, word[:-TAIL_BYTES]) + tail) & MASK
+    return code if code < SIGN else -code & ~SIGN & MASK
 
 
 @functools.lru_cache(maxsize=4096)
@@ -100,3 +84,9 @@ def _topic_hash(topic: str) -> int:
 @functools.lru_cache(maxsize=4096)
 def _tag_hash(topic: str, tags: bytes) -> int:
     return key_hash(index_key(topic, decode_java_utf8(tags), TAG_TYPE))
+
+
+@functools.lru_cache(maxsize=4096)
+def _head_hash(topic: str, head: bytes) -> int:
+    """Returns what the text before a word's tail adds to the hash."""
+    return string_hash_code(head.decode(), _topic_hash(topic)) * 923_521 & MASK

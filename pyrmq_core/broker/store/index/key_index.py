@@ -20,8 +20,7 @@ from typing import Final
 from pyrmq_core.broker.store.appending import Dispatched
 from pyrmq_core.broker.store.formats import IndexMark
 from pyrmq_core.broker.store.index import step_bounds
-from pyrmq_core.broker.store.index.batch_hashes import Message, mixed_entries, next_part
-from pyrmq_core.broker.store.index.entries import Entries, KeyColumns
+from pyrmq_core.broker.store.index.entries import Entries, Message, entries_of, next_part
 from pyrmq_core.broker.store.index.index_file import FIRST_ENTRY, HEADER, Header, IndexFile, Layout, name_of_time
 from pyrmq_core.broker.store.index.key_hashes import index_key, key_hash
 from pyrmq_core.broker.store.index.log_messages import ROLLED_BACK, next_with_keys, unread_messages
@@ -180,7 +179,7 @@ class KeyIndex:
                     while before := self._enter_part(messages[0], start, before):
                         yield
                 else:
-                    self._enter(mixed_entries(messages), start, before)
+                    self._enter(entries_of(messages), start, before)
                 yield
             if start == begin:  # nothing can be read there any more
                 break
@@ -323,13 +322,10 @@ class KeyIndex:
         self._enter(entries, message.offset if entered else end)
         return entered
 
-    def _enter(self, new: Entries | KeyColumns, end: int, entered: int = 0) -> None:
+    def _enter(self, new: Entries, end: int, entered: int = 0) -> None:
         """Appends entries, without those that were `entered` before; begins a new file when the last one is full."""
         try:
-            if isinstance(new, KeyColumns) and self._files and 0 < new.count <= self._files[-1].room:
-                self._files[-1].append_columns(new)
-            else:
-                self._append(new.one_by_one() if isinstance(new, KeyColumns) else new, entered)
+            self._append(new, entered)
         except StoreError:
             self._fall_behind()
             raise

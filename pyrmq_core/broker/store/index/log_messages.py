@@ -9,8 +9,8 @@ from collections.abc import Generator, Iterator
 from typing import Final
 
 from pyrmq_core.broker.store.index import step_bounds
-from pyrmq_core.broker.store.index.batch_hashes import Message
-from pyrmq_core.broker.store.index.key_hashes import key_spans
+from pyrmq_core.broker.store.index.entries import Message
+from pyrmq_core.broker.store.index.key_hashes import record_keys
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
@@ -53,7 +53,11 @@ def next_with_keys(store: MessageStore, place: int) -> Generator[None, None, int
     weight = 0
     for record in store.records(max(start, store.start)):
         if isinstance(record, RawRecord):
-            if record.commit_log_offset >= place and not _is_rolled_back(record) and key_spans(record.properties):
+            if (
+                record.commit_log_offset >= place
+                and not _is_rolled_back(record)
+                and any(record_keys(record.properties))
+            ):
                 return record.commit_log_offset
             weight += _weight(record)
             if weight > step_bounds.WEIGHT_AT_ONCE:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyrmq_core.broker.store.disk.files import StoredFile
-from pyrmq_core.broker.store.index.entries import interleaved
 
 CODE: Final = "i"
 SLOT_BYTES: Final = 4
@@ -47,38 +46,6 @@ class SlotTable:
             previous.append(slots[slot])
             slots[slot] = number
         return previous
-
-    def link_columns(self, hashes: Sequence[int | Sequence[int]], count: int, first: int) -> list[Sequence[int]]:
-        """Enters the entries of `count` messages by columns, as in `KeyColumns`; returns those before by columns, too.
-
-        The entries of one hash follow each other, unless another column shares their slot.
-        """
-        slots, modulus, keys = self._slots, self._count, len(hashes)
-        single = {key: column % modulus for key, column in enumerate(hashes) if isinstance(column, int)}
-        many = {
-            key: [key_hash % modulus for key_hash in column]
-            for key, column in enumerate(hashes)
-            if not isinstance(column, int)
-        }
-        shared = set(single.values())
-        if len(shared) != len(single) or not all(shared.isdisjoint(column) for column in many.values()):
-            flat = [[column] * count if isinstance(column, int) else column for column in hashes]
-            linked = self.link(interleaved(flat), first)
-            return [linked[key::keys] for key in range(keys)]
-        numbers = [range(first + key, first + key + keys * count, keys) for key in range(keys)]
-        links: list[Sequence[int]] = [()] * keys
-        for key, slot in single.items():
-            links[key] = [slots[slot], *numbers[key][:-1]]
-            slots[slot] = numbers[key][-1]
-        previous: list[int] = []
-        for slot, number in zip(
-            interleaved([*many.values()]), interleaved([numbers[key] for key in many]), strict=True
-        ):
-            previous.append(slots[slot])
-            slots[slot] = number
-        for at, key in enumerate(many):
-            links[key] = previous[at :: len(many)]
-        return links
 
     def unlink(self, hashes: Sequence[int], previous: Sequence[int]) -> None:
         """Takes back a `link`."""

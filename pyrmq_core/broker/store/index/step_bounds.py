@@ -1,7 +1,6 @@
 """The bounds of one step of the index, some 10 ms: messages, the bytes of their properties, and the words in these.
 
-A word of keys takes about 4 us. A record whose properties weigh more than a step takes enters alone, in parts. By
-columns a word takes some 0.2 us, so that such a step may have more of them.
+A word of keys takes about 4 us. A record whose properties weigh more than a step takes enters alone, in parts.
 """
 
 from __future__ import annotations
@@ -19,10 +18,6 @@ SPACE_WEIGHT: Final = 16
 # The entries of one record in one step.
 KEYS_AT_ONCE: Final = 2048
 SPACE: Final = b" "
-# By columns: times `WEIGHT_AT_ONCE`, and the entries in one step. A message has at most 3 without a space.
-COLUMNS_FACTOR: Final = 8
-COLUMN_ENTRIES_AT_ONCE: Final = 4096
-WITHOUT_SPACES: Final = 3
 
 
 def weight(properties: bytes) -> int:
@@ -32,13 +27,6 @@ def weight(properties: bytes) -> int:
 def count_like(properties: bytes) -> int:
     """Returns how many messages with such properties are looked at for a step, at least one."""
     return min(MESSAGES_AT_ONCE, WEIGHT_AT_ONCE // max(1, len(properties)) + 1)
-
-
-def count_by_columns(properties: bytes) -> int:
-    """Returns the number of messages with such properties that one step may enter by columns, at least one."""
-    by_bytes = COLUMNS_FACTOR * WEIGHT_AT_ONCE // max(1, len(properties))
-    by_entries = COLUMN_ENTRIES_AT_ONCE // (WITHOUT_SPACES + properties.count(SPACE))
-    return max(1, min(MESSAGES_AT_ONCE, by_bytes, by_entries))
 
 
 def count_of_step(properties: Sequence[bytes]) -> int:

@@ -1,6 +1,6 @@
 """The messages that became readable and wait to enter the index, and which of them enter in one step.
 
-The messages of a large send have steps of their own: by columns, if their properties have one length.
+The messages of a large send have steps of their own.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Final
 from pyrmq_core.broker.store.appending import Dispatched
 from pyrmq_core.broker.store.batch_pieces import properties_of
 from pyrmq_core.broker.store.index import step_bounds
-from pyrmq_core.broker.store.index.batch_hashes import FEWEST_MESSAGES, Message, key_columns, mixed_entries, next_part
-from pyrmq_core.broker.store.index.entries import Entries, KeyColumns
+from pyrmq_core.broker.store.index.entries import Entries, Message, entries_of, next_part
 
 # From this number on, or if they weigh more than a step takes, the messages of a send have steps of their own.
 BATCH: Final = 64
@@ -38,7 +37,7 @@ class WaitingMessages:
         self._sends.clear()
         self.log_bytes = self._of_batch = self._of_message = 0
 
-    def next_entries(self) -> tuple[Entries | KeyColumns, int]:
+    def next_entries(self) -> tuple[Entries, int]:
         """Takes the entries of the next step; returns them and the log offset up to which the index then has all.
 
         There have to be messages.
@@ -59,7 +58,7 @@ class WaitingMessages:
             return self._of_first(waiting[0])
         for _ in range(consumed):
             end = self._remove_first()
-        return mixed_entries(messages), end
+        return entries_of(messages), end
 
     def _remove_first(self) -> int:
         """Removes the first send; returns the log offset behind it."""
@@ -68,28 +67,21 @@ class WaitingMessages:
         self._of_batch = 0
         return entered.end
 
-    def _of_first(self, batch: Dispatched) -> tuple[Entries | KeyColumns, int]:
+    def _of_first(self, batch: Dispatched) -> tuple[Entries, int]:
         """Adds the index entries of the first send's next messages; a message with many keys may be added in parts."""
         append, positions, store_ms, _ = batch
         first = self._of_batch
         like = append.pieces[first].properties
-        entries: Entries | KeyColumns | None = None
-        most = step_bounds.count_by_columns(like)
-        if most >= FEWEST_MESSAGES:
-            properties = properties_of(append.pieces, first, most)
-            count = len(properties)
-            entries = key_columns(append.topic, properties, positions[first : first + count], [store_ms] * count)
-        if entries is None:
-            properties = properties_of(append.pieces, first, step_bounds.count_like(like))
-            count = step_bounds.count_of_step(properties)
-            parts = zip(properties[:count], positions[first : first + count], strict=True)
-            messages = [Message(append.topic, *part, store_ms) for part in parts]
-            if count == 1:
-                entries, self._of_message = next_part(messages[0], self._of_message, step_bounds.KEYS_AT_ONCE)
-                if self._of_message:
-                    return entries, positions[first]
-            else:
-                entries = mixed_entries(messages)
+        properties = properties_of(append.pieces, first, step_bounds.count_like(like))
+        count = step_bounds.count_of_step(properties)
+        parts = zip(properties[:count], positions[first : first + count], strict=True)
+        messages = [Message(append.topic, *part, store_ms) for part in parts]
+        if count == 1:
+            entries, self._of_message = next_part(messages[0], self._of_message, step_bounds.KEYS_AT_ONCE)
+            if self._of_message:
+                return entries, positions[first]
+        else:
+            entries = entries_of(messages)
         self._of_batch = first + count
         if self._of_batch == len(positions):
             return entries, self._remove_first()

@@ -1,4 +1,4 @@
-"""Entries by columns: the bytes of the index are those of entries one by one, and Java's, wherever a file ends."""
+"""Batches in the index of keys: its bytes are Java's, wherever a file ends and a kill comes."""
 
 from __future__ import annotations
 
@@ -6,37 +6,17 @@ import struct
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pyrmq_core.broker.store.batch_pieces import batch_pieces
 from pyrmq_core.broker.store.index import index_file, log_messages
-from pyrmq_core.broker.store.index.entries import Entries, KeyColumns
+from pyrmq_core.broker.store.index.entries import Entries
 from pyrmq_core.broker.store.index.index_file import Header, IndexFile, Layout
-from pyrmq_core.errors import StoreError
 from tests.broker.indexed_stores import IndexedStore, Keyed
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.stores import NOW_MS, Sent
 
 MANY = Layout(slots=7, entries=4000)
 SEGMENT = 1 << 20
-HASHES = st.integers(0, 30) | st.integers(0, 0x7FFFFFFF)
-PLACES = st.sampled_from([0, 90, (1 << 32) - 40, 5 << 32])
-
-
-@st.composite
-def key_columns(draw: st.DrawFn) -> KeyColumns:
-    """Entries of one to twenty messages, some of whose columns share slots, and whose offsets may pass 4 GiB."""
-    count = draw(st.integers(1, 20))
-    column = HASHES | st.lists(HASHES, min_size=count, max_size=count)
-    steps = draw(st.lists(st.integers(1, 9), min_size=count, max_size=count))
-    offsets = [draw(PLACES) + sum(steps[: number + 1]) for number in range(count)]
-    times = st.integers(NOW_MS - 3000, NOW_MS + 3000)
-    return KeyColumns(
-        draw(st.lists(column, min_size=1, max_size=4)),
-        sorted(offsets),
-        draw(st.lists(times, min_size=count, max_size=count) | times.map(lambda one: [one] * count)),
-    )
 
 
 def new_file(slots: int) -> tuple[IndexFile, bytearray]:
@@ -44,41 +24,6 @@ def new_file(slots: int) -> tuple[IndexFile, bytearray]:
     file = IndexFile(files.open("index/0", layout.file_bytes), "0", layout, Header(begin_ms=NOW_MS - 9000))
     file.begin()
     return file, files.contents["index/0"]
-
-
-@given(st.lists(key_columns(), min_size=1, max_size=4), st.sampled_from([1, 5, 101, 1 << 12]))
-def test_columns_have_the_bytes_of_entries_one_by_one(parts: list[KeyColumns], slots: int) -> None:
-    (bulk, bulk_bytes), (plain, plain_bytes) = new_file(slots), new_file(slots)
-    for part in parts:
-        bulk.append_columns(part)
-        entries = part.one_by_one()
-        for at in range(part.count):
-            plain.append(Entries(*(column[at : at + 1] for column in entries)))
-    assert bulk.header == plain.header
-    assert bulk.save()
-    assert plain.save()
-    assert bulk_bytes == plain_bytes
-
-
-@given(st.lists(key_columns(), min_size=2, max_size=3), st.sampled_from([1, 5, 101]))
-def test_columns_that_a_full_disk_refuses_leave_no_trace(parts: list[KeyColumns], slots: int) -> None:
-    (one, written), (other, expected) = new_file(slots), new_file(slots)
-    for part in parts:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(one.file, "write", refuse)
-            before = one.header
-            with pytest.raises(StoreError):
-                one.append_columns(part)
-            assert one.header == before
-        one.append_columns(part)
-        other.append_columns(part)
-    assert one.save()
-    assert other.save()
-    assert written == expected
-
-
-def refuse(*_: object) -> None:
-    raise StoreError("No space left on device")
 
 
 def body(first: int, count: int, tags: bytes = b"TAGS\x01A\x02") -> bytes:
@@ -96,16 +41,8 @@ def put_batch(one: IndexedStore, queue_id: int, messages: bytes, now_ms: int) ->
 
 
 @pytest.mark.parametrize("is_live", [True, False])
-def test_batches_enter_by_columns_with_javas_bytes(is_live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of 2,500 messages, in files of 3,999 entries: a file ends within columns, and within a message."""
-    by_columns: list[KeyColumns] = []
-    append_columns = IndexFile.append_columns
-
-    def noted(file: IndexFile, new: KeyColumns) -> None:
-        by_columns.append(new)
-        append_columns(file, new)
-
-    monkeypatch.setattr(IndexFile, "append_columns", noted)
+def test_batches_enter_with_javas_bytes(is_live: bool) -> None:
+    """Batches of 2,500 messages, in files of 3,999 entries: a file ends within a batch, and within a message."""
     one = IndexedStore(MemoryFiles(), MANY, SEGMENT)
     if is_live:
         one.settle()
@@ -118,7 +55,6 @@ def test_batches_enter_by_columns_with_javas_bytes(is_live: bool, monkeypatch: p
     assert [one.find(f"k{number:06d}") for number in (0, 2499, 2500, 7499)] == [
         [places[at]] for at in (0, 2499, 2501, 7501)
     ]
-    assert bool(by_columns) == is_live
     java = one.java()
     one.stop()
     assert one.contents() == java.contents()
@@ -153,11 +89,11 @@ def test_records_are_read_up_to_what_is_readable() -> None:
         assert parts[-1][1] == places[end]
 
 
-def test_a_file_of_columns_is_linked_anew_from_its_entries() -> None:
+def test_a_file_is_linked_anew_from_its_entries() -> None:
     file, written = new_file(101)
     for first in range(0, 90, 30):
-        hashes = range(first, first + 30)
-        file.append_columns(KeyColumns([[*hashes], 5, [7 * one for one in hashes]], [*hashes], [NOW_MS] * 30))
+        hashes = [key_hash for one in range(first, first + 30) for key_hash in (one, 5, 7 * one)]
+        file.append(Entries(hashes, [one for one in range(first, first + 30) for _ in range(3)], [NOW_MS] * 90))
     assert file.save()
     again = IndexFile(file.file, "0", file.layout, file.header)
     for _ in again.relink(1000):
