@@ -4,14 +4,25 @@ import os
 import random
 import shutil
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from tests.support.committed_kills import LOCAL, WITH_EXECUTORS, check_rows, killed_at_points
+from tests.support.committed_kills import (
+    LOCAL,
+    WITH_EXECUTORS,
+    Act,
+    check_rows,
+    drawn,
+    killed_at_points,
+    seeded,
+)
 from tests.support.our_cluster import boot_our_cluster
 
 pytestmark = pytest.mark.spark
+
+BEHIND_THE_RECORD = Act("driver", "the record", is_answer=True)
 
 
 @pytest.mark.parametrize(
@@ -23,18 +34,24 @@ def test_the_check_fails(rows: list[str], fault: str) -> None:
         check_rows("a reader", Counter(rows), Counter("012"))
 
 
-def run(directory: Path, rounds: int, master: str) -> None:
+def run(directory: Path, acts: Iterable[Act], draw: random.Random, master: str, sink: str = "rocketmq") -> int:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("no Java here; install a JDK 17 or 21")
-    seed = int(os.environ.get("PYRMQ_SEED") or random.SystemRandom().getrandbits(32))
     with boot_our_cluster() as cluster:
-        report = killed_at_points(cluster, directory, rounds, seed, master)
-    assert report.acts.total() == rounds
+        return killed_at_points(cluster, directory, acts, draw, master, sink).acts.total()
 
 
 @pytest.mark.timeout(600)
 def test_each_number_once_over_three_kills(tmp_path: Path) -> None:
-    run(tmp_path, 3, LOCAL)
+    """The driver dies behind the record, and before it with a record that comes late; a worker dies amid its sends."""
+    acts = [BEHIND_THE_RECORD, Act("late driver", "the record"), Act("worker", "a send", 5, is_answer=True)]
+    assert run(tmp_path, acts, random.Random(1), LOCAL) == len(acts)
+
+
+@pytest.mark.timeout(600)
+def test_a_batch_that_is_written_though_it_is_decided_is_found(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"the stream: \d+ rows are repeated"):
+        run(tmp_path, [BEHIND_THE_RECORD], random.Random(1), LOCAL, "planted")
 
 
 @pytest.mark.soak
@@ -42,4 +59,5 @@ def test_each_number_once_over_three_kills(tmp_path: Path) -> None:
 @pytest.mark.parametrize("master", [LOCAL, WITH_EXECUTORS])
 def test_each_number_once_over_many_kills(tmp_path: Path, master: str) -> None:
     """PYRMQ_SEED repeats a run's choices, though not its moments; PYRMQ_KILLS has more of them."""
-    run(tmp_path, int(os.environ.get("PYRMQ_KILLS") or 20), master)
+    draw, count = seeded(), int(os.environ.get("PYRMQ_KILLS") or 20)
+    assert run(tmp_path, drawn(draw, count, master), draw, master) == count

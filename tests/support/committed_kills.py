@@ -12,7 +12,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,6 @@ from tests.support.soaking import Driver, committed_rows, held, kill, stored_row
 
 SECONDS = 300.0
 NUMBERS_A_ROUND = 240
-ROUND_SECONDS = 40.0
 MANIFEST = "copies-committed"
 POINTS = {
     "a look": (LOOKS, MANIFEST, 12),
@@ -40,6 +39,36 @@ VICTIMS = ("driver", "worker", "late driver", "broker", "lost frame", "held fram
 # Executors that are processes, where speculation passes over a worker that stands still.
 LOCAL, WITH_EXECUTORS = "local[2,8]", "local-cluster[2,1,1024]"
 VICTIMS_WITH_EXECUTORS = (*VICTIMS, "executor", "standstill")
+
+
+@dataclass(frozen=True)
+class Act:
+    """One fault: what it hits, and at which request of a kind, before it or behind its answer."""
+
+    victim: str
+    place: str
+    number: int = 1
+    is_answer: bool = False
+
+    def __str__(self) -> str:
+        if self.place == SPARK_LOG:
+            return f"{self.victim} behind {self.place}"
+        return f"{self.victim} {'behind' if self.is_answer else 'before'} {self.place}"
+
+
+def drawn(draw: random.Random, count: int, master: str) -> Iterator[Act]:
+    """Yields so many random acts."""
+    for _ in range(count):
+        victim = draw.choice(VICTIMS if master == LOCAL else VICTIMS_WITH_EXECUTORS)
+        place = draw.choice([*POINTS, SPARK_LOG])
+        if victim == "standstill" and place != "a send":
+            victim = "late driver"  # Spark waits for ever for a committer that stands still
+        if place == SPARK_LOG:
+            if victim in ("lost frame", "held frame", "late driver"):
+                victim = "driver"  # there is no frame to act at
+            yield Act(victim, place)
+        else:
+            yield Act(victim, place, draw.randint(1, POINTS[place][2]), draw.random() < 0.5)
 
 
 @dataclass
@@ -59,28 +88,27 @@ class Kills:
     """One run over a cluster, ours or Apache's."""
 
     def __init__(
-        self, cluster: OurCluster | ApacheCluster, relay: Relay, directory: Path, draw: random.Random, master: str
+        self, cluster: OurCluster | ApacheCluster, relay: Relay, directory: Path, draw: random.Random, *job: str
     ) -> None:
         self._cluster = cluster
         self._relay = relay
         self._directory = directory
         self._draw = draw
-        self._driver = Driver(relay.nameserver, directory, "tests.spark.committed_job", master)
-        self._victims = VICTIMS if master == LOCAL else VICTIMS_WITH_EXECUTORS
+        self._driver = Driver(relay.nameserver, directory, "tests.spark.committed_job", *job)
         self._producer = Producer("setup", nameserver=cluster.nameserver.address, send_timeout=60)
         self._consumer = PullConsumer("audit", nameserver=cluster.nameserver.address)
         self._stopped: list[int] = []
         self._after: Callable[[], object] | None = None
         self.report = Report()
 
-    def run(self, rounds: int) -> Report:
-        """Acts so many times, then waits for the end and checks what was read."""
+    def run(self, acts: Iterable[Act]) -> Report:
+        """Acts, then waits for the end and checks what was read."""
         with self._producer, self._consumer:
             try:
-                for number in range(rounds):
-                    name = self._one_round()
-                    self.report.acts[name] += 1
-                    print(f"{number + 1} of {rounds}: {name}", flush=True)  # noqa: T201 - the course of a long test
+                for act in acts:
+                    self._one_round(act)
+                    self.report.acts[str(act)] += 1
+                    print(f"{self.report.acts.total()}: {act}", flush=True)  # noqa: T201 - the course of a long test
                 self._go_on()
                 (self._directory / "complete").touch()
                 wait_until(self._has_ended, SECONDS, lambda: f"the streams did not end\n{self._log()}")
@@ -91,25 +119,16 @@ class Kills:
             self._check()
         return self.report
 
-    def _one_round(self) -> str:
-        victim = self._draw.choice(self._victims)
-        place = self._draw.choice([*POINTS, SPARK_LOG])
-        if victim == "standstill" and place != "a send":
-            victim = "late driver"  # Spark waits for ever for a committer that stands still
+    def _one_round(self, act: Act) -> None:
         self._driver.ensure()
-        if place == SPARK_LOG:
-            if victim in ("lost frame", "held frame", "standstill", "late driver"):
-                victim = "driver"  # there is no frame to act at
+        if act.place == SPARK_LOG:
             before = self._batches()
             self._feed_until(lambda: self._batches() > before)
-            self._act(victim, 0)
+            self._act(act, 0)
         else:
-            codes, topic, most = POINTS[place]
-            is_answer = self._draw.random() < 0.5
-            point = Point(codes, topic, self._draw.randint(1, most), is_answer)
-            self._relay.arm(point, lambda port: self._act(victim, port))
+            codes, topic, _ = POINTS[act.place]
+            self._relay.arm(Point(codes, topic, act.number, act.is_answer), lambda port: self._act(act, port))
             self._feed_until(self._relay.reached.is_set)
-            place = f"{'behind' if is_answer else 'before'} {place}"
         if self._after is not None:
             self._after()
             self._after = None
@@ -117,36 +136,43 @@ class Kills:
         if self._draw.random() < 0.7:
             self._wait_for_the_rows()
             self._go_on()
-        return f"{victim} {place}"
 
     # --- Acts. They run while nothing passes through the relay.
 
-    def _act(self, victim: str, port: int) -> Verdict:
+    def _act(self, act: Act, port: int) -> Verdict:
         owner = owner_of(port, self._driver.ever()) if port else None
         workers = self._driver.workers()
-        if victim == "worker" and (owner or workers):
-            kill(owner or self._draw.choice(workers))
-        elif victim == "executor":
-            for pid in self._driver.executors()[:1]:
-                kill(pid)
-        elif victim == "driver":
-            self._driver.kill()
-        elif victim in ("standstill", "late driver"):
-            if owner is not None:
+        lost = Verdict.PASS if act.is_answer else Verdict.LOSE
+        match act.victim:
+            case "worker":
+                if owner or workers:
+                    kill(owner or self._draw.choice(workers))
+                return lost
+            case "executor":
+                for pid in self._driver.executors()[:1]:
+                    kill(pid)
+                return lost
+            case "driver":
+                self._driver.kill()
+                return lost
+            case "standstill" if owner is not None:
                 self._stop(owner)
-            if victim == "late driver" or owner is None:
+                return Verdict.PASS
+            case "late driver" | "standstill":
+                if owner is not None:
+                    self._stop(owner)
                 self._driver.kill()
                 return Verdict.HOLD
-        elif victim == "broker":
-            broker = self._cluster.brokers[self._draw.choice(sorted(self._cluster.brokers))]
-            broker.kill()
-            self._after = broker.restart
-        elif victim == "lost frame":
-            return Verdict.LOSE
-        elif victim == "held frame":
-            self._driver.kill()
-            return Verdict.HOLD
-        return Verdict.PASS
+            case "broker":
+                broker = self._cluster.brokers[self._draw.choice(sorted(self._cluster.brokers))]
+                broker.kill()
+                self._after = broker.restart
+                return Verdict.PASS
+            case "lost frame":
+                return Verdict.LOSE
+            case _:
+                self._driver.kill()
+                return Verdict.HOLD
 
     def _stop(self, pid: int) -> None:
         with suppress(ProcessLookupError):
@@ -225,16 +251,25 @@ def check_rows(reader: str, rows: Counter[str], sent: Counter[str]) -> None:
 
 
 def killed_at_points(
-    cluster: OurCluster | ApacheCluster, directory: Path, rounds: int, seed: int, master: str
+    cluster: OurCluster | ApacheCluster, directory: Path, acts: Iterable[Act], draw: random.Random, *job: str
 ) -> Report:
-    """Makes the topics and runs the rounds; raises AssertionError when a number is lost or repeated."""
-    print(f"PYRMQ_SEED={seed}", flush=True)  # noqa: T201 - what a failed run is repeated with
+    """Makes the topics and acts; raises AssertionError when a number is lost or repeated.
+
+    `job` are further arguments of the job: Spark's master, and the format of the write.
+    """
     with Admin(nameserver=cluster.nameserver.address, timeout=20) as admin:
         for topic in ("numbers", "copies"):
             admin.create_topic(topic, queues=2)
         admin.create_topic(MANIFEST, queues=1, broker=min(cluster.brokers))
     brokers = [broker.address for broker in cluster.brokers.values()]
     with relayed(cluster.nameserver.address, brokers) as relay:
-        report = Kills(cluster, relay, directory, random.Random(seed), master).run(rounds)
+        report = Kills(cluster, relay, directory, draw, *job).run(acts)
     print(report, flush=True)  # noqa: T201
     return report
+
+
+def seeded() -> random.Random:
+    """Returns the random choices of PYRMQ_SEED, or of a new seed; prints it."""
+    seed = int(os.environ.get("PYRMQ_SEED") or random.SystemRandom().getrandbits(32))
+    print(f"PYRMQ_SEED={seed}", flush=True)  # noqa: T201 - what a failed run is repeated with
+    return random.Random(seed)
