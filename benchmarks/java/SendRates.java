@@ -31,6 +31,7 @@ public class SendRates {
         DefaultMQProducer producer = new DefaultMQProducer("java-" + mode);
         producer.setNamesrvAddr(args[0]);
         producer.setSendMsgTimeout(30_000);
+        producer.setMqClientApiTimeout(30_000); // of routes, which are slow to come while a machine is busy
         producer.setAutoBatch(mode.equals("autobatch"));
         producer.start();
         for (String line : Files.readAllLines(Path.of(args[5]))) {
