@@ -1,7 +1,7 @@
 # Each target sets up what it needs by itself (.ci/env): .venv from requirements.lock, a JDK and Maven.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test test-all test-rest pure durations check site release-check demo soak matrix bench bench-quick lock
+.PHONY: help test test-all test-rest pure class-archives durations check site release-check demo soak matrix bench bench-quick lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -21,8 +21,11 @@ test-all: ## every test but the long ones: make test, then make test-rest
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory test-rest
 
-test-rest: site pure ## what make test-all adds to make test: the site, the pure rooms, the other tier
+test-rest: site pure class-archives ## what make test-all adds to make test: the site, the pure rooms, the other tier
 	@.ci/env --browser $(PYTEST) --tier rest --without '$(PURE_TESTS)' --durations-file $(DURATIONS)/rest.json
+
+class-archives: # made once in .venv/classes, by which Spark and Apache's servers start sooner
+	@.ci/env python -m tests.support.class_archives
 
 # The rooms without sockets, and the tests that cover them without a process of their own: pyproject.toml has the floor.
 PURE := protocol nameserver.tables filtering broker.store client.routing client.consumer.rebalance.strategies

@@ -12,7 +12,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-from tests.support import tiers
+from tests.support import class_archives, tiers
 
 os.environ.pop("NAMESRV_ADDR", None)
 # The 5 s of a command's request are few where twenty processes share two cores.
@@ -21,8 +21,8 @@ os.environ["PYRMQ_TIMEOUT"] = "60"
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-# No Java of a test, Spark's neither, lives long enough to repay the second compiler or threads that collect garbage.
-os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Other servers than Spark name an archive of their own, or pass over this one.
+os.environ["JDK_JAVA_OPTIONS"] = " ".join([*class_archives.QUICK, *class_archives.mapped(class_archives.SPARK)])
 
 # No example is failed for being slow: machines are shared, and the test as a whole has its time-out. Examples are the
 # same in each run, so that a red test is red for the next one, too; `make soak` draws others.

@@ -31,6 +31,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import FrameDecoder, encode_frame
 from pyrmq_core.protocol.java.json_text import load_object
+from tests.support.class_archives import mapped, of_server
 from tests.support.java_programs import (
     OPENED,
     PROGRAM_SECONDS,
@@ -140,7 +141,8 @@ class ApacheServer:
         self.tls: ssl.SSLContext | None = None
         prepare_home(home)
         self._conf = home / "server.conf"
-        command = java_command(version, home, *options, main, "-c", str(self._conf))
+        classes = mapped(of_server(version, main))
+        command = java_command(version, home, *classes, *options, main, "-c", str(self._conf))
         self.process = JavaProcess(f"{name} ({version})", command, home / "output.log", java_environment())
 
     @property
