@@ -1,6 +1,7 @@
 """The table of Spark tests by release: how a failure counts, and what its text is; and one module for what differs."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,13 @@ def test_the_table_counts_by_file_and_names_what_did_not_pass() -> None:
         f"| `test_a.py::test_limits` | {OLD} | refused by name |\n"
         f"{releases.END}\nafter\n"
     )
+
+
+def test_pieces_of_a_run_keep_each_others_outcomes(tmp_path: Path) -> None:
+    file = tmp_path / "outcomes"
+    file.write_text(f'["{OTHER}", "passed", ""]\n')
+    outcomes = releases.run_tests(NEW, ["tests/test_benchmark_floors.py"], file, seconds=300, keep=True)
+    assert {name.partition("::")[0] for name in outcomes} == {"b.py", "tests/test_benchmark_floors.py"}
 
 
 def test_one_module_alone_looks_at_the_release() -> None:

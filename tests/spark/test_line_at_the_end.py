@@ -143,7 +143,8 @@ def test_a_batch_of_a_stream_that_failed_says_that_its_rows_come_again(caplog: p
 def test_a_repeated_task_says_that_its_earlier_attempts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of an attempt that failed half way stay, and Spark keeps no report of it."""
     monkeypatch.setattr(TaskContext, "_taskContext", None)
-    TaskContext(attemptNumber=1, partitionId=4, localProperties={})  # Spark's task sets its context so
+    context = TaskContext()
+    context._attemptNumber, context._partitionId, context._localProperties = 1, 4, {}  # as Spark's task sets them
     for attempt in (WriteAttempt.of_batch("w", 0), WriteAttempt.of_stream()):
         assert attempt.partition == 4
         written = PartitionWrite(NOWHERE, read_sink({}), SCHEMA, attempt).run(iter([]))

@@ -57,10 +57,16 @@ def apart(release: str) -> list[Path]:
     return [] if release == NEWEST else [installed_apart(f"pyspark-{release}", [f"pyspark=={release}"])]
 
 
-def run_tests(release: str, tests: Sequence[str], file: Path, *, seconds: float) -> dict[str, Outcome]:
-    """Runs these tests on a release, once more those that Spark gave up on, and returns how each ended."""
+def run_tests(
+    release: str, tests: Sequence[str], file: Path, *, seconds: float, keep: bool = False
+) -> dict[str, Outcome]:
+    """Runs these tests on a release, once more those that Spark gave up on, and returns how each ended.
+
+    With `keep` the outcomes of other tests that the file has stay in it.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)
+    if not keep:
+        file.unlink(missing_ok=True)
     _pytest(release, tests, file, seconds)
     outcomes = read_outcomes(file)
     if again := [name for name, outcome in outcomes.items() if NOT_CONNECTED.search(outcome.text)]:
@@ -71,7 +77,8 @@ def run_tests(release: str, tests: Sequence[str], file: Path, *, seconds: float)
 
 def _pytest(release: str, tests: Sequence[str], file: Path, seconds: float) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    command += ["-p", "tests.support.outcomes", *(part for warning in WARNINGS for part in ("-W", warning)), *tests]
+    command += ["--continue-on-collection-errors", "-p", "tests.support.outcomes"]
+    command += [*(part for warning in WARNINGS for part in ("-W", warning)), *tests]
     with open(file.with_suffix(".log"), "a") as log:
         subprocess.run(
             command,
@@ -168,12 +175,12 @@ def written(page: str, matrix: Matrix) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Runs the Spark tests on the releases that are named, or on all, and writes the page; other results stay.
 
-    What begins with `tests/` is run in place of all of them.
+    What begins with `tests/` is run in place of all of them: so the table may be made in pieces.
     """
     everything = (*OLDER, NEWEST)
     tests = [word for word in arguments if word.startswith("tests/")]
     for release in [word for word in arguments if word not in tests] or everything:
-        run_tests(release, tests or ALL_TESTS, BUILD / release, seconds=SECONDS)
+        run_tests(release, tests or ALL_TESTS, BUILD / release, seconds=SECONDS, keep=bool(tests))
     matrix = {release: outcomes for release in everything if (outcomes := read_outcomes(BUILD / release))}
     PAGE.write_text(written(PAGE.read_text(), matrix))
     failures = {f"{release} {test}" for release in matrix for test in unexplained(release, matrix[release])}
