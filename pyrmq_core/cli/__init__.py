@@ -1,10 +1,10 @@
 """The `pyrmq` command, whose libraries come with the extra `cli`.
 
-`commands` has the table of the commands, each loaded when it is used: they are in `admin`, `consume`, `doctor`, `send`
-(with `message_lines`), `tail` and the folders `groups`, `operation` and `serving`. They share `connections` (the
-options of every command that calls servers), `servers` (groups of commands, and the loop they run in), `tables` (the
-output as JSON, or as a table of `drawn_tables`), `formats` (that of messages), `name_completion` (names for a shell)
-and `progress` (a line about work under way).
+`commands` has the table of the commands, each loaded when it is used: they are in `admin`, `consume`, `doctor`,
+`export`, `import_files`, `search`, `send` (with `message_lines`), `tail` and the folders `groups`, `operation` and
+`serving`. They share `connections` (the options of every command that calls servers), `servers` (groups of commands,
+and the loop they run in), `tables` (the output as JSON, or as a table of `drawn_tables`), `formats` (that of messages),
+`name_completion` (names for a shell) and `progress` (a line about work under way).
 """
 
 from __future__ import annotations

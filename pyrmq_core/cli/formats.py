@@ -71,12 +71,17 @@ def text_line(message: MessageExt, *, raw: bool = False) -> str:
 
 
 def json_line(message: MessageExt) -> str:
-    """Returns a JSON object, which `pyrmq send --input json` reads; a body that is no text also in base 64."""
+    """Returns a JSON object, which `pyrmq send --input json` reads."""
+    return json_text(members_of(message))
+
+
+def members_of(message: MessageExt) -> dict[str, Any]:
+    """Returns the members of that object; a body that is no text is there in base 64, too."""
     members: dict[str, Any] = {name: FIELDS[name](message) for name in JSON_FIELDS}
     members |= {"properties": dict(message.properties), "body": _text(message)}
     if members["body"].encode() != message.body:
         members["bodyBase64"] = base64.b64encode(message.body).decode()
-    return json_text(members)
+    return members
 
 
 def template_line(template: str, *, raw: bool = False) -> Callable[[MessageExt], str]:

@@ -184,7 +184,7 @@ class LineSending:
                 await self._send_list(lines_to_send, messages, give)
                 self._fail_at_call([line], error)
                 return
-            alone = _goes_alone(message)
+            alone = goes_alone(message)
             if messages and (alone or room < len(content) or len(messages) == LIST_MESSAGES):
                 await self._send_list(lines_to_send, messages, give)
                 lines_to_send, messages, room = [], [], LIST_BYTES
@@ -315,7 +315,7 @@ def _span(lines: Lines) -> Span:
     return Span(lines[0][0], lines[-1][0], len(lines))
 
 
-def _goes_alone(message: Message) -> bool:
+def goes_alone(message: Message) -> bool:
     """Returns whether a batch would not hold the message, or not compress its body."""
     return (
         len(message.body) >= COMPRESS_OVER_BYTES

@@ -63,7 +63,7 @@ class LineForm:
     """
 
     def __init__(self, topic: str, fields: Mapping[str, Any], *, as_json: bool = False) -> None:
-        self._topic = topic
+        self.topic = topic
         self._fields = fields
         self._as_json = as_json
         model = Message(topic, b"x", **fields)
@@ -79,7 +79,7 @@ class LineForm:
         with contextlib.suppress(InvalidMessage):  # checking the members one by one gives the better error
             if (message := self._common_message(_members_of(line))) is not None:
                 return _checked(message)
-        return _checked(Message(self._topic, **{**self._fields, **_fields_of(_members_of(line))}))
+        return _checked(Message(self.topic, **{**self._fields, **_fields_of(_members_of(line))}))
 
     def unchecked_message(self, line: bytes) -> Message:
         """Returns the message of a line, as `message` does, but unchecked where it is to be encoded next.
@@ -87,7 +87,7 @@ class LineForm:
         The encoding makes the same checks; `message` says then what is wrong with the line.
         """
         if not self._as_json:
-            return make_message(self._topic, line, *self._rest)
+            return make_message(self.topic, line, *self._rest)
         try:
             members = orjson.loads(line)
         except ValueError:
@@ -122,7 +122,7 @@ class LineForm:
             content = body.encode()
         except UnicodeEncodeError:  # half of a surrogate pair
             return None
-        return make_message(self._topic, content, tags, keys, sharding_key, properties, *self._last_fields)
+        return make_message(self.topic, content, tags, keys, sharding_key, properties, *self._last_fields)
 
 
 def _checked(message: Message) -> Message:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pyrmq_core import InvalidMessage, Message
-from pyrmq_core.cli.line_sending import OBJECTS_BETWEEN_COLLECTIONS, _goes_alone, _rare_collections
+from pyrmq_core.cli.line_sending import OBJECTS_BETWEEN_COLLECTIONS, _rare_collections, goes_alone
 from pyrmq_core.cli.message_lines import LineForm, read_lines
 from pyrmq_core.protocol.messages.checked_batch import checked_batch
 from pyrmq_core.protocol.messages.payload import encode_one
@@ -141,7 +141,7 @@ def is_refused_when_sent(form: LineForm, line: bytes) -> bool:
     ],
 )
 def test_messages_that_no_batch_may_hold_go_alone(message: Message, alone: bool) -> None:
-    assert _goes_alone(message) is alone
+    assert goes_alone(message) is alone
 
 
 async def test_lines_are_numbered_over_all_reads(monkeypatch: pytest.MonkeyPatch) -> None:

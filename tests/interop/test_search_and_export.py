@@ -1,8 +1,9 @@
-"""`pyrmq search` on Apache RocketMQ 5.4.0."""
+"""`pyrmq search`, `pyrmq export` and `pyrmq import` on Apache RocketMQ 5.4.0."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.support.terminal import Terminal, soon
 
 TOPIC = "SearchedOrders"
 COUNT = 200
+FORMATS = ("jsonl", "parquet", "csv")
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +23,8 @@ def terminal(apache_5: ApacheCluster) -> Terminal:
     address = apache_5.nameserver.address
     terminal = Terminal(address)
     with Admin(nameserver=address) as admin, Producer("G", nameserver=address) as producer:
-        admin.create_topic(TOPIC, queues=2)
+        for topic in (TOPIC, *(f"Copied-{form}" for form in FORMATS)):
+            admin.create_topic(topic, queues=2)
         for number in range(COUNT):
             text = json.dumps({"id": 2**60 + number, "more": "x" * (5000 if number % 50 == 1 else 1)})
             body = b"plain %d" % number if number % 10 == 0 else text.encode()
@@ -39,3 +42,17 @@ def test_messages_are_found_by_what_is_in_them(terminal: Terminal) -> None:
     assert found("--contains", f'"id": {2**60 + 51},', "--tags", "even") == []
     assert found("--regex", "^plain 1[0-9]0$") == [f"k1{number}0" for number in range(10)]
     assert len(found("--contains", "x" * 5000)) == 4
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_round_trip_keeps_every_message(terminal: Terminal, tmp_path: Path, form: str) -> None:
+    target, copy = str(tmp_path / f"orders.{form}"), f"Copied-{form}"
+    assert f"{COUNT} messages of" in terminal.text("export", TOPIC, "--since", "1h", "--format", form, "--to", target)
+    terminal.text("import", target, "--topic", copy)
+
+    def lines(topic: str) -> list[str]:
+        fields = "{brokerName} {queueId} {queueOffset} {tags} {keys} {body}"
+        return sorted(terminal.text("tail", topic, "-o", fields).splitlines())
+
+    soon(lambda: len(lines(copy)) == COUNT)
+    assert lines(copy) == lines(TOPIC)

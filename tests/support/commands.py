@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -16,6 +17,8 @@ from pyrmq_core.cli.operation.server_groups import ServerGroup
 
 PROGRAM = (sys.executable, "-m", "pyrmq_core.cli")
 ENDS_WITHIN = 60.0
+EXPORTED = str(Path(tempfile.gettempdir()) / f"pyrmq-exported-{os.getpid()}.jsonl")
+IMPORTED = str(Path(__file__).with_name("imported.jsonl"))
 # The options with which a command ends by itself, and those whose values have a form; the last value of each counts.
 ENDING = {
     "acl account white-addresses": ("10.10.10.*",),
@@ -33,6 +36,7 @@ ENDING = {
     "group reset": ("--to", "earliest"),
     "group seek": ("-b", "broker-a", "-q", "0", "-o", "0"),
     "query": ("--key", "K"),
+    "export": ("--since", "1h", "--format", "jsonl", "--to", EXPORTED, "--overwrite"),
     "search": ("--since", "1h", "--contains", "body"),
     "top": ("--once",),
 }
@@ -87,9 +91,11 @@ def filled(words: str, value: str) -> list[str]:
 
 
 def _argument(parameter: click.Argument, value: str) -> str:
-    """Returns the value of an argument: a broker's name or one of a choice, where nothing else is taken."""
+    """Returns the value of an argument: a broker's name, a file or one of a choice, where nothing else is taken."""
     if parameter.metavar == "BROKER":
         return "broker-a"
+    if parameter.metavar == "FILE":
+        return IMPORTED
     return str(parameter.type.choices[0]) if isinstance(parameter.type, click.Choice) else value
 
 

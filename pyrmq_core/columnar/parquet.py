@@ -1,0 +1,53 @@
+"""Parquet files of messages: columns as a read has them, written batch by batch and read back in small parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyrmq_core.columnar.decoding.columns import schema_of
+from pyrmq_core.errors import InvalidArgument
+
+# All that a message can be sent again with, and where and when it was stored.
+COLUMNS: Final = (
+    *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "shardingKey", "flag"),
+    *("bornTimestamp", "storeTimestamp", "reconsumeTimes", "properties", "body"),
+)
+READ_COLUMNS: Final = ("brokerName", "queueId", "tags", "keys", "shardingKey", "flag", "properties", "body")
+ROWS_AT_ONCE: Final = 4096
+
+SCHEMA: Final = schema_of(COLUMNS)
+
+
+class ParquetWriter:
+    """The writer of one file, whose end is written by `close`."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._writer = pq.ParquetWriter(file, SCHEMA, compression="zstd")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Writes a batch of `SCHEMA`."""
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        """Writes the end of the file."""
+        self._writer.close()
+
+
+def read_rows(file: IO[bytes], name: str) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a file that `ParquetWriter` wrote, or of one with columns of the same names.
+
+    `body` is needed. Raises `InvalidArgument`, which names the file, for one that cannot be read.
+    """
+    try:
+        parquet = pq.ParquetFile(file)
+        there = [column for column in READ_COLUMNS if column in parquet.schema_arrow.names]
+        if "body" not in there:
+            raise InvalidArgument(f"{name} has no column body; it has {', '.join(parquet.schema_arrow.names)}")
+        for batch in parquet.iter_batches(ROWS_AT_ONCE, columns=there):
+            yield from batch.to_pylist()
+    except pa.ArrowException as error:
+        raise InvalidArgument(f"{name} cannot be read as Parquet: {error}") from error

@@ -1,0 +1,213 @@
+"""`pyrmq export` and `pyrmq import`: what is read back equals what was there, and a file is whole or not there."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pyrmq_core import Message, MessageExt, OffsetRange, decode
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.testing import Command, CutConnection, Peer, RequestCode
+from tests.support.terminal import Terminal
+
+BODIES = (
+    b"plain",
+    '{"a": "h\u00e9llo, \\"q\\"", "n": 9007199254740993}'.encode(),
+    b"\xff\xfe\x00 no text",
+    b'two\nlines\r\nand, "quotes"',
+    b"x" * 10_000,
+    b" ",
+    b"=1+1",
+    "\u2028\u0007\u00a0".encode(),
+)
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Two brokers with two queues each of T, and topics to import into: of as many queues, and of one."""
+    topics = {"T": 2, "One": 1, "Empty": 1, **{f"Copy-{form}": 2 for form in ("jsonl", "parquet", "csv")}}
+    with EmbeddedCluster(brokers=2, topics=topics) as cluster:
+        with Producer("G", nameserver=cluster.nameserver) as producer:
+            queues = producer.message_queues("T")
+            for number in range(COUNT):
+                message = Message(
+                    "T",
+                    BODIES[number % len(BODIES)],
+                    tags="even" if number % 2 == 0 else None,
+                    keys=["k", f"k{number}"] if number % 3 == 0 else None,
+                    sharding_key=f"s{number}" if number % 5 == 0 else None,
+                    properties={"n": str(number), "a b": "c=d, \u00e9"},
+                    flag=number % 7,
+                )
+                producer.send(message, queue=queues[number % 3])  # one queue stays empty
+        yield cluster
+
+
+@pytest.fixture
+def terminal(cluster: EmbeddedCluster) -> Terminal:
+    return Terminal(cluster.nameserver)
+
+
+def held(cluster: EmbeddedCluster, topic: str) -> dict[tuple[str, int], list[tuple[object, ...]]]:
+    """Returns what each queue holds, in its order."""
+    with PullConsumer("readers", nameserver=cluster.nameserver) as consumer:
+        content: dict[tuple[str, int], list[tuple[object, ...]]] = {}
+        for queue in consumer.message_queues(topic):
+            with consumer.read(queue, consumer.min_offset(queue), consumer.max_offset(queue)) as pulls:
+                messages = [m for pull in pulls for m in decode(pull, OffsetRange(pull.start, pull.next_offset))]
+            content[queue.broker_name, queue.queue_id] = [sendable(message) for message in messages]
+        return content
+
+
+def sendable(message: MessageExt) -> tuple[object, ...]:
+    properties = tuple(sorted(message.user_properties.items()))
+    return message.body, message.tags, message.keys, message.sharding_key, properties, message.flag
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_a_round_trip_is_equal(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path, form: str) -> None:
+    target = tmp_path / f"orders.{form}"
+    wrote = terminal.text("export", "T", "--since", "1h", "--format", form, "--to", str(target))
+    assert wrote == f"{COUNT} messages of T are in {target}\n"
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
+    read = terminal.text("import", str(target), "--topic", f"Copy-{form}")
+    assert read == f"{COUNT} messages of {target} are stored in Copy-{form}\n"
+    assert held(cluster, f"Copy-{form}") == held(cluster, "T")
+
+
+def test_fewer_queues_keep_the_order_of_each(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:
+    target = tmp_path / "orders"
+    terminal.text("export", "T", "--since", "1h", "--format", "jsonl", "--to", str(target))
+    terminal.text("import", str(target), "--topic", "One", "--format", "jsonl")
+    (first, second) = held(cluster, "One").values()
+    for queue, messages in held(cluster, "T").items():
+        assert messages == [row for row in (*first, *second) if row in messages], queue
+
+
+def test_other_programs_read_the_files(terminal: Terminal, tmp_path: Path) -> None:
+    for form in ("jsonl", "parquet", "csv"):
+        terminal.text("export", "T", "--since", "1h", "--format", form, "--to", str(tmp_path / form), "--tags", "even")
+    lines = [json.loads(line) for line in (tmp_path / "jsonl").read_text().splitlines()]
+    with (tmp_path / "csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    table = pq.read_table(tmp_path / "parquet").to_pylist()
+    assert len(lines) == len(rows) == len(table) == COUNT // 2
+    for line, row, columns in zip(lines, rows, table, strict=True):
+        assert (
+            (line["queueOffset"], line["tags"])
+            == (columns["queueOffset"], "even")
+            == (int(row["queueOffset"]), row["tags"])
+        )
+        assert line["body"] == row["body"] == columns["body"].decode(errors="replace")
+
+
+def test_nothing_is_a_whole_file_too(terminal: Terminal, tmp_path: Path) -> None:
+    for form in ("jsonl", "parquet", "csv"):
+        target = str(tmp_path / f"none.{form}")
+        assert "0 messages of Empty" in terminal.text(
+            "export", "Empty", "--since", "1h", "--format", form, "--to", target
+        )
+        assert "0 messages of" in terminal.text("import", target, "--topic", "Empty")
+
+
+def test_a_file_that_is_there_stays(terminal: Terminal, tmp_path: Path) -> None:
+    target = tmp_path / "orders.jsonl"
+    target.write_text("mine")
+    options = ("export", "Empty", "--since", "1h", "--format", "jsonl", "--to")
+    assert "--overwrite replaces it" in " ".join(terminal.run(*options, str(target)).stderr.split())
+    assert target.read_text() == "mine"
+    assert "it is no file" in " ".join(terminal.run(*options, os.devnull, "--overwrite").stderr.split())
+    terminal.text(*options, str(target), "--overwrite")
+    assert target.read_text() == ""
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_a_disk_that_is_full(terminal: Terminal, tmp_path: Path, form: str) -> None:
+    """A limit on the size of files fails as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    try:
+        result = terminal.run("export", "T", "--since", "1h", "--format", form, "--to", str(tmp_path / "orders"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert result.exit_code == 1
+    assert "File too large" in result.stderr
+    assert "it is not written" in result.stderr.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broker_that_goes_away_leaves_no_file(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:
+    async def cut(request: Command, peer: Peer) -> Command:
+        raise CutConnection
+
+    target = tmp_path / "orders.jsonl"
+    rule = cluster.control(RequestCode.PULL_MESSAGE, cut, server="broker-b")
+    try:
+        options = ("--format", "jsonl", "--to", str(target), "--timeout", "1")
+        said = terminal.refused(1, "export", "T", "--since", "1h", *options)
+    finally:
+        rule.remove()
+    assert cluster.brokers["broker-b"] in said
+    assert f"messages were read; {target} is not written)" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "a.jsonl",
+            b'{"body": "a"}\n{"body": 5}\n',
+            "body is 5; it has to be a text (a.jsonl, row 2; 0 messages are stored",
+        ),
+        ("a.csv", b"body,flag\nx,many\n", "invalid literal"),
+        ("a.parquet", b"no parquet at all", "a.parquet cannot be read as Parquet"),
+        ("a.txt", b"", "ends with no format"),
+    ],
+)
+def test_files_that_cannot_be_read(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(content)
+    result = terminal.run("import", name, "--topic", "Empty")
+    assert result.exit_code in (1, 2)
+    assert said in " ".join(result.stderr.split())
+
+
+def test_a_failed_send_says_what_is_stored(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:
+    with Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic("Two", queues=1)
+    file = tmp_path / "two.jsonl"
+    rows = [{"body": f"{n}", "brokerName": f"broker-{'ab'[n % 2]}", "queueId": 0} for n in range(10)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    async def cut(request: Command, peer: Peer) -> Command:
+        raise CutConnection
+
+    rules = [cluster.control(code, cut, server="broker-b") for code in (RequestCode.SEND_BATCH_MESSAGE,)]
+    try:
+        said = terminal.refused(1, "import", str(file), "--topic", "Two")
+    finally:
+        for rule in rules:
+            rule.remove()
+    assert f"{file}, rows 1 to 10: " in said
+    assert "5 messages are stored, 5 of these rows are not, some of them perhaps stored" in said
+    assert [len(rows) for rows in held(cluster, "Two").values()] == [5, 0]
+
+
+def test_parquet_names_its_extra(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    target = str(tmp_path / "orders.parquet")
+    said = terminal.refused(1, "export", "T", "--since", "1h", "--format", "parquet", "--to", target)
+    assert 'pip install "pyrmq-spark[arrow]"' in said
+    assert list(tmp_path.iterdir()) == []
