@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -14,6 +14,8 @@ import trio
 
 from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, PullStatus, RocketMQError
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
+from pyrmq_core.search.conditions import Condition, condition_of
+from pyrmq_core.search.search import Search, ranges_of
 from pyrmq_core.web.history import SAMPLE_SECONDS, Curve, History, Sample
 from pyrmq_core.web.look_up_queue import TooManyLookUps
 from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
@@ -43,6 +45,12 @@ GROUPS_FRESH_SECONDS: Final = 15.0
 MAX_GROUPS_RATED: Final = 5
 # The most look-ups at a time that samples may use; the others are for viewers.
 SAMPLED_AT_ONCE: Final = 3
+# A search ends after so many bytes, or seconds, or a page of messages; it begins an hour ago by default.
+SEARCHED_BYTES: Final = 256 * 1024 * 1024
+SEARCH_SECONDS: Final = 10.0
+SEARCHED_TIME: Final = timedelta(hours=1)
+# The searches of all viewers; each has one at a time.
+SEARCHES_AT_ONCE: Final = 2
 # A page of all queues of a topic is read so far back at most.
 MAX_QUEUES_READ: Final = 256
 
@@ -51,12 +59,13 @@ MAX_QUEUES_READ: Final = 256
 class FoundMessages:
     """Messages by store time, the newest first, and the error of each queue that could not be read.
 
-    `more` means that older ones are left.
+    `more` means that older ones are left. `searched` says how much a search has read.
     """
 
     messages: tuple[MessageExt, ...] = ()
     failures: dict[str, str] = field(default_factory=dict)
     more: bool = False
+    searched: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +80,24 @@ class LookUps:
     """The look-ups of one page server, over its own client; `address` is that of the viewer that they are for."""
 
     def __init__(
-        self, admin: Admin, consumer: PullConsumer, shared: SharedAnswers, history: History, address: str = ""
+        self,
+        admin: Admin,
+        consumer: PullConsumer,
+        shared: SharedAnswers,
+        history: History,
+        address: str = "",
+        searching: set[str] | None = None,
     ) -> None:
         self.history = history
         self._admin = admin
         self._consumer = consumer
         self._shared = shared
         self._address = address
+        self._searching: set[str] = set() if searching is None else searching  # addresses of viewers
 
     def of_viewer(self, address: str) -> LookUps:
         """Returns the same look-ups for a viewer at the address."""
-        return LookUps(self._admin, self._consumer, self._shared, self.history, address)
+        return LookUps(self._admin, self._consumer, self._shared, self.history, address, self._searching)
 
     async def _get(
         self, key: Hashable, look_up: Callable[[], Awaitable[Answer]], fresh_seconds: float = FRESH_SECONDS
@@ -194,6 +210,43 @@ class LookUps:
     async def newest(self, topic: str, before: datetime | None) -> FoundMessages:
         """Returns the topic's newest messages, or the newest of those that were stored before the time."""
         return await self._get(("newest", topic, before), partial(self._newest, topic, before))
+
+    async def search(
+        self, topic: str, since: datetime | None, until: datetime | None, contains: str | None, where: str | None
+    ) -> FoundMessages:
+        """Returns the topic's messages between two times whose bodies contain a text, or that meet a condition.
+
+        Raises `TooManyLookUps` while the viewer has another search, or other viewers have all that are possible.
+        """
+        condition = condition_of(contains, where, None)
+        key = ("search", topic, since, until, contains, where)
+        return await self._get(key, partial(self._search, topic, since, until, condition))
+
+    async def _search(
+        self, topic: str, since: datetime | None, until: datetime | None, condition: Condition
+    ) -> FoundMessages:
+        if self._address in self._searching or len(self._searching) >= SEARCHES_AT_ONCE:
+            raise TooManyLookUps
+        self._searching.add(self._address)
+        try:
+            queues = await self._consumer.message_queues(topic)
+            since = datetime.now(UTC) - SEARCHED_TIME if since is None else since
+            ranges = await ranges_of(self._consumer, queues, since, until)
+            search = Search(self._consumer, ranges, condition, max_bytes=SEARCHED_BYTES, patience=SEARCH_SECONDS)
+            messages: list[MessageExt] = []
+            with trio.move_on_after(SEARCH_SECONDS):
+                async with search.matches() as lists:
+                    async for matching in lists:
+                        messages += matching
+                        if len(messages) >= SHOWN_MESSAGES:
+                            break
+        finally:
+            self._searching.discard(self._address)
+        messages.sort(key=lambda message: message.store_timestamp_ms, reverse=True)
+        said = search.rest_text()
+        if search.account.no_json:
+            said += f"; {search.account.no_json:,} bodies are no JSON"
+        return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), searched=said)
 
     async def _newest(self, topic: str, before: datetime | None) -> FoundMessages:
         stats = await self._admin.topics.stats(topic)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 import trio
@@ -330,3 +331,37 @@ async def test_uploads_are_no_forms(changing: Served) -> None:
 async def test_nothing_changes_on_a_page_that_only_shows(page: Served) -> None:
     for path in ("/send", "/reset", "/confirmed"):
         assert (await page.http.post(path, data={"token": "x"})).status_code == 403
+
+
+async def test_a_search_in_bodies(page: Served) -> None:
+    where = (await page.get("/messages", topic="orders", where="json.order in [2, 4]")).text
+    assert sum("{" in row for row in rows(where)) == 2
+    assert "40 of 40 messages" in where
+    assert "20 bodies are no JSON" in where
+    assert 'value="json.order in [2, 4]"' in where
+    contains = (await page.get("/messages", topic="orders", contains='"order": 38}')).text
+    assert sum("{" in row for row in rows(contains)) == 1
+    later = (await page.get("/messages", topic="orders", contains="order", since="2100-01-01")).text
+    assert "0 of 0 messages" in later
+    wrong = await page.get("/messages", topic="orders", where="json.order = 2")
+    assert (wrong.status_code, "character 12" in wrong.text) == (400, True)
+    both = await page.get("/messages", topic="orders", where="json.order == 2", contains="2")
+    assert both.status_code == 400
+
+
+async def test_a_viewer_has_one_search_at_a_time(page: Served) -> None:
+    held, go_on = trio.Event(), trio.Event()
+
+    async def hold(request: Command, peer: Peer) -> Pass:
+        held.set()
+        await go_on.wait()
+        return PASS
+
+    page.cluster.control(RequestCode.PULL_MESSAGE, hold)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(page.get, "/messages", topic="orders", contains="order"))
+        await held.wait()
+        second = await page.get("/messages", topic="orders", contains="other")
+        go_on.set()
+    assert second.status_code == 429
+    assert (await page.get("/messages", topic="orders", contains="other")).status_code == 200

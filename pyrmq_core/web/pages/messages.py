@@ -12,14 +12,19 @@ from pyrmq_core.web.pages.page import Shown, moment, needed, query, tried, whole
 
 
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns messages of a topic: by key, by id, or the newest, also before a time."""
+    """Returns messages of a topic: by key, by id, by what is in them, or the newest, also before a time."""
     topic, key, message_id = query(request, "topic"), query(request, "key"), query(request, "id")
-    before = query(request, "before")
+    before, since = query(request, "before"), query(request, "since")
+    contains, where = query(request, "contains"), query(request, "where")
     result = FoundMessages()
     if topic and message_id:
         result = await look_ups.by_id(topic, message_id)
     elif topic and key:
         result = await look_ups.by_key(topic, key)
+    elif topic and (contains or where):
+        result = await look_ups.search(
+            topic, moment(since, "since"), moment(before, "before"), contains or None, where or None
+        )
     elif topic:
         result = await look_ups.newest(topic, moment(before, "before"))
     return Shown(
@@ -29,6 +34,9 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
             "key": key,
             "id": message_id,
             "before": before,
+            "since": since,
+            "contains": contains,
+            "where": where,
             "found": result,
             "rows": [(message, summary(message.body)) for message in result.messages],
             "oldest": result.messages[-1].store_timestamp if result.messages and result.more else None,
