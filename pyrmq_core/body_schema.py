@@ -297,15 +297,15 @@ def distinct_names(names: Iterable[str], reserved: Iterable[str] = ()) -> list[s
     """
     names = list(names)
     barred, free, used = {name.lower() for name in reserved}, {name.lower() for name in names}, set[str]()
-    distinct: list[str] = []
-    for name in names:
+    distinct: dict[str, str] = {}
+    for name in sorted(names, key=str.swapcase):  # not as they were seen: the order of queues would name columns
         stem = f"body_{name}" if name.lower() in barred else name
         candidate, number = stem, 2
         while candidate.lower() in barred | used or (candidate != name and candidate.lower() in free):
             candidate, number = f"{stem}_{number}", number + 1
         used.add(candidate.lower())
-        distinct.append(candidate)
-    return distinct
+        distinct[name] = candidate
+    return [distinct[name] for name in names]
 
 
 def quoted(name: str) -> str:

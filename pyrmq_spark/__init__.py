@@ -3,8 +3,9 @@
 `source` is the entry that Spark finds; `read`, `stream` and `write` are batch reads, streaming reads, and writes of
 both kinds. `options`, `positions`, `offsets`, `read_limits`, `kafka_hints` and `namespaces` are pure: they parse
 options and decide by them. `worker` keeps the clients of a Python process, `patience` waits for brokers, `spark_errors`
-makes the errors that Spark shows. `session` is for drivers: settings, one of which puts `python_path` on the path of
-Spark's Python processes, and threads. `gc_freeze` and `pyspark_releases` adapt to Spark's processes and releases.
+makes the errors that Spark shows. `tables` makes views of topics, `cdc` rows of changes. `session` is for drivers:
+settings, one of which puts `python_path` on the path of Spark's Python processes, and threads. `gc_freeze` and
+`pyspark_releases` adapt to Spark's processes and releases.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyrmq_spark.session import activate_session, session_settings
     from pyrmq_spark.source import RocketMQDataSource
     from pyrmq_spark.stream.progress import OffsetPublisher, QueueLag, commit_offsets, lag
+    from pyrmq_spark.tables import infer_schema, topics, typed, unframed
 
 __all__ = [
     "OffsetPublisher",
@@ -24,8 +26,12 @@ __all__ = [
     "RocketMQDataSource",
     "activate_session",
     "commit_offsets",
+    "infer_schema",
     "lag",
     "session_settings",
+    "topics",
+    "typed",
+    "unframed",
 ]
 
 # Names are loaded when used: Spark imports this package in every process in which it looks for sources.
@@ -35,8 +41,12 @@ _LAZY: Final = {
     "RocketMQDataSource": "pyrmq_spark.source",
     "activate_session": "pyrmq_spark.session",
     "commit_offsets": "pyrmq_spark.stream.progress",
+    "infer_schema": "pyrmq_spark.tables",
     "lag": "pyrmq_spark.stream.progress",
     "session_settings": "pyrmq_spark.session",
+    "topics": "pyrmq_spark.tables",
+    "typed": "pyrmq_spark.tables",
+    "unframed": "pyrmq_spark.tables",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept any name

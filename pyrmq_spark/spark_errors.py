@@ -39,6 +39,12 @@ class InvalidRow(InvalidMessage):
     condition = "RMQ_INVALID_ROW"
 
 
+class InvalidChange(InvalidMessage):
+    """A message that should be a change of a table, and is none."""
+
+    condition = "RMQ_INVALID_CHANGE"
+
+
 class InvalidOffsets(InvalidArgument):
     """Positions that do not fit the topic's queues or one another."""
 

@@ -29,6 +29,7 @@ PACKAGES = (
     "pyrmq_core.nameserver",
     "pyrmq_core.testing",
     "pyrmq_spark",
+    "pyrmq_spark.cdc",
 )
 
 

@@ -33,6 +33,7 @@ EXAMPLES: Final = {
         "windowed_count.py": "Count by windows of time",
         "joined_topics.py": "Join two topics",
         "each_batch.py": "foreachBatch, each batch once",
+        "canal_upsert.py": "A table from Canal's changes",
         "resumed_query.py": "Start a query again",
         "pipeline/transformations/payments.py": "Declarative Pipelines",
         "example_session.py": "The session of these examples",
@@ -56,6 +57,7 @@ PACKAGES: Final = (
     "pyrmq_core.testing",
     "pyrmq_core.nameserver",
     "pyrmq_spark",
+    "pyrmq_spark.cdc",
 )
 # A word behind the language names the cluster that the tests run the block on.
 MARKED_BLOCK: Final = re.compile(r"^(```\w+) \w+$", re.MULTILINE)

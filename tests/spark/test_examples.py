@@ -1,9 +1,12 @@
 """Every example runs and gives the result it states."""
 
 import uuid
+from decimal import Decimal
 from pathlib import Path
 
+import canal_upsert
 import each_batch
+import example_session
 import joined_topics
 import json_bodies
 import pytest
@@ -15,6 +18,8 @@ import topics_of_one_frame
 import windowed_count
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
+
+from tests.support.source_table import SourceTable, canal_messages
 
 pytestmark = pytest.mark.spark
 
@@ -66,6 +71,21 @@ def test_batches(spark: SparkSession, nameserver: str, topic: str, tmp_path: Pat
     rows = each_batch.copy_batches(spark, nameserver, topic, str(tmp_path)).collect()
     assert sum(row["count"] for row in rows) == 20
     assert len(rows) >= 2
+
+
+def test_a_captured_table(spark: SparkSession, nameserver: str, topic: str, tmp_path: Path) -> None:
+    source = SourceTable()
+    for part in range(2):
+        before = len(source.changes())
+        source.live(300, seed=part)
+        bodies = list(canal_messages(source.changes()[before:], first=before))
+        repeated = [body for body in bodies for _ in range(2)]
+        rows = spark.createDataFrame([(body, "shop") for body in repeated], "body string, shardingKey string")
+        example_session.write(rows, nameserver, topic)
+        table = canal_upsert.keep_table(spark, nameserver, topic, str(tmp_path)).orderBy("id").collect()
+        assert [tuple(row) for row in table] == [
+            (key, name, Decimal(str(amount)), note) for key, name, amount, note in source.rows()
+        ]
 
 
 def test_a_resumed_query(spark: SparkSession, nameserver: str, topic: str, tmp_path: Path) -> None:

@@ -1,0 +1,137 @@
+"""Topics as tables: a view of Spark SQL for each topic, with the columns of its bodies.
+
+A view is a batch read of its topic: each query reads what is there then. Bodies are never the reason why a query fails.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+
+from pyrmq_core import BodySchema, RocketMQError
+from pyrmq_spark import worker
+from pyrmq_spark.namespaces import name_of_tenant
+from pyrmq_spark.options import ConnectionOptions, check_names, read_connection, read_source
+from pyrmq_spark.read.queue_selection import candidate_topics
+from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+CORRUPT: Final = "_corrupt"
+PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def topics(
+    spark: SparkSession, *, pattern: str = ".*", sample: int = 100, limit: int = 100, **options: str
+) -> dict[str, str]:
+    """Makes a temporary view of each topic that the whole `pattern` matches; returns the views' names in SQL by topic.
+
+    RocketMQ's own topics, retries and dead letters have none. A view has the columns of a message, then those of its
+    bodies by the newest `sample` messages of each queue, as `typed` has them; `sample=0` leaves these out. A topic that
+    cannot be sampled now is logged and has a view without them. Spark takes a tenth of a second or more for a view, so
+    more than `limit` topics are refused. `options` are the source's: nameServer, accessKey, startingOffsets, ...
+    """
+    with as_spark_error("topics"):
+        connection = _connection(options)
+        selection = read_source({**options, "topicPattern": pattern})
+        consumer = worker.consumer_of(connection, selection)
+        names = [name_of_tenant(topic, selection.namespace) or topic for topic in candidate_topics(consumer, selection)]
+        if len(names) > limit:
+            raise InvalidOption(
+                f"pattern={pattern!r} matches {len(names)} topics, and at most {limit} views are made: name fewer by a "
+                'pattern such as "orders.*", or set limit'
+            )
+    views: dict[str, str] = {}
+    for topic in names:
+        frame = spark.read.format("rocketmq").options(**options).option("topic", topic).load()
+        if sample:
+            try:
+                frame = typed(frame, _inferred(connection, topic, sample))
+            except RocketMQError as error:
+                log.warning(
+                    "the view of %s has no columns of its bodies, since they cannot be sampled: %s", topic, error
+                )
+        views[topic] = _view_name(topic, views)
+        frame.createOrReplaceTempView(views[topic])
+    return views
+
+
+def infer_schema(topic: str, *, sample: int = 100, **options: str) -> BodySchema:
+    """Returns the columns of a topic's bodies, by the newest `sample` messages of each queue; needs no session.
+
+    `options` are those of the connection; without `nameServer` NAMESRV_ADDR counts.
+    """
+    with as_spark_error(f"topic {topic}"):
+        return _inferred(_connection(options), topic, sample)
+
+
+def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
+    """Returns a frame, also a streaming one, with the columns of its `body` behind its own, and `_corrupt`.
+
+    `_corrupt` is the text of a body that does not fit the schema: then the columns that do not fit are null.
+    """
+    text = F.col("body").cast("string")
+    if schema.form == "text":
+        is_text = F.is_valid_utf8(text)
+        columns = [F.when(is_text, text).alias(schema.columns[0].name), F.when(~is_text, F.make_valid_utf8(text))]
+        return frame.select("*", columns[0], columns[1].alias(CORRUPT))
+    if not schema.columns:
+        return frame.select("*", F.lit(None).cast("string").alias(CORRUPT))
+    names = {column.json_name for column in schema.columns}
+    corrupt = CORRUPT
+    while corrupt in names:
+        corrupt += "_"
+    row = F.from_json(text, f"{schema.json_ddl}, {corrupt} string", {"columnNameOfCorruptRecord": corrupt})
+    # A cast renames by position: names that differ by case alone cannot be selected.
+    renamed = frame.select("*", row.cast(f"struct<{schema.ddl}, {CORRUPT} string>").alias("__row"))
+    own = [F.col("__row").getField(column.name).alias(column.name) for column in schema.columns]
+    return renamed.select(
+        *(F.col(_quoted(name)) for name in frame.columns),
+        *own,
+        F.make_valid_utf8(F.col("__row").getField(CORRUPT)).alias(CORRUPT),
+    )
+
+
+def unframed(body: Column, *, protobuf: bool = False) -> Column:
+    """Returns the bodies without the five bytes that serializers of Confluent's schema registry write before them.
+
+    With `protobuf` also without the byte that means the first message of a schema. Null for a body without them.
+    """
+    head = "00" if protobuf else ""
+    start = 7 if protobuf else 6
+    is_framed = (F.hex(F.substring(body, 1, 1)) == "00") & (F.length(body) >= start - 1)
+    if head:
+        is_framed &= F.hex(F.substring(body, 6, 1)) == head
+    return F.when(is_framed, body.substr(F.lit(start), F.length(body)))
+
+
+def _connection(options: dict[str, str]) -> ConnectionOptions:
+    check_names(options)
+    return read_connection(options, os.environ)
+
+
+def _inferred(connection: ConnectionOptions, topic: str, sample: int) -> BodySchema:
+    from pyrmq_spark.options import SourceOptions
+
+    consumer = worker.consumer_of(connection, SourceOptions())
+    return consumer.infer_schema(worker.name_on_brokers(connection, topic), sample=sample)
+
+
+def _view_name(topic: str, views: dict[str, str]) -> str:
+    """Returns the view's name as an identifier of SQL: the topic's, with a number if another differs by case alone."""
+    others = {view.lower() for view in views.values()}
+    name, number = topic, 2
+    while _quoted(name).lower() in others:
+        name, number = f"{topic}_{number}", number + 1
+    return _quoted(name)
+
+
+def _quoted(name: str) -> str:
+    return name if PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"

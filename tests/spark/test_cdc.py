@@ -1,0 +1,178 @@
+"""Changes of a real table, as Canal and Debezium write them, become rows from which the same table is made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+
+from pyrmq_spark.cdc import canal, debezium, statements
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from tests.support.source_table import (
+    DDL,
+    SourceTable,
+    canal_message,
+    canal_messages,
+    debezium_message,
+    debezium_messages,
+)
+
+pytestmark = pytest.mark.spark
+
+ANN = {"id": 1, "name": "ann", "amount": "1.50", "note": None}
+BOB = {"id": 2, "name": "bob", "amount": "2.00", "note": "x"}
+
+
+def messages(spark: SparkSession, bodies: Iterable[str]) -> DataFrame:
+    rows = [("customers", 0, offset, body.encode()) for offset, body in enumerate(bodies)]
+    return spark.createDataFrame(rows, "topic string, queueId int, queueOffset bigint, body binary")
+
+
+def of_canal(frame: DataFrame, **options: str) -> DataFrame:
+    return canal(frame, DDL, key="id", table="shop.customers", **options)  # type: ignore[arg-type]
+
+
+def of_debezium(frame: DataFrame, **options: str) -> DataFrame:
+    return debezium(frame, DDL, key="id", table="shop.customers", **options)  # type: ignore[arg-type]
+
+
+def final_table(changes: DataFrame) -> list[tuple[object, ...]]:
+    """Returns the rows of the table after all changes."""
+    latest = Window.partitionBy("key").orderBy(F.col("sequence").desc())
+    rows = changes.withColumn("rank", F.row_number().over(latest)).where("rank = 1 AND op <> 'delete'")
+    return sorted(tuple(row) for row in rows.select("after.*").collect())
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [(canal_messages, of_canal), (debezium_messages, of_debezium)], ids=["canal", "debezium"]
+)
+def test_the_table_is_that_of_the_database(
+    spark: SparkSession,
+    written: Callable[..., Iterable[str]],
+    read: Callable[..., DataFrame],
+) -> None:
+    source = SourceTable()
+    source.live(400, seed=7)
+    bodies = list(written(source.changes()))
+    frame = messages(spark, bodies)
+    shuffled = frame.union(frame.where("queueOffset % 3 = 0")).repartition(3).orderBy(F.rand(5))
+    expected = [(key, name, Decimal(str(amount)), note) for key, name, amount, note in source.rows()]
+    assert len(expected) > 20
+    changes = read(shuffled)
+    assert final_table(changes) == expected
+    assert {row.op for row in changes.select("op").distinct().collect()} == {"insert", "update", "delete"}
+    once = read(frame)
+    moved = sum(op == "u" and (before or {})["id"] != (after or {})["id"] for op, before, after in source.changes())
+    assert moved
+    assert once.count() == len(source.changes()) + moved
+    assert once.select("sequence").distinct().count() == once.count()
+
+
+def rows_of(changes: DataFrame) -> list[tuple[object, ...]]:
+    return [
+        (row.op, row.key.id, row.before and row.before.name, row.after and row.after.name)
+        for row in changes.orderBy("sequence").collect()
+    ]
+
+
+def test_rows_of_canal(spark: SparkSession) -> None:
+    changed = {**ANN, "name": "anna", "note": "n"}
+    bodies = [
+        canal_message([("c", None, ANN), ("c", None, BOB)]),
+        canal_message([("u", ANN, changed)]),
+        canal_message([("u", {**changed}, {**changed, "id": 9})]),
+        canal_message([("d", BOB, None)]),
+        canal_message([("c", None, BOB)], table="orders"),
+        canal_message([("c", None, BOB)], database="archive"),
+        json.dumps(
+            {"isDdl": True, "type": "ALTER", "database": "shop", "table": "customers", "sql": "ALTER ...", "es": 9}
+        ),
+        canal_message([("c", None, {"id": 5, "name": "new", "later": 1})]),
+    ]
+    frame = messages(spark, bodies)
+    assert rows_of(of_canal(frame)) == [
+        ("insert", 1, None, "ann"),
+        ("insert", 2, None, "bob"),
+        ("update", 1, "ann", "anna"),
+        ("delete", 1, "anna", None),
+        ("insert", 9, None, "anna"),
+        ("delete", 2, "bob", None),
+        ("insert", 5, None, "new"),
+    ]
+    assert of_canal(frame).where("op = 'update'").first()["before"] == Row(  # type: ignore[index]
+        id=1, name="ann", amount=Decimal("1.50"), note=None
+    )
+    (statement,) = statements(frame).collect()
+    assert statement[:3] == ("shop", "customers", "ALTER ...")
+    blob = canal(frame, "id bigint, name binary", key=["id"], table="customers").where("key.id = 9")
+    assert blob.first()["after"].name == bytearray(b"anna")  # type: ignore[index]
+
+
+def test_rows_of_debezium(spark: SparkSession) -> None:
+    other = json.loads(debezium_message("c", None, {"id": "text"}))
+    other["source"]["table"] = "orders"
+    truncation = json.loads(debezium_message("t", None, None))
+    bodies = [
+        debezium_message("r", None, ANN, number=1, wrapped=True),
+        debezium_message("u", ANN, {**ANN, "id": 7}, number=2),
+        debezium_message("u", None, {**ANN, "id": 7, "name": "anna"}, number=3),
+        debezium_message("d", {"id": 7}, None, number=4, wrapped=True),
+        "",
+        json.dumps(other),
+        json.dumps(truncation),
+        json.dumps({"payload": {"source": {"db": "shop"}, "databaseName": "shop", "ddl": "DROP TABLE x", "ts_ms": 1}}),
+    ]
+    frame = messages(spark, bodies)
+    assert rows_of(of_debezium(frame)) == [
+        ("insert", 1, None, "ann"),
+        ("delete", 1, "ann", None),
+        ("insert", 7, None, "ann"),
+        ("update", 7, None, "anna"),
+        ("delete", 7, None, None),
+    ]
+    assert [row.statement for row in statements(frame).orderBy("queueOffset").collect()] == ["TRUNCATE", "DROP TABLE x"]
+
+
+NO_CHANGES = {
+    of_canal: [
+        canal_message([("c", None, {**ANN, "amount": "much"})]),
+        "no JSON",
+        "",
+        '{"some": "object"}',
+        canal_message([("c", None, {**ANN, "id": None})]),
+        canal_message([("u", {**ANN, "amount": "much"}, ANN)]),
+        canal_message([("c", None, ANN)], table=None),
+    ],
+    of_debezium: [
+        debezium_message("c", None, {**ANN, "amount": "much"}),
+        "no JSON",
+        '{"some": "object"}',
+        debezium_message("c", None, {**ANN, "id": None}),
+        debezium_message("d", None, None),
+        debezium_message("x", ANN, None),
+    ],
+}
+GOOD = {of_canal: canal_message([("c", None, BOB)]), of_debezium: debezium_message("c", None, BOB)}
+
+
+@pytest.mark.parametrize("read", NO_CHANGES)
+def test_what_is_no_change_ends_the_query_or_is_left_out(spark: SparkSession, read: Callable[..., DataFrame]) -> None:
+    """Each by itself ends a query: what is left out of one of all of them is what ends it."""
+    bodies = [GOOD[read], *NO_CHANGES[read]]
+    for body in NO_CHANGES[read][:2]:
+        with pytest.raises(PySparkException, match=r"RMQ_INVALID_CHANGE.*customers/0/1 "):
+            read(messages(spark, [GOOD[read], body])).collect()
+    assert rows_of(read(messages(spark, bodies), corrupt="skip")) == [("insert", 2, None, "bob")]
+
+
+def test_arguments(spark: SparkSession) -> None:
+    frame = messages(spark, [])
+    with pytest.raises(RocketMQSparkError, match=r"key='number'.*id, name"):
+        canal(frame, DDL, key="number", table="customers")
+    with pytest.raises(RocketMQSparkError, match="no column queueOffset"):
+        debezium(frame.select("body"), DDL, key="id", table="customers")

@@ -1,0 +1,140 @@
+"""Topics as views with typed columns: from an address to a SELECT in two calls."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+
+from pyrmq_core import Message, infer_body_schema
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
+from pyrmq_core.testing import Command, Peer, RequestCode, ResponseCode, refusal
+from pyrmq_spark import infer_schema, topics, typed, unframed
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from tests.support.spark import read, wait_readable
+
+pytestmark = pytest.mark.spark
+
+MESSAGE_COLUMNS = 12
+
+
+def test_from_an_address_to_a_select(
+    spark: SparkSession, cluster: EmbeddedCluster, admin: Admin, producer: Producer
+) -> None:
+    mark = f"v{uuid.uuid4().hex[:6]}"
+    orders, upper, notes, empty = f"{mark}-orders", f"{mark.upper()}-ORDERS", f"{mark}_notes", f"{mark}_empty"
+    for name in (orders, upper, notes, empty, f"%DLQ%{mark}_dead"):
+        admin.create_topic(name, queues=1)
+    bodies = [
+        b'{"id": 9007199254740993, "price": 1.5, "to": {"city": "Bern", "City": null}, "tags": ["a", 1]}',
+        b'{"id": 2, "price": 3, "ID": "x", "to": {"City": "Rom"}}',
+        b"no JSON",
+        b"\xff\xfe",
+    ]
+    for body in bodies:
+        producer.send(Message(orders, body, tags="paid"))
+    producer.send(Message(notes, "grün".encode()))
+    wait_readable(cluster.nameserver, orders, len(bodies))
+    wait_readable(cluster.nameserver, notes, 1)
+
+    views = topics(spark, nameServer=cluster.nameserver, pattern=f"(?i){mark}.*")
+    assert views == {
+        upper: f"`{upper}`",
+        orders: f"`{orders}_2`",
+        notes: notes,
+        empty: empty,
+    }
+    rows = spark.sql(f"SELECT tags, id, price, to.City_2, body_tags, ID_2, _corrupt FROM `{orders}_2`").collect()
+    assert sorted(rows, key=str) == sorted(
+        [
+            Row(
+                tags="paid", id=9007199254740993, price=1.5, City_2=None, body_tags=["a", "1"], ID_2=None, _corrupt=None
+            ),
+            Row(tags="paid", id=2, price=3.0, City_2="Rom", body_tags=None, ID_2="x", _corrupt=None),
+            Row(tags="paid", id=None, price=None, City_2=None, body_tags=None, ID_2=None, _corrupt="no JSON"),
+            Row(tags="paid", id=None, price=None, City_2=None, body_tags=None, ID_2=None, _corrupt="\ufffd\ufffd"),
+        ],
+        key=str,
+    )
+    assert [row.text for row in spark.sql(f"SELECT text FROM {notes}").collect()] == ["grün"]
+    assert spark.table(empty).columns[MESSAGE_COLUMNS:] == ["_corrupt"]
+    # The schema of last week: what does not fit it any more is null, and kept as a text.
+    schema = infer_schema(orders, nameServer=cluster.nameserver, sample=1)
+    assert 1 <= schema.sampled <= 2
+    old = infer_body_schema([b'{"id": true, "price": 0.5}'])
+    fitted = (
+        typed(read(spark, cluster.nameserver, "body binary", topic=orders), old).where("price IS NOT NULL").collect()
+    )
+    assert sorted((row.id, row.price, json.loads(row._corrupt)["id"]) for row in fitted) == [
+        (None, 1.5, 9007199254740993),
+        (None, 3.0, 2),
+    ]
+
+
+def test_topics_that_get_no_columns_or_no_views(
+    spark: SparkSession, cluster: EmbeddedCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(RocketMQSparkError, match=r"RMQ_INVALID_OPTION.*matches 1 topics.*at most 0"):
+        topics(spark, nameServer=cluster.nameserver, pattern=topic, limit=0)
+    with pytest.raises(RocketMQSparkError, match="RMQ_UNKNOWN_OPTION"):
+        topics(spark, nameServers=cluster.nameserver)
+
+    with Producer("setup", nameserver=cluster.nameserver) as producer:
+        producer.send(Message(topic, b"text"))
+    wait_readable(cluster.nameserver, topic, 1)
+
+    async def refuse(request: Command, peer: Peer) -> Command:
+        return refusal(ResponseCode.NO_PERMISSION, "not yours")
+
+    cluster.control(RequestCode.PULL_MESSAGE, refuse)
+    with caplog.at_level(logging.WARNING):
+        assert topics(spark, nameServer=cluster.nameserver, pattern=topic) == {topic: topic}
+    assert f"the view of {topic} has no columns of its bodies" in caplog.text
+    assert len(spark.table(topic).columns) == MESSAGE_COLUMNS
+
+
+def test_numbers_and_names_of_any_kind(spark: SparkSession) -> None:
+    """A body that was sampled fits its own schema, and comes back as it was."""
+    value = {
+        "order": 1,
+        "select": {"from": [1, 2.5, None], "a b": {"`": "tick"}},
+        "wide": 12345678901234567890,
+        "mixed": [1, "a", {"b": None}, [2]],
+        "_corrupt": "mine",
+        "body": "x",
+        "none": None,
+        "empty": {},
+        "money": 1234567890123456789.25,
+    }
+    text = json.dumps(value).replace("1.2345678901234568e+18", "1234567890123456789.25")
+    schema = infer_body_schema([text.encode()])
+    frame = spark.createDataFrame([(text,)], "body string")
+    (row,) = typed(frame, schema).collect()
+    assert row._corrupt is None
+    assert (row.order, row.select["from"], row.select["a b"]["`"]) == (1, [1.0, 2.5, None], "tick")
+    assert (row.wide, row.money) == (Decimal(12345678901234567890), Decimal("1234567890123456789.25"))
+    assert row.mixed == ["1", "a", '{"b":null}', "[2]"]
+    assert (row.body__corrupt, row.body_body, row.none, row.empty) == ("mine", "x", None, {})
+
+
+def test_the_framing_of_a_schema_registry(spark: SparkSession) -> None:
+    bodies = [
+        b"\x00\x00\x00\x00\x07\x02a",
+        b"\x00\x00\x00\x00\x07\x00p",
+        b"\x01\x00\x00\x00\x07a",
+        b"\x00\x00",
+        b"",
+        None,
+    ]
+    frame = spark.createDataFrame([(body,) for body in bodies], "body binary").coalesce(1)
+    rows = frame.select(unframed(F.col("body")), unframed(F.col("body"), protobuf=True)).collect()
+    assert [tuple(row) for row in rows] == [
+        (bytearray(b"\x02a"), None),
+        (bytearray(b"\x00p"), bytearray(b"p")),
+        *[(None, None)] * 4,
+    ]
