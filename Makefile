@@ -33,7 +33,7 @@ PURE_TESTS := tests/protocol tests/filtering $(addprefix tests/,nameserver/test_
   nameserver/test_golden.py client/test_allocation.py client/test_routing.py client/test_fault_latency.py) \
   $(addprefix tests/broker/test_,batch_topics.py clock*.py damaged_stores.py disk_files.py failed_syncs.py \
   held_pulls.py index_hashes.py key_*.py killed_removals.py log_copy.py put_groups.py removal.py retention.py \
-  start_work.py store_*.py tables.py tables_on_disk.py uniform_records.py)
+  start_work.py store_*.py tables.py tables_on_disk.py replay.py)
 pure: ## the tests of the pure rooms with many examples, and the floor of their coverage
 	@.ci/env --python $(PYTEST) --hypothesis-profile=thorough --cov-config=pyproject.toml \
 	  $(PURE:%=--cov=pyrmq_core.%) --cov-report=term:skip-covered --durations-file $(DURATIONS)/pure.json $(PURE_TESTS)

@@ -1,5 +1,7 @@
 """The tiers of the suite: what the default one holds, and that it stays within its time."""
 
+import subprocess
+
 import pytest
 
 from conftest import DEFAULT_SECONDS, MISSING_SMOKE
@@ -94,3 +96,11 @@ def test_seconds_are_those_of_light_files_and_of_single_tests_elsewhere() -> Non
 def test_each_smoke_test_is_there(pytestconfig: pytest.Config) -> None:
     """A smoke test that was renamed would leave the default tier without a word."""
     assert pytestconfig.stash[MISSING_SMOKE] == []
+
+
+def test_make_pure_names_files_that_exist() -> None:
+    """A name of a file that is gone ends pytest before any test."""
+    dry = subprocess.run(["make", "--dry-run", "pure"], cwd=tiers.ROOT, capture_output=True, text=True, check=True)
+    paths = [word for word in dry.stdout.split() if word.startswith("tests/")]
+    assert len(paths) > 20
+    assert [path for path in paths if not any(tiers.ROOT.glob(path))] == []

@@ -22,6 +22,7 @@ from pyrmq_core.cli.formats import JSON_FIELDS, json_line, members_of
 from pyrmq_core.cli.name_completion import topic_names
 from pyrmq_core.cli.search import PATIENCE_TIMEOUTS, Part, part_options, ranges_to_read
 from pyrmq_core.cli.servers import SectionedCommand, run
+from pyrmq_core.cli.tables import json_option, report
 from pyrmq_core.network.log_lines import visible_text
 
 if TYPE_CHECKING:  # loaded by the command that runs, not by its help
@@ -39,15 +40,18 @@ CSV_FIELDS: Final = (*JSON_FIELDS, "properties", "body", "bodyBase64")
 @click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="parquet needs the extra arrow.")
 @click.option("--to", "target", type=click.Path(dir_okay=False), required=True, help="The file to write.")
 @click.option("--overwrite", is_flag=True, help="Replace a file of this name.")
-def export(topic: str, connection: Connection, part: Part, form: str, target: str, overwrite: bool) -> None:
+@json_option
+def export(
+    topic: str, connection: Connection, part: Part, form: str, target: str, overwrite: bool, as_json: bool
+) -> None:
     """Copy a part of a topic to a file."""
     if os.path.lexists(target) and not (overwrite and os.path.isfile(target)):
         hint = "--overwrite replaces it" if os.path.isfile(target) else "it is no file"
         raise click.BadParameter(f"{target} is there: {hint}", param_hint="--to")
-    run(_export, connection, topic, part, form, target)
+    run(_export, connection, topic, part, form, target, as_json)
 
 
-async def _export(connection: Connection, topic: str, part: Part, form: str, target: str) -> None:
+async def _export(connection: Connection, topic: str, part: Part, form: str, target: str, as_json: bool) -> None:
     import trio
 
     from pyrmq_core.cli.progress import progress_line
@@ -78,7 +82,8 @@ async def _export(connection: Connection, topic: str, part: Part, form: str, tar
             raise click.ClickException(
                 visible_text(f"{target}: {error.strerror or error}, after {done:,} messages; it is not written")
             ) from error
-    click.echo(visible_text(f"{done:,} messages of {topic} are in {target}"))
+    rows = [{"topic": topic, "messages": done, "file": target}]
+    report(f"{done:,} messages of {topic} are in {target}", rows, as_json=as_json)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import click
 from pyrmq_core import BatchFailed, InvalidMessage, Message, MessageQueue, Outcome, RocketMQError, SendFailed
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.servers import SectionedCommand, run
+from pyrmq_core.cli.tables import json_option, report
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.protocol.messages.properties import SHARDING_KEY
 
@@ -40,16 +41,17 @@ Placed: TypeAlias = tuple[Place, Message]
 @connection_options
 @click.option("--topic", required=True, help="The topic to send to.")
 @click.option("--format", "form", type=click.Choice(FORMATS), help="By default what the file's name ends with.")
-def import_file(source: str, connection: Connection, topic: str, form: str | None) -> None:
+@json_option
+def import_file(source: str, connection: Connection, topic: str, form: str | None, as_json: bool) -> None:
     """Send the messages of a file that export wrote."""
     form = form or os.path.splitext(source)[1].lstrip(".")
     if form not in FORMATS:
         raise click.BadParameter(f"the name of {source} ends with no format: give one", param_hint="--format")
     with open(source, "rb") as file:
-        run(_import, connection, file, topic, form)
+        run(_import, connection, file, topic, form, as_json)
 
 
-async def _import(connection: Connection, file: IO[bytes], topic: str, form: str) -> None:
+async def _import(connection: Connection, file: IO[bytes], topic: str, form: str, as_json: bool) -> None:
     from pyrmq_core import Producer
     from pyrmq_core.cli.line_sending import PRODUCER_GROUP
     from pyrmq_core.cli.message_lines import LineForm
@@ -72,7 +74,8 @@ async def _import(connection: Connection, file: IO[bytes], topic: str, form: str
             finally:
                 line.close()
                 importing.say_if_interrupted()
-    click.echo(visible_text(f"{importing.stored:,} messages of {source} are stored in {topic}"))
+    rows = [{"topic": topic, "messages": importing.stored, "file": source}]
+    report(f"{importing.stored:,} messages of {source} are stored in {topic}", rows, as_json=as_json)
 
 
 class _Import:

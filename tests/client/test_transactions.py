@@ -23,6 +23,8 @@ from pyrmq_core import (
     SendResult,
     SendStatus,
 )
+from pyrmq_core.client.producer import transactions
+from pyrmq_core.network.rare_lines import RareLines
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction
@@ -135,8 +137,13 @@ async def test_plain_local_work_does_not_hold_up_the_loop(halves: Stage, client:
     ],
 )
 async def test_what_raises_or_is_no_state_is_unknown(
-    halves: Stage, client: Client, local: Callable[..., LocalTransactionState], caplog: pytest.LogCaptureFixture
+    halves: Stage,
+    client: Client,
+    local: Callable[..., LocalTransactionState],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(transactions, "_FAILED", RareLines())  # another test of this process may have had the line
     async with Producer("g", client=client, transaction_listener=Listener()) as producer:
         with caplog.at_level(logging.INFO):
             ended = await producer.send_in_transaction(Message("orders", b"x"), local)
