@@ -74,8 +74,8 @@ async def _import(connection: Connection, file: IO[bytes], topic: str, form: str
             finally:
                 line.close()
                 importing.say_if_interrupted()
-    rows = [{"topic": topic, "messages": importing.stored, "file": source}]
-    report(f"{importing.stored:,} messages of {source} are stored in {topic}", rows, as_json=as_json)
+    change = [{"topic": topic, "messages": importing.stored, "file": source}]
+    report(f"{importing.stored:,} messages of {source} are stored in {topic}", change, as_json=as_json)
 
 
 class _Import:
