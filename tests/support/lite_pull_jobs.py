@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -25,15 +24,11 @@ from pyrmq_core import (
     ResponseError,
 )
 from pyrmq_core.model import ConsumeFromWhere, MessageModel
+from tests.support.consumer_jobs import fresh  # one count: the jobs share clusters
 from tests.support.proxies import administered, topic_attributes
 from tests.support.waiting import until, until_readable
 
-NUMBERS = itertools.count(1)
 SECONDS = 60.0
-
-
-def fresh(word: str) -> str:
-    return f"{word}-{os.getpid()}-{next(NUMBERS)}"
 
 
 async def made_topic(nameserver: str, queues: int = 2) -> str:
