@@ -32,7 +32,9 @@ OPEN_WITH_ACCOUNTS: Final = {
 # Secrets are read by administrators alone.
 CLOSED_WITH_ACCOUNTS: Final = {"acl account list"}
 # The changes that may be at one broker alone; and those of both that leave everything as it was.
-AT_ONE_BROKER: Final = {"broker config broker-a --set fileReservedTime=71", "group seek", "send", "dlq resend"}
+AT_ONE_BROKER: Final = {"broker config broker-a --set fileReservedTime=71", "group seek"} | {
+    *("send", "import", "dlq resend"),
+}
 LEAVES_NOTHING: Final = {"broker clean", "broker add-write-perm", "group clone"}
 # Changes that several servers take; those of accounts are refused by servers that keep users.
 SHARED: Final = [words for words in COMMANDS if changes(words) and not words.startswith("acl account")]

@@ -10,11 +10,11 @@ import trio
 
 from pyrmq_core import LitePullConsumer
 from tests.support.apache import ApacheCluster
+from tests.support.consumer_jobs import fresh
 from tests.support.java_programs import start_java
 from tests.support.lite_pull_jobs import (
     LitePullJobs,
     bodies_of,
-    fresh,
     lite,
     made_topic,
     polled,

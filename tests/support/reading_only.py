@@ -12,7 +12,7 @@ from tests.support.commands import asks_servers, filled
 # Commands that change something; all others that call servers read.
 CHANGING: Final = frozenset(
     (
-        *("topic create", "topic delete", "send"),
+        *("topic create", "topic delete", "send", "import"),
         *("group reset", "group seek", "group clone", "group create", "group delete", "dlq resend"),
         *("kv put", "kv delete"),
         *("broker clean", "broker wipe-write-perm", "broker add-write-perm"),
