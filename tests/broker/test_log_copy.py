@@ -134,6 +134,17 @@ def test_what_a_body_holds_is_no_record_while_its_end_is_missing() -> None:
     assert not pair.slave.take_damage()
 
 
+def test_a_record_is_read_when_its_last_byte_is_there() -> None:
+    """A record without properties ends with zeros, as the file does behind what has arrived."""
+    pair = Pair()
+    put(pair.master, Sent("T", 0, (b"first",)))
+    pair.copy(pair.master.end - 1)
+    assert not pair.slave.replay()
+    assert pair.slave.readable_end == 0
+    pair.catch_up()
+    assert pair.slave.readable_end == pair.master.end
+
+
 def test_a_slave_that_stops_in_order_within_a_record_becomes_a_master() -> None:
     pair = Pair()
     put(pair.master, Sent("A", 0, (b"x" * 50,)), Sent("A", 0, (b"y" * 50,)))
