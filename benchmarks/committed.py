@@ -53,12 +53,12 @@ def costs(spark: SparkSession, nameserver: str, frame: DataFrame, kind: str, pai
     yield line("a committed write", in_pairs(plain, committed, pairs), of)
     name = topic(nameserver, kind)
     write(nameserver, name, frame, **COMMITTED)
-    whole, listed = (
+    all_rows, committed_rows = (
         partial(read, spark, nameserver, name),
         partial(read, spark, nameserver, name, isolation="committed"),
     )
-    whole()
-    yield line("a committed read", in_pairs(whole, listed, pairs), of)
+    all_rows()
+    yield line("a committed read", in_pairs(all_rows, committed_rows, pairs), of)
 
 
 def topic(nameserver: str, kind: str) -> str:

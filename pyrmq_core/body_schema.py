@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Literal, TypeAlias
 
 Form: TypeAlias = Literal["json", "text", "bytes", "empty"]
@@ -203,7 +203,11 @@ class _Shape:
                 self._any_member().add(value, depth + 1)
 
     def _add_digits(self, number: str) -> None:
-        value = Decimal(number)  # also of NaN and Infinity
+        try:
+            value = Decimal(number)  # also of NaN and Infinity
+        except InvalidOperation:  # an exponent beyond those of any type
+            self.whole_digits = DECIMAL_DIGITS + 1
+            return
         _, digits, exponent = value.as_tuple()
         if "e" not in number.lower() and value.is_finite():
             self.is_exact &= abs(value) <= EXACT[-1]

@@ -28,8 +28,7 @@ PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
 BLOB_CHARSET: Final = "ISO-8859-1"  # in which Canal writes the bytes of a BLOB
 # Statements of a Debezium topic: a truncation, and a message that PostgreSQL's log carries beside changes.
 NO_ROWS: Final = ("t", "m")
-# The bodies by which a sink of Debezium may write a tombstone, which has no value.
-TOMBSTONE: Final = r'(?s)^(\s*(null)?\s*|.*"payload"\s*:\s*null.*)$'
+BLANKS: Final = " \t\r\n"
 
 
 def canal(
@@ -104,7 +103,7 @@ def debezium(
     words = F.when(F.col("op").isin("c", "r"), "insert").when(F.col("op") == "u", "update")
     words = words.when(F.col("op") == "d", "delete")
     passed = is_other | F.col("op").isin(*NO_ROWS) | F.col("ddl").isNotNull()
-    passed = F.coalesce(passed, F.lit(False)) | (F.col("op").isNull() & F.col("text").rlike(TOMBSTONE))
+    passed = F.coalesce(passed, F.lit(False)) | (F.col("op").isNull() & F.coalesce(_is_tombstone(), F.lit(False)))
     number = F.coalesce("source.pos", "source.lsn", F.lit(0))
     changes = rows.select(
         *_place(frame),
@@ -197,8 +196,8 @@ def _refusal(frame: DataFrame, corrupt: Corrupt, fault: str) -> Column:
     """Returns the end of the query, with the message's place; null, for no row, if such messages are left out."""
     if corrupt == "skip":
         return F.lit(None)
-    place = F.concat_ws("/", *(F.col(name).cast("string") for name in _place(frame)))
-    return F.raise_error(F.concat(F.lit(f"[{InvalidChange.condition}] the message at "), place, F.lit(f" {fault}")))
+    position = F.concat_ws("/", *(F.col(name).cast("string") for name in _place(frame)))
+    return F.raise_error(F.concat(F.lit(f"[{InvalidChange.condition}] the message at "), position, F.lit(f" {fault}")))
 
 
 def _typed(texts: str, row: StructType) -> Column:
@@ -247,6 +246,15 @@ def _envelope(row: StructType) -> StructType:
         ]
     )
     return StructType([StructField("payload", envelope), *envelope.fields, StructField(CORRUPT, StringType())])
+
+
+def _is_tombstone() -> Column:
+    """Returns whether `text` has no value: it is blank, `null`, or an envelope's wrapper with nothing in it."""
+    names = F.json_object_keys("text")  # of other than an object it is null
+    others = F.array_except(names, F.array(F.lit("payload"), F.lit("schema")))
+    is_wrapper = F.array_contains(names, "payload") & (F.size(others) == 0)
+    is_empty = F.get_json_object("text", "$.payload").isNull() & F.col("corrupt").isNull()
+    return F.btrim("text", F.lit(BLANKS)).isin("", "null") | (is_wrapper & is_empty)
 
 
 def _is_table(table: str, database: Column, name: Column, schema: Column | None = None) -> Column:

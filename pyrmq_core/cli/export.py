@@ -7,6 +7,7 @@ order, queues one behind another; memory does not grow with the part.
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -48,10 +49,12 @@ def export(
     if os.path.lexists(target) and not (overwrite and os.path.isfile(target)):
         hint = "--overwrite replaces it" if os.path.isfile(target) else "it is no file"
         raise click.BadParameter(f"{target} is there: {hint}", param_hint="--to")
-    run(_export, connection, topic, part, form, target, as_json)
+    run(_export, connection, topic, part, form, target, overwrite, as_json)
 
 
-async def _export(connection: Connection, topic: str, part: Part, form: str, target: str, as_json: bool) -> None:
+async def _export(
+    connection: Connection, topic: str, part: Part, form: str, target: str, overwrite: bool, as_json: bool
+) -> None:
     import trio
 
     from pyrmq_core.cli.progress import progress_line
@@ -65,7 +68,7 @@ async def _export(connection: Connection, topic: str, part: Part, form: str, tar
         total = sum(offsets.end - offsets.start for _, offsets in ranges)
         window = ReadWindow(patience=PATIENCE_TIMEOUTS * connection.timeout, lends_records=True)
         try:
-            with _written_whole(target) as file, progress_line("messages exported", total) as line:
+            with _written_whole(target, overwrite=overwrite) as file, progress_line("messages exported", total) as line:
                 copy = COPIES[form](file, tags)
                 async with consumer.read_ranges(ranges, tags=part.tags, sql=part.sql, window=window) as lists:
                     position = 0
@@ -87,14 +90,17 @@ async def _export(connection: Connection, topic: str, part: Part, form: str, tar
 
 
 @contextmanager
-def _written_whole(target: str) -> Iterator[IO[bytes]]:
+def _written_whole(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """Yields a file in the folder of `target`, which gets that name at the end; after a failure it is removed."""
     part = f"{target}.{os.getpid()}.part"
+    file = open(part, "xb")  # noqa: SIM115 - one that is there is another's, and stays
     try:
-        with open(part, "xb") as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if not overwrite and os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, "it has come meanwhile, and stays")
         os.replace(part, target)
     except BaseException:
         with suppress(OSError):

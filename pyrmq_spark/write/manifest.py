@@ -155,37 +155,28 @@ class BatchCommit:
                 self._warn_of_the_broker(end.queue.broker_name)
             try:
                 offset = self._append(record, end, deadline)
-                if offset is not None and self._counts(end, offset, deadline):
+                if self._counts(end, offset, deadline):
                     return f"committed as {self._name} at offset {offset} of {self._manifest}"
-            except (NetworkError, RoutingError) as error:  # its broker went away behind the look
+            except (NetworkError, RoutingError, SendFailed) as error:
                 self._wait(error, deadline)
 
     def _wait(self, error: RocketMQError, deadline: float) -> None:
         """Waits until the next look; raises `NotCommitted` at the deadline."""
-        if time.monotonic() > deadline:
+        if time.monotonic() >= deadline or (isinstance(error, SendFailed) and error.outcome is Outcome.STORED):
+            outcome = error.outcome if isinstance(error, SendFailed) else Outcome.PERHAPS_STORED
             raise NotCommitted(
-                f"{self._name}: its rows are stored, and its record is perhaps stored: {error}. Write the same batch "
+                f"{self._name}: its rows are stored, and its record is {outcome.value}: {error}. Write the same batch "
                 "again: it is committed once"
             ) from error
         log.warning("the record of %s is looked for, then sent again: %s", self._name, error)
         time.sleep(LOOK_PAUSE_SECONDS)
 
-    def _append(self, record: CommitRecord, end: ManifestEnd, deadline: float) -> int | None:
-        """Returns the offset of the record; None if it has to be looked for."""
+    def _append(self, record: CommitRecord, end: ManifestEnd, deadline: float) -> int:
+        """Returns the offset of the record."""
         producer = worker.producer(self._connection, self._options)
         for message in commit_messages(record, self._manifest):
             left = deadline - time.monotonic()
-            try:
-                result = producer.send(message, queue=end.queue, timeout=max(0.001, min(left, SEND_SECONDS)))
-            except SendFailed as error:
-                if left <= SEND_SECONDS or error.outcome is Outcome.STORED:
-                    raise NotCommitted(
-                        f"{self._name}: its rows are stored, and its record is {error.outcome.value}: {error}. Write "
-                        "the same batch again: it is committed once"
-                    ) from error
-                log.warning("the record of %s is looked for, then sent again: %s", self._name, error)
-                time.sleep(PAUSE_SECONDS)
-                return None
+            result = producer.send(message, queue=end.queue, timeout=max(0.001, min(left, SEND_SECONDS)))
             self._check_status(result)
         return result.queue_offset
 

@@ -15,7 +15,7 @@ import pytest
 
 from pyrmq_core import Message, MessageExt, OffsetRange, decode
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
-from pyrmq_core.testing import Command, CutConnection, Peer, RequestCode
+from pyrmq_core.testing import PASS, Command, CutConnection, Peer, RequestCode
 from tests.support.terminal import Terminal
 
 BODIES = (
@@ -128,6 +128,30 @@ def test_a_file_that_is_there_stays(terminal: Terminal, tmp_path: Path) -> None:
     assert "it is no file" in " ".join(terminal.run(*options, os.devnull, "--overwrite").stderr.split())
     terminal.text(*options, str(target), "--overwrite")
     assert target.read_text() == ""
+
+
+def test_a_file_that_comes_meanwhile_stays(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:
+    target = tmp_path / "orders.jsonl"
+
+    async def another_writes(request: Command, peer: Peer) -> object:
+        target.write_text("another's")
+        return PASS
+
+    cluster.control(RequestCode.PULL_MESSAGE, another_writes, times=1)  # type: ignore[arg-type]
+    result = terminal.run("export", "T", "--since", "1h", "--format", "jsonl", "--to", str(target))
+    assert result.exit_code == 1
+    assert "it has come meanwhile, and stays" in " ".join(result.stderr.split())
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("orders.jsonl", "another's")]
+
+
+def test_an_unfinished_file_of_another_stays(terminal: Terminal, tmp_path: Path) -> None:
+    target = tmp_path / "orders.jsonl"
+    part = tmp_path / f"orders.jsonl.{os.getpid()}.part"
+    part.write_text("another's")
+    result = terminal.run("export", "T", "--since", "1h", "--format", "jsonl", "--to", str(target))
+    assert result.exit_code == 1
+    assert "File exists" in result.stderr
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(part.name, "another's")]
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])

@@ -123,6 +123,8 @@ def test_rows_of_debezium(spark: SparkSession) -> None:
         debezium_message("u", None, {**ANN, "id": 7, "name": "anna"}, number=3),
         debezium_message("d", {"id": 7}, None, number=4, wrapped=True),
         "",
+        " null\n",
+        json.dumps({"schema": {"type": "struct"}, "payload": None}),
         json.dumps(other),
         json.dumps(truncation),
         json.dumps({"payload": {"source": {"db": "shop"}, "databaseName": "shop", "ddl": "DROP TABLE x", "ts_ms": 1}}),
@@ -150,11 +152,15 @@ NO_CHANGES = {
     ],
     of_debezium: [
         debezium_message("c", None, {**ANN, "amount": "much"}),
+        '{"id": 3, "name": "flat", "payload": null}',  # a row without its envelope is no tombstone
         "no JSON",
         '{"some": "object"}',
         debezium_message("c", None, {**ANN, "id": None}),
         debezium_message("d", None, None),
         debezium_message("x", ANN, None),
+        '{"payload": {"id": 3, "name": "flat"}}',
+        '{"payload": "null"}',
+        " " * 1_000_000 + "no JSON",
     ],
 }
 GOOD = {of_canal: canal_message([("c", None, BOB)]), of_debezium: debezium_message("c", None, BOB)}

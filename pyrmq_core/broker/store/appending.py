@@ -185,8 +185,8 @@ def _build_batch(
     put_numbers(heads, QUEUE_OFFSET_POSITION, length, indexes, LONG_BYTES)
     put_numbers(heads, COMMIT_LOG_OFFSET_POSITION, length, places, LONG_BYTES)
     put_numbers(heads, length - INT.size, length, struct.pack(f">{count}i", *body_sizes), INT.size)
-    whole = bytes(heads)
-    starts = [whole[at : at + length] for at in range(0, len(whole), length)]
+    written = bytes(heads)
+    starts = [written[at : at + length] for at in range(0, len(written), length)]
     parts = zip(starts, bodies, itertools.repeat(topic), properties, strict=False)
 
     entries = bytearray(ENTRY.size * count)
