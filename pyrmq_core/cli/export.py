@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from pyrmq_core import MessageExt, OffsetRange, ReadWindow, RocketMQError
+from pyrmq_core import MessageExt, OffsetRange, RocketMQError
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import JSON_FIELDS, json_line, members_of
 from pyrmq_core.cli.name_completion import topic_names
@@ -57,6 +57,7 @@ async def _export(
 ) -> None:
     import trio
 
+    from pyrmq_core import ReadWindow
     from pyrmq_core.cli.progress import progress_line
     from pyrmq_core.client.consumer.group.subscriptions import filter_of
     from pyrmq_core.filtering.tags import TagFilter

@@ -20,7 +20,6 @@ from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.tables import json_option, report
 from pyrmq_core.network.log_lines import visible_text
-from pyrmq_core.protocol.messages.properties import SHARDING_KEY
 
 if TYPE_CHECKING:  # loaded by the command that runs, not by its help
     from pyrmq_core import Producer
@@ -201,15 +200,13 @@ def _parquet_rows(file: IO[bytes], source: str, form: LineForm) -> Iterator[Plac
     from pyrmq_core.columnar.parquet import read_rows
 
     for row in read_rows(file, source):
-        properties = dict(row.get("properties") or ())
-        key = properties.pop(SHARDING_KEY, None)
         message = Message(
             form.topic,
             row["body"],
             tags=row.get("tags"),
             keys=row.get("keys"),
-            sharding_key=row.get("shardingKey") or key,
-            properties=properties,
+            sharding_key=row.get("shardingKey"),
+            properties=dict(row.get("properties") or ()),
             flag=row.get("flag") or 0,
         )
         yield _place_of(row), message

@@ -12,14 +12,8 @@ from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
     from pyrmq_core.columnar.arrays import encoded
-    from pyrmq_core.columnar.decoding.columns import (
-        DEFAULT_COLUMNS,
-        SOURCE_COLUMNS,
-        DecodedBatch,
-        offsets_containing,
-        schema_of,
-    )
-    from pyrmq_core.columnar.decoding.decode import decode_batches, decode_records
+    from pyrmq_core.columnar.decoding.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, DecodedBatch, schema_of
+    from pyrmq_core.columnar.decoding.decode import decode_batches, decode_records, offsets_containing
     from pyrmq_core.columnar.encoding.batch_limit import BatchLimit
     from pyrmq_core.columnar.encoding.content_ids import content_ids
     from pyrmq_core.columnar.encoding.encode import compresses, encode_batches, encode_rows
@@ -86,7 +80,7 @@ _LAZY: Final = {
     "encoded": "pyrmq_core.columnar.arrays",
     "first_fault": "pyrmq_core.columnar.encoding.validate",
     "id_column": "pyrmq_core.columnar.encoding.unique_ids",
-    "offsets_containing": "pyrmq_core.columnar.decoding.columns",
+    "offsets_containing": "pyrmq_core.columnar.decoding.decode",
     "outgoing_parts": "pyrmq_core.columnar.encoding.sink_rows",
     "schema_of": "pyrmq_core.columnar.decoding.columns",
     "string_hash_codes": "pyrmq_core.columnar.encoding.group_by",

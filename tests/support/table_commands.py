@@ -52,6 +52,7 @@ TABLES: Final = {
 NO_TABLE: Final = {
     *("topic create", "topic delete", "group clone", "group create", "group delete"),
     *("kv get", "kv put", "kv delete", "doctor", "health", "send", "tail", "consume", "topic schema"),
+    *("search", "export", "import"),
     *("broker clean", "broker wipe-write-perm", "broker add-write-perm"),
     *(f"acl user {verb}" for verb in ("create", "update", "delete")),
     *(f"acl policy {verb}" for verb in ("create", "update", "delete")),

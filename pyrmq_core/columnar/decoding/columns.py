@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import SYSTEM_NAMES, MessageExt
@@ -110,10 +109,3 @@ class DecodedBatch(NamedTuple):
 
     batch: pa.RecordBatch
     rest: tuple[RawPull, ...] = ()
-
-
-def offsets_containing(batch: pa.RecordBatch, needle: bytes) -> list[int]:
-    """Returns the offsets of the messages whose body contains the bytes; the batch has `queueOffset` and `body`."""
-    matching = pc.match_substring(batch.column("body"), needle)
-    offsets: list[int] = batch.column("queueOffset").filter(matching).to_pylist()
-    return offsets
