@@ -19,6 +19,7 @@ from pyrmq_core.search.search import Search, ranges_of
 from pyrmq_core.web.history import SAMPLE_SECONDS, Curve, History, Sample
 from pyrmq_core.web.look_up_queue import TooManyLookUps
 from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
+from pyrmq_core.web.topic_figures import TopicFigures
 
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.message_queries import MessageList
@@ -87,8 +88,10 @@ class LookUps:
         history: History,
         address: str = "",
         searching: set[str] | None = None,
+        figures: TopicFigures | None = None,
     ) -> None:
         self.history = history
+        self.figures = TopicFigures(self._stats_once, self.groups) if figures is None else figures
         self._admin = admin
         self._consumer = consumer
         self._shared = shared
@@ -97,7 +100,7 @@ class LookUps:
 
     def of_viewer(self, address: str) -> LookUps:
         """Returns the same look-ups for a viewer at the address."""
-        return LookUps(self._admin, self._consumer, self._shared, self.history, address, self._searching)
+        return LookUps(self._admin, self._consumer, self._shared, self.history, address, self._searching, self.figures)
 
     async def _get(
         self, key: Hashable, look_up: Callable[[], Awaitable[Answer]], fresh_seconds: float = FRESH_SECONDS
@@ -139,6 +142,9 @@ class LookUps:
     async def topic_stats(self, topic: str) -> TopicStats:
         """Returns the offsets of a topic's queues, and the errors of brokers that did not answer."""
         return await self._get(("stats", topic), partial(self._admin.topics.stats, topic))
+
+    async def _stats_once(self, topic: str) -> TopicStats:
+        return await self._shared.once(partial(self._admin.topics.stats, topic))
 
     async def groups_of(self, topic: str) -> tuple[str, ...]:
         """Returns the groups that consume a topic."""
@@ -298,6 +304,11 @@ class LookUps:
         """Returns the events that clients reported of a message; none without tracing."""
         return await self._get(_key("trace", message), partial(self._admin.messages.trace, message.msg_id))
 
+    @staticmethod
+    def age(at: float) -> int:
+        """Returns the seconds since a time of trio's clock."""
+        return round(trio.current_time() - at)
+
     def watch(self, *curves: Curve) -> None:
         """Keeps the curves sampled while their pages are viewed."""
         for curve in curves:
@@ -328,6 +339,7 @@ class LookUps:
     def forget(self) -> None:
         """Forgets the answers, after a change."""
         self._shared.forget()
+        self.figures.refresh()
 
 
 def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:

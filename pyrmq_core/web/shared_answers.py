@@ -64,6 +64,14 @@ class SharedAnswers:
             answer: Answer = slot.answer
             return answer
 
+    async def once(self, look_up: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Returns an answer that is not kept, looked up in its turn as the answers that are; for no viewer's address.
+
+        Raises `TooManyLookUps` when the look-up could not begin in time.
+        """
+        async with self._queue.admitted(WaitingLookUp(), ""):
+            return await look_up()
+
     def forget(self) -> None:
         """Forgets the answers, after a change: the next viewer sees it."""
         self._slots = {key: slot for key, slot in self._slots.items() if not slot.done.is_set()}

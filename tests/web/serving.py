@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -31,10 +31,12 @@ class Served:
 
 
 @asynccontextmanager
-async def served(*, allow_changes: bool = False, brokers: int = 2) -> AsyncIterator[Served]:
+async def served(
+    *, allow_changes: bool = False, brokers: int = 2, topics: Mapping[str, int] | None = None
+) -> AsyncIterator[Served]:
     """Yields a page on a free port."""
     async with (
-        EmbeddedCluster(brokers) as cluster,
+        EmbeddedCluster(brokers, topics=topics or {}) as cluster,
         Client(nameserver=cluster.nameserver) as client,
         trio.open_nursery() as nursery,
     ):

@@ -106,7 +106,7 @@ async def test_a_group(page: Served) -> None:
     assert any(row.startswith("billing") for row in rows((await page.get("/groups")).text))
     text = (await page.get("/group", group="billing")).text
     assert f"{ORDERS - 8} messages behind" in text
-    assert "Nobody is connected" in text
+    assert "No member is connected" in text
 
 
 async def test_lag_over_time(page: Served) -> None:

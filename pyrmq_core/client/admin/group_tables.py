@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -110,22 +111,23 @@ def summaries(answers: Mapping[str, BrokerGroups], namespace: str | None) -> tup
 def _summary(group: str, answers: Mapping[str, BrokerGroups], namespace: str | None) -> GroupSummary:
     connections = [answer.connections.get(group, NO_MEMBERS) for answer in answers.values()]
     clients = members_of(connections)
-    offsets = [
-        (queue, row)
-        for answer in answers.values()
-        for part in answer.stats.get(group, ())
-        for queue, row in part.offsets.items()
-    ]
+    stats = [part for answer in answers.values() for part in answer.stats.get(group, ())]
+    offsets = [(queue, row) for part in stats for queue, row in part.offsets.items()]
+    lags = Counter[str]()
+    for queue, row in offsets:
+        lags[without_namespace(queue.topic, namespace)] += max(0, row.broker_offset - row.consumer_offset)
     return GroupSummary(
         group=without_namespace(group, namespace),
         members=len(clients),
         consume_type=first_known(connection.consume_type for connection in connections),
         message_model=first_known(connection.message_model for connection in connections),
-        lag=sum(max(0, row.broker_offset - row.consumer_offset) for _, row in offsets),
-        topics=tuple(sorted({without_namespace(queue.topic, namespace) for queue, _ in offsets})),
+        lag=lags.total(),
+        topics=tuple(sorted(lags)),
         brokers=tuple(sorted(name for name, answer in answers.items() if group in answer.configs)),
         clients=clients,
         queues_beyond_end=sum(row.consumer_offset > row.broker_offset for _, row in offsets),
+        lags=dict(lags),
+        consume_tps=sum(part.consume_tps for part in stats),
     )
 
 

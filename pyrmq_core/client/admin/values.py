@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -138,7 +138,7 @@ class GroupSummary:
     """One group of the list; `lag` is the sum over all topics, and a type is None while no member is connected.
 
     `clients` are the members, without the queues that they hold. An offset beyond the end of its queue is no lag:
-    `queues_beyond_end` counts these.
+    `queues_beyond_end` counts these. `lags` has the lag of each topic, `consume_tps` is messages a second.
     """
 
     group: str
@@ -150,6 +150,8 @@ class GroupSummary:
     brokers: tuple[str, ...]
     clients: tuple[GroupMember, ...] = ()
     queues_beyond_end: int = 0
+    lags: Mapping[str, int] = field(default_factory=dict)
+    consume_tps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

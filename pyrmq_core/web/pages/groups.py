@@ -11,7 +11,7 @@ from starlette.requests import Request
 from pyrmq_core.protocol.messages.names import is_system_group
 from pyrmq_core.web.history import Curve
 from pyrmq_core.web.look_ups import LookUps
-from pyrmq_core.web.pages.page import Shown, needed, ordered, part, query, tried
+from pyrmq_core.web.pages.page import Shown, matching, needed, ordered, part, query, tried
 
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import GroupSummary, QueueProgress
@@ -22,6 +22,7 @@ GROUP_ORDERS: Final[Mapping[str, Callable[[GroupSummary], Any]]] = {
     "group": lambda group: group.group,
     "members": lambda group: (-group.members, group.group),
     "lag": lambda group: (-group.lag, group.group),
+    "rate": lambda group: (-group.consume_tps, group.group),
 }
 QUEUE_ORDERS: Final[Mapping[str, Callable[[QueueProgress], Any]]] = {
     "queue": lambda queue: queue.queue,
@@ -31,18 +32,17 @@ QUEUE_ORDERS: Final[Mapping[str, Callable[[QueueProgress], Any]]] = {
 
 
 async def groups_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the groups whose names contain a text, with their members and lag."""
-    wanted = query(request, "filter")
+    """Returns the groups whose names or topics contain a text, with their members and lag."""
     listed = await look_ups.groups()
     kind = query(request, "kind") or KINDS[0]
     of_kind = {
         kind_name: [group for group in listed.groups if group_kind(group.group) == kind_name] for kind_name in KINDS
     }
-    groups = [group for group in of_kind.get(kind, ()) if wanted.lower() in group.group.lower()]
+    groups = matching(request, of_kind.get(kind, ()), lambda group: (group.group, *group.topics))
     values = {
         "part": part(request, ordered(request, groups, GROUP_ORDERS)),
         "sort": query(request, "sort"),
-        "filter": wanted,
+        "filter": query(request, "filter"),
         "kind": kind,
         "kinds": {kind_name: len(there) for kind_name, there in of_kind.items()},
     }
@@ -61,15 +61,21 @@ async def group_page(request: Request, look_ups: LookUps) -> Shown:
     description, description_error = await tried(lambda: look_ups.describe(group))
     progress, progress_error = await tried(lambda: look_ups.progress(group))
     failures = {**(progress.failures if progress else {}), **(description.failures if description else {})}
+    rows = matching(request, progress.queues if progress else (), _texts_of_queue)
     return Shown(
         "group.html",
         {
             "group": group,
             "description": description,
             "progress": progress,
-            "part": part(request, ordered(request, progress.queues if progress else (), QUEUE_ORDERS)),
+            "part": part(request, ordered(request, rows, QUEUE_ORDERS)),
             "sort": query(request, "sort"),
+            "filter": query(request, "filter"),
             "failures": failures,
             "errors": list(dict.fromkeys(text for text in (description_error, progress_error) if text)),
         },
     )
+
+
+def _texts_of_queue(row: QueueProgress) -> tuple[str, ...]:
+    return row.queue.topic, f"{row.queue.broker_name}/{row.queue.queue_id}", row.client_id or ""

@@ -54,6 +54,12 @@ def ordered(request: Request, rows: Iterable[Item], orders: Mapping[str, Callabl
     return sorted(rows, key=orders[order] if order in orders else next(iter(orders.values())))
 
 
+def matching(request: Request, rows: Iterable[Item], texts: Callable[[Item], Iterable[str]]) -> list[Item]:
+    """Returns the rows that have the request's `filter` in one of their texts, in any case."""
+    wanted = query(request, "filter").lower()
+    return [row for row in rows if not wanted or any(wanted in text.lower() for text in texts(row))]
+
+
 def query(request: Request, name: str) -> str:
     """Returns a value of the request's query; raises `InvalidArgument` for one that no name can be."""
     value = request.query_params.get(name, "").strip()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
@@ -11,35 +13,64 @@ from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_dead_letter_topic
 from pyrmq_core.web.body_text import summary
 from pyrmq_core.web.history import Curve
 from pyrmq_core.web.look_ups import FoundMessages, LookUps
-from pyrmq_core.web.pages.page import Shown, moment, needed, part, query
+from pyrmq_core.web.pages.page import Shown, matching, moment, needed, ordered, part, query
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.admin.producers import ConnectedProducer
+    from pyrmq_core.client.admin.values import BrokerStatus
 
 KINDS: Final = ("lag", "cluster", "topic")
 
 
+@dataclass(frozen=True, slots=True)
+class LetterCount:
+    """A group with a dead-letter topic, and the number of letters that are kept; None while it is not known."""
+
+    group: str
+    letters: int | None
+
+
+LETTER_ORDERS: Final[Mapping[str, Callable[[LetterCount], Any]]] = {
+    "group": lambda row: row.group,
+    "letters": lambda row: (1 if row.letters is None else -row.letters, row.group),
+}
+BROKER_ORDERS: Final[Mapping[str, Callable[[BrokerStatus], Any]]] = {
+    "broker": lambda broker: (broker.broker_name, broker.broker_id),
+    "in": lambda broker: (-(broker.put_tps or 0.0), broker.broker_name, broker.broker_id),
+    "out": lambda broker: (-(broker.get_tps or 0.0), broker.broker_name, broker.broker_id),
+    "disk": lambda broker: (-(broker.disk_ratio or 0.0), broker.broker_name, broker.broker_id),
+}
+PRODUCER_ORDERS: Final[Mapping[str, Callable[[ConnectedProducer], Any]]] = {
+    "group": lambda row: (row.group, row.client_id),
+    "client": lambda row: (row.client_id, row.group),
+}
+
+
 async def cluster_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the brokers by cluster."""
-    del request
+    """Returns the brokers by cluster, those of them that have a text in a name, an address or a version."""
     brokers = await look_ups.brokers(watch=True)
+    rows = ordered(request, matching(request, brokers, _texts_of_broker), BROKER_ORDERS)
     clusters = {
-        name: [broker for broker in brokers if broker.cluster == name] for name in sorted({b.cluster for b in brokers})
+        name: [broker for broker in rows if broker.cluster == name] for name in sorted({b.cluster for b in brokers})
     }
-    return Shown("cluster.html", {"clusters": clusters})
+    values = {"clusters": clusters, "filter": query(request, "filter"), "sort": query(request, "sort")}
+    return Shown("cluster.html", values)
 
 
 async def producers_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the producers whose group contains a text."""
-    wanted = query(request, "filter")
+    """Returns the producers that have a text in their group, client or address."""
     listed = await look_ups.producers()
-    producers = [producer for producer in listed.producers if wanted.lower() in producer.group.lower()]
-    values = {"part": part(request, producers), "filter": wanted, "failures": listed.failures}
-    return Shown("producers.html", values)
+    producers = matching(request, listed.producers, lambda row: (row.group, row.client_id, row.address))
+    values = {"part": part(request, ordered(request, producers, PRODUCER_ORDERS)), "failures": listed.failures}
+    return Shown("producers.html", {**values, "filter": query(request, "filter"), "sort": query(request, "sort")})
 
 
 async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the groups with a dead-letter topic, and the newest dead letters of the chosen one."""
     group, before = query(request, "group"), query(request, "before")
-    topics = [topic for topic in (await look_ups.topics()).names if is_dead_letter_topic(topic)]
-    topic = DLQ_PREFIX + group
+    topic, groups = DLQ_PREFIX + group, list[LetterCount]()
+    if not group:
+        groups = await _letter_counts(request, look_ups)
     try:
         letters = await look_ups.newest(topic, moment(before, "before")) if group else FoundMessages()
     except NoRoute:
@@ -48,13 +79,32 @@ async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
         "dead_letters.html",
         {
             "group": group,
-            "part": part(request, [topic.removeprefix(DLQ_PREFIX) for topic in topics]),
+            "part": part(request, groups),
+            "filter": query(request, "filter"),
+            "sort": query(request, "sort"),
             "topic": topic,
             "found": letters,
             "rows": [(message, summary(message.body)) for message in letters.messages],
             "oldest": letters.messages[-1].store_timestamp if letters.messages and letters.more else None,
         },
     )
+
+
+async def _letter_counts(request: Request, look_ups: LookUps) -> list[LetterCount]:
+    names = [name for name in (await look_ups.topics()).names if is_dead_letter_topic(name)]
+    topics = matching(request, names, lambda name: (name.removeprefix(DLQ_PREFIX),))
+
+    def rows() -> list[LetterCount]:
+        figures = [(topic.removeprefix(DLQ_PREFIX), look_ups.figures.get(topic)) for topic in topics]
+        counts = [LetterCount(group, None if figure is None else figure.messages) for group, figure in figures]
+        return ordered(request, counts, LETTER_ORDERS)
+
+    await look_ups.figures.view(topics, [DLQ_PREFIX + row.group for row in part(request, rows()).rows])
+    return rows()
+
+
+def _texts_of_broker(broker: BrokerStatus) -> tuple[str, ...]:
+    return broker.broker_name, broker.address, broker.version or "", broker.cluster
 
 
 async def send_page(request: Request, look_ups: LookUps) -> Shown:

@@ -12,7 +12,8 @@ from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.messages.names import is_dead_letter_topic, is_retry_topic, is_system_topic
 from pyrmq_core.web.history import Curve
 from pyrmq_core.web.look_ups import MAX_GROUPS_RATED, LookUps, TopicNames
-from pyrmq_core.web.pages.page import Shown, needed, ordered, part, query, tried
+from pyrmq_core.web.pages.page import Shown, matching, needed, ordered, part, query, tried
+from pyrmq_core.web.topic_figures import TopicFigure, TopicFigures
 
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import QueueStats
@@ -24,7 +25,27 @@ ORDERS: Final[Mapping[str, Callable[[tuple[MessageQueue, QueueStats]], Any]]] = 
     "messages": lambda row: (-row[1].messages, row[0]),
     "stored": lambda row: (-row[1].last_updated.timestamp() if row[1].last_updated else 0.0, row[0]),
 }
+UNKNOWN: Final = -1
+TOPIC_ORDERS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
+    "topic": lambda row: row.name,
+    "messages": lambda row: (-_or_unknown(row.messages), row.name),
+    "rate": lambda row: (-_or_unknown(row.rate), row.name),
+    "lag": lambda row: (-_or_unknown(row.lag), row.name),
+    "groups": lambda row: (-row.groups, row.name),
+}
 KINDS: Final = ("own", "retry", "dead letters", "RocketMQ's")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One topic of the list; a figure is None while it is not known, and `messages` not all if not whole."""
+
+    name: str
+    messages: int | None
+    rate: float | None
+    is_whole: bool
+    lag: int | None
+    groups: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +68,36 @@ class BrokerBars:
 
 
 async def topics_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the topics whose names contain a text, of one kind."""
-    wanted, kind = query(request, "filter"), query(request, "kind") or KINDS[0]
+    """Returns the topics whose names contain a text, of one kind, with the figures that are there."""
+    kind, figures = query(request, "kind") or KINDS[0], look_ups.figures
     topic_names = await look_ups.topics()
     kinds = {name: topic_kind(name, topic_names) for name in topic_names.names}
-    chosen_names = [name for name in topic_names.names if kinds[name] == kind and wanted.lower() in name.lower()]
+    names = matching(request, (name for name in topic_names.names if kinds[name] == kind), lambda name: (name,))
+    visible = part(request, ordered(request, [_row(name, figures) for name in names], TOPIC_ORDERS))
+    await figures.view(names, [row.name for row in visible.rows])
+    rows = [_row(name, figures) for name in names]
     return Shown(
         "topics.html",
         {
-            "part": part(request, chosen_names),
+            "part": part(request, ordered(request, rows, TOPIC_ORDERS)),
             "kind": kind,
             "kinds": {name: sum(1 for kind in kinds.values() if kind == name) for name in KINDS},
-            "filter": wanted,
+            "filter": query(request, "filter"),
+            "sort": query(request, "sort"),
+            "missing": sum(figures.get(name) is None for name in names),
+            "seconds_old": max((look_ups.age(figure.at) for name in names if (figure := figures.get(name))), default=0),
+            "failures": figures.lags.failures,
         },
     )
+
+
+def _row(name: str, figures: TopicFigures) -> TopicRow:
+    figure, lags = figures.get(name) or TopicFigure(0), figures.lags
+    return TopicRow(name, figure.messages, figure.rate, figure.is_whole, lags.lags.get(name), lags.groups.get(name, 0))
+
+
+def _or_unknown(figure: float | None) -> float:
+    return UNKNOWN if figure is None else figure
 
 
 def topic_kind(name: str, topic_names: TopicNames) -> str:
@@ -81,14 +118,16 @@ async def topic_page(request: Request, look_ups: LookUps) -> Shown:
     groups, groups_error = await tried(lambda: look_ups.groups_of(topic))
     rates, rates_error = await tried(lambda: look_ups.rates(topic))
     failures = {**(rates.failures if rates else {}), **stats.failures}
+    rows = matching(request, stats.queues.items(), lambda row: (f"{row[0].broker_name}/{row[0].queue_id}",))
     return Shown(
         "topic.html",
         {
             "topic": topic,
             "kind": topic_kind(topic, topic_names) if topic_names else "",
             "brokers": spread({queue: figures.messages for queue, figures in stats.queues.items()}),
-            "part": part(request, ordered(request, stats.queues.items(), ORDERS)),
+            "part": part(request, ordered(request, rows, ORDERS)),
             "sort": query(request, "sort"),
+            "filter": query(request, "filter"),
             "stats": stats,
             "rates": rates,
             "failures": failures,
