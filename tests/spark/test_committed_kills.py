@@ -1,5 +1,6 @@
 """Committed streams over kills at named points, on our servers: each number once, for a stream and a pull consumer."""
 
+import json
 import os
 import random
 import shutil
@@ -17,6 +18,7 @@ from tests.support.committed_kills import (
     drawn,
     killed_at_points,
     seeded,
+    written_files,
 )
 from tests.support.our_cluster import boot_our_cluster
 
@@ -32,6 +34,15 @@ BEHIND_THE_RECORD = Act("driver", "the record", is_answer=True)
 def test_the_check_fails(rows: list[str], fault: str) -> None:
     with pytest.raises(AssertionError, match=fault):
         check_rows("a reader", Counter(rows), Counter("012"))
+
+
+def test_files_that_the_sinks_log_does_not_name_do_not_count(tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    for name, files in {"0": ["a.parquet"], "9.compact": ["a.parquet", "b.parquet"], ".10.crc": ["c.parquet"]}.items():
+        lines = (json.dumps({"path": f"file://{tmp_path}/{file}", "action": "add"}) for file in files)
+        (log / name).write_text("\n".join(("v1", *lines)))
+    assert written_files(tmp_path) == [tmp_path / "a.parquet", tmp_path / "b.parquet"]
 
 
 def run(directory: Path, acts: Iterable[Act], draw: random.Random, master: str, sink: str = "rocketmq") -> int:

@@ -7,6 +7,7 @@ or holds a frame.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -78,10 +79,12 @@ class Report:
     acts: Counter[str] = field(default_factory=Counter)
     numbers: int = 0
     stored: int = 0
+    orphans: int = 0  # files of the stream's batches that were killed before Spark's log named them
 
     def __str__(self) -> str:
         acts = ", ".join(f"{name} {count}" for name, count in sorted(self.acts.items()))
-        return f"{self.acts.total()} acts, {self.numbers} numbers, {self.stored - self.numbers} repeats: {acts}"
+        repeats = f"{self.stored - self.numbers} repeats, {self.orphans} files that do not count"
+        return f"{self.acts.total()} acts, {self.numbers} numbers, {repeats}: {acts}"
 
 
 class Kills:
@@ -238,9 +241,24 @@ class Kills:
         stored = stored_rows(self._consumer, "numbers")
         sent = Counter(body for rows in stored.values() for body, _ in rows)
         assert set(sent) == set(map(str, range(self.report.numbers)))
-        streamed = pq.read_table(self._directory / "rows").column("body").to_pylist()
+        files = written_files(self._directory / "rows")
+        streamed = [body for file in files for body in pq.read_table(file).column("body").to_pylist()]
+        self.report.orphans = len(list((self._directory / "rows").glob("*.parquet"))) - len(files)
         for reader, rows in (("the stream", streamed), ("a pull consumer", committed_rows(self._consumer, "copies"))):
             check_rows(reader, Counter(map(str, rows)), sent)
+
+
+def written_files(directory: Path) -> list[Path]:
+    """Returns the files that a stream's sink wrote, by the sink's own log.
+
+    A driver that is killed before it writes that log leaves the files of its tasks behind; no reader of Spark's reads
+    them (Spark's FileStreamSinkLog).
+    """
+    names = set[str]()
+    for log in (directory / "_spark_metadata").glob("[0-9]*"):
+        for line in log.read_text().splitlines()[1:]:  # behind the version
+            names.add(json.loads(line)["path"].rpartition("/")[2])
+    return [directory / name for name in sorted(names)]
 
 
 def check_rows(reader: str, rows: Counter[str], sent: Counter[str]) -> None:
