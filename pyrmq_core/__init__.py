@@ -106,9 +106,10 @@ if TYPE_CHECKING:
     from pyrmq_core.filtering.tags import TagFilter
     from pyrmq_core.protocol.framing.codes import PASSING_CODES, RequestCode, ResponseCode
     from pyrmq_core.protocol.framing.command import Command
+    from pyrmq_core.protocol.messages.batch_payloads import encode_batch, split_batch
     from pyrmq_core.protocol.messages.names import check_topic, is_dead_letter_topic, is_retry_topic, is_system_topic
     from pyrmq_core.protocol.messages.namespaces import with_namespace
-    from pyrmq_core.protocol.messages.payload import Payload, RawPull, decode, encode_batch, encode_one, split_batch
+    from pyrmq_core.protocol.messages.payload import Payload, RawPull, decode, encode_one
     from pyrmq_core.protocol.messages.properties import MessageType
     from pyrmq_core.protocol.messages.split_payload import readdressed
 
@@ -296,7 +297,7 @@ _LAZY: Final = {
     "WriteSummary": "pyrmq_core.client.producer.bulk.send_window",
     "check_topic": "pyrmq_core.protocol.messages.names",
     "decode": "pyrmq_core.protocol.messages.payload",
-    "encode_batch": "pyrmq_core.protocol.messages.payload",
+    "encode_batch": "pyrmq_core.protocol.messages.batch_payloads",
     "encode_one": "pyrmq_core.protocol.messages.payload",
     "infer_body_schema": "pyrmq_core.body_schema",
     "is_dead_letter_topic": "pyrmq_core.protocol.messages.names",
@@ -304,7 +305,7 @@ _LAZY: Final = {
     "is_system_topic": "pyrmq_core.protocol.messages.names",
     "parse_nameservers": "pyrmq_core.client.routing.name_server_choice",
     "readdressed": "pyrmq_core.protocol.messages.split_payload",
-    "split_batch": "pyrmq_core.protocol.messages.payload",
+    "split_batch": "pyrmq_core.protocol.messages.batch_payloads",
     "unique_id_runs": "pyrmq_core.client.unique_ids",
     "unique_ids": "pyrmq_core.client.unique_ids",
     "with_namespace": "pyrmq_core.protocol.messages.namespaces",

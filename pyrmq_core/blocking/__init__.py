@@ -13,12 +13,11 @@ from pyrmq_core.lazy_names import load_when_named
 if TYPE_CHECKING:
     from pyrmq_core.blocking.admin import Admin
     from pyrmq_core.blocking.client import Client
-    from pyrmq_core.blocking.deliveries import Deliveries, Delivery
     from pyrmq_core.blocking.embedded import EmbeddedCluster
     from pyrmq_core.blocking.lite_pull_consumer import LitePullConsumer
     from pyrmq_core.blocking.producer import Producer, SendWindow
     from pyrmq_core.blocking.pull_consumer import PullConsumer
-    from pyrmq_core.blocking.push_consumer import PushConsumer
+    from pyrmq_core.blocking.push_consumer import Deliveries, Delivery, PushConsumer
 
 __all__ = [
     "Admin",
@@ -36,8 +35,8 @@ __all__ = [
 _LAZY: Final = {
     "Admin": "pyrmq_core.blocking.admin",
     "Client": "pyrmq_core.blocking.client",
-    "Deliveries": "pyrmq_core.blocking.deliveries",
-    "Delivery": "pyrmq_core.blocking.deliveries",
+    "Deliveries": "pyrmq_core.blocking.push_consumer",
+    "Delivery": "pyrmq_core.blocking.push_consumer",
     "EmbeddedCluster": "pyrmq_core.blocking.embedded",
     "LitePullConsumer": "pyrmq_core.blocking.lite_pull_consumer",
     "Producer": "pyrmq_core.blocking.producer",

@@ -7,9 +7,10 @@ from types import TracebackType
 from typing import TypeVar
 
 from pyrmq_core.blocking.client import Client, OwnerFace
-from pyrmq_core.blocking.deliveries import Deliveries
 from pyrmq_core.blocking.face import blocking_form_of_plain
 from pyrmq_core.blocking.stop_signals import StopSignals
+from pyrmq_core.client.consumer.consume.delivery import Deliveries as AsyncDeliveries
+from pyrmq_core.client.consumer.consume.delivery import Delivery as AsyncDelivery
 from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
 from pyrmq_core.client.consumer.member_settings import PushSettings
 from pyrmq_core.client.consumer.push_consumer import HANDLING, stop_consumer
@@ -19,7 +20,7 @@ from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidArgument, InvalidState
 from pyrmq_core.loop_thread.portal import HeldContext, portal
-from pyrmq_core.model import MessageQueue, Problem
+from pyrmq_core.model import MessageExt, MessageQueue, Problem
 from pyrmq_core.protocol.shown_values import shown
 
 R = TypeVar("R")
@@ -143,3 +144,38 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
 
 async def _subscribe(consumer: AsyncPushConsumer, topic: str, tags: str, sql: str | None) -> None:
     await consumer.subscribe(topic, tags=tags, sql=sql)
+
+
+class Delivery:
+    """One message: `with delivery as message:`. Leaving the block acknowledges it, an exception gives it back."""
+
+    def __init__(self, delivery: AsyncDelivery) -> None:
+        self._delivery = delivery
+        self.message = delivery.message
+
+    def __enter__(self) -> MessageExt:
+        return portal().run(self._delivery.__aenter__)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        return portal().run(self._delivery.__aexit__, kind, error, traceback)
+
+
+class Deliveries:
+    """The iterator of a consumer's deliveries; it ends with the consumer's `stop`. Safe to use from many threads."""
+
+    def __init__(self, deliveries: AsyncDeliveries) -> None:
+        self._deliveries = deliveries
+
+    def __iter__(self) -> Deliveries:
+        return self
+
+    def __next__(self) -> Delivery:
+        delivery = portal().run(self._next)
+        if delivery is None:
+            raise StopIteration
+        return Delivery(delivery)
+
+    async def _next(self) -> AsyncDelivery | None:
+        return await anext(self._deliveries, None)

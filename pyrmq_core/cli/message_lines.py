@@ -30,8 +30,8 @@ import trio
 from pyrmq_core import InvalidMessage, Message
 from pyrmq_core.model import SYSTEM_NAMES
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
-from pyrmq_core.protocol.messages.checked_batch import checked_ends
-from pyrmq_core.protocol.messages.names import check_message
+from pyrmq_core.protocol.messages.batch_payloads import checked_ends
+from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.protocol.messages.properties import SHARDING_KEY
 
 try:

@@ -1,5 +1,5 @@
 """The thread of the library's trio loop, on which the faces for threads and for asyncio both stand.
 
-portal       the loop's thread, the calls of other threads to it, and contexts that stay open on it
-loop_lock    the lock by which a calling thread uses the loop's state while the loop waits
+`portal` has the loop's thread, the calls of other threads to it, the lock by which a calling thread uses the loop's
+state while the loop waits, and contexts that stay open on the loop.
 """

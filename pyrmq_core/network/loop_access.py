@@ -14,8 +14,8 @@ class LoopAccess:
     """The means by which one caller starts work on a loop.
 
     `now` returns the loop's time; `soon` has a function called on the loop. `writes_here` is true for a thread that
-    holds the loop while the loop waits for I/O (`loop_thread/loop_lock.py`): it may write to a connection, but not use
-    trio's functions, which know the loop's own thread alone.
+    holds the loop while the loop waits for I/O (`LoopLock`): it may write to a connection, but not use trio's
+    functions, which know the loop's own thread alone.
     """
 
     now: Callable[[], float]

@@ -11,8 +11,8 @@ import trio
 from pyrmq_core.errors import CallTimeout, ConnectFailed
 from pyrmq_core.network.addresses import parse_address
 from pyrmq_core.network.connect import open_wire
+from pyrmq_core.network.connection.calls import DeadlineSweeper
 from pyrmq_core.network.connection.connection import Connection
-from pyrmq_core.network.connection.deadline_sweeper import DeadlineSweeper
 from pyrmq_core.network.connection.failures import describe
 from pyrmq_core.network.connection.peer import Handler
 from pyrmq_core.network.log_lines import line_logger

@@ -16,8 +16,8 @@ import trio
 from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.network.addresses import format_address
 from pyrmq_core.network.connect import accept_tls
+from pyrmq_core.network.connection.calls import HEALTH_SECONDS, DeadlineSweeper
 from pyrmq_core.network.connection.connection import MAX_REQUESTS, Connection
-from pyrmq_core.network.connection.deadline_sweeper import HEALTH_SECONDS, DeadlineSweeper
 from pyrmq_core.network.connection.peer import Handler, Peer
 from pyrmq_core.network.connection.shared_bytes import Memory
 from pyrmq_core.network.connection.stall_detector import FRAME_TIMEOUT_SECONDS, ConnectionTimeouts

@@ -13,7 +13,8 @@ from typing import Final
 
 from pyrmq_core import Admin, Message, MessageQueue, Producer
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_message, check_topic
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic
+from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.web.look_ups import LookUps
 from pyrmq_core.web.pages.page import Shown, moment, whole_number
 from pyrmq_core.web.rendering import link

@@ -16,7 +16,7 @@ import pytest
 from pyrmq_core import InvalidMessage, Message
 from pyrmq_core.cli.line_sending import OBJECTS_BETWEEN_COLLECTIONS, _rare_collections, goes_alone
 from pyrmq_core.cli.message_lines import LineForm, read_lines
-from pyrmq_core.protocol.messages.checked_batch import checked_batch
+from pyrmq_core.protocol.messages.batch_payloads import checked_batch
 from pyrmq_core.protocol.messages.payload import encode_one
 
 JSON = LineForm("orders", {"tags": "paid", "keys": None}, as_json=True)

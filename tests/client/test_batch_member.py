@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from pyrmq_core.client.producer.batch_member import BatchMember, batch_member, join_members
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import Message
+from pyrmq_core.protocol.messages.batch_payloads import encode_batch
 from pyrmq_core.protocol.messages.batch_topic import can_be_one_record
-from pyrmq_core.protocol.messages.payload import Payload, encode_batch, encode_one
+from pyrmq_core.protocol.messages.payload import Payload, encode_one
 from tests.protocol.strategies import MESSAGES
 
 OWN = {"INSTANCE_ID": "tenant"}

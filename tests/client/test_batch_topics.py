@@ -16,8 +16,9 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.batch_payloads import encode_batch
 from pyrmq_core.protocol.messages.compression import CompressionType
-from pyrmq_core.protocol.messages.payload import Payload, encode_batch
+from pyrmq_core.protocol.messages.payload import Payload
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
 from pyrmq_core.protocol.requests.broker.topic_admin import TopicConfigFound

@@ -9,7 +9,7 @@ import trio
 
 from pyrmq_core import AnyQueue, Client, Message, Outcome, PendingSend, Producer, SendFailed, SendResult
 from pyrmq_core.client.producer.bulk.split_batches import ChainedResults
-from pyrmq_core.client.producer.send.send_state import SendState
+from pyrmq_core.client.producer.send.send_options import SendState
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import success

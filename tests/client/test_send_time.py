@@ -9,8 +9,7 @@ from trio.testing import MockClock
 
 from pyrmq_core import AnyQueue, Client, KeyedQueue, Message, MessageQueue, Outcome, SendFailed, ThisQueue
 from pyrmq_core.client.producer.send.receipt import Receipt
-from pyrmq_core.client.producer.send.send_options import CommunicationMode, SendSettings, Target
-from pyrmq_core.client.producer.send.send_state import SendState
+from pyrmq_core.client.producer.send.send_options import CommunicationMode, SendSettings, SendState, Target
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument

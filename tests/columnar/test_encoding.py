@@ -18,9 +18,10 @@ from pyrmq_core.columnar.encoding.encode_by_row import encode_messages
 from pyrmq_core.columnar.encoding.sink_rows import SinkRows, outgoing_rows
 from pyrmq_core.columnar.encoding.unique_ids import ids_of
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.batch_payloads import encode_batch
 from pyrmq_core.protocol.messages.compression import CompressionType, decompress
 from pyrmq_core.protocol.messages.message_id import IdRun, UniqueIdMaker
-from pyrmq_core.protocol.messages.payload import Payload, encode_batch
+from pyrmq_core.protocol.messages.payload import Payload
 from pyrmq_core.protocol.messages.properties import decode_properties
 from tests.protocol.strategies import NAMES, PLAIN
 

@@ -9,7 +9,7 @@ from pyrmq_core import Message
 from pyrmq_core.columnar import encode_batches, first_fault
 from pyrmq_core.columnar.encoding.encode import BREAK_EVEN_ROWS
 from pyrmq_core.columnar.encoding.user_properties import STRING_MAP, UserProperties
-from pyrmq_core.protocol.messages.payload import encode_batch
+from pyrmq_core.protocol.messages.batch_payloads import encode_batch
 from tests.protocol.strategies import NAMES, PLAIN
 
 MANY = 2 * BREAK_EVEN_ROWS

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core import InvalidMessage, Message
 from pyrmq_core.columnar import Fault, first_fault
-from pyrmq_core.protocol.messages.names import check_message
+from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.protocol.messages.properties import message_properties_string
 
 STRING_MAP = pa.map_(pa.string(), pa.string())

@@ -12,8 +12,8 @@ import trio
 import trio.testing
 
 from pyrmq_core.network import Handler, Listening, Peer, serve
+from pyrmq_core.network.connection.calls import DeadlineSweeper
 from pyrmq_core.network.connection.connection import Connection
-from pyrmq_core.network.connection.deadline_sweeper import DeadlineSweeper
 from pyrmq_core.network.connection.stall_detector import ConnectionTimeouts
 from pyrmq_core.network.connection.wire import SocketWire, StreamWire, Wire
 from pyrmq_core.protocol.framing.command import Command, success

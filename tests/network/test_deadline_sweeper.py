@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core.network.connection.deadline_sweeper import CHECKED_AT_ONCE, DeadlineSweeper
+from pyrmq_core.network.connection.calls import CHECKED_AT_ONCE, DeadlineSweeper
 
 
 class SweptConnection:

@@ -12,8 +12,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pyrmq_core.errors import CallTimeout, ConnectFailed, ConnectionClosed, HeaderError, NetworkError
 from pyrmq_core.network import BulkCall, ConnectionPool, Peer
+from pyrmq_core.network.connection.calls import DeadlineSweeper
 from pyrmq_core.network.connection.connection import Connection
-from pyrmq_core.network.connection.deadline_sweeper import DeadlineSweeper
 from pyrmq_core.network.connection.wire import Chunk, Wire
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, success

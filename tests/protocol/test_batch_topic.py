@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import Message
+from pyrmq_core.protocol.messages.batch_payloads import encode_batch, split_batch
 from pyrmq_core.protocol.messages.batch_topic import can_be_one_record, is_batch_topic, record_properties
 from pyrmq_core.protocol.messages.compression import CompressionType
-from pyrmq_core.protocol.messages.payload import Payload, encode_batch, encode_one, split_batch
+from pyrmq_core.protocol.messages.payload import Payload, encode_one
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.split_payload import halves
 from tests.protocol.strategies import PLAIN

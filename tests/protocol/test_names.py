@@ -9,12 +9,12 @@ from pyrmq_core.model import Message
 from pyrmq_core.protocol.messages.names import (
     FORBIDDEN_TOPICS,
     check_group,
-    check_message,
     check_topic,
     is_dead_letter_topic,
     is_retry_topic,
     is_system_topic,
 )
+from pyrmq_core.protocol.messages.payload import check_message
 from tests.support import golden
 
 

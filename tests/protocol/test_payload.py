@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from pyrmq_core.errors import InvalidArgument, InvalidMessage
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.batch_payloads import encode_batch, split_batch
 from pyrmq_core.protocol.messages.compression import CompressionType, decompress
-from pyrmq_core.protocol.messages.payload import Payload, encode_batch, encode_one, split_batch
+from pyrmq_core.protocol.messages.payload import Payload, encode_one
 from pyrmq_core.protocol.messages.properties import decode_properties, message_properties
 from tests.protocol.strategies import KINDS, MESSAGES, TOPICS
 from tests.support import golden

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
-from pyrmq_core.protocol.messages.payload import Payload, encode_batch, encode_one
+from pyrmq_core.protocol.messages.batch_payloads import encode_batch
+from pyrmq_core.protocol.messages.payload import Payload, encode_one
 from pyrmq_core.protocol.messages.properties import MAX_PROPERTIES_BYTES, decode_properties, encode_properties
 from pyrmq_core.protocol.messages.split_payload import halves, readdressed
 

@@ -12,7 +12,6 @@ CONVERSATIONS = "pyrmq_core/protocol/requests/"
 APART = {
     "pyrmq_core/network/http_get.py": "sockets live in `network`, and its importer is the client's",
     "pyrmq_core/access/yaml_text.py": "the one module that may import yaml",
-    "pyrmq_core/loop_thread/loop_lock.py": "a lock that is read and tested without the loop's calls",
     "pyrmq_core/client/routes/name_server_url.py": "loaded by clients that have a URL alone",
 }
 

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 from pyrmq_core.model import NO_PROPERTIES, Message
 from pyrmq_core.protocol.messages.batch import HEAD, OVERHEAD_BYTES, SHORT
-from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message, is_retry_topic
-from pyrmq_core.protocol.messages.payload import WAITS_NOT, Payload
+from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, is_retry_topic
+from pyrmq_core.protocol.messages.payload import WAITS_NOT, Payload, check_message
 from pyrmq_core.protocol.messages.properties import checked_ends, plain_ends
 
 # A message with more goes alone, where their exact limit is checked. Even encoded in UTF-8 this is below that limit.

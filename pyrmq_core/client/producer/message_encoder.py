@@ -11,10 +11,10 @@ from pyrmq_core.client.producer.batch_member import BatchMember, batch_member
 from pyrmq_core.client.unique_ids import unique_id, unique_ids
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import NO_PROPERTIES, Message
+from pyrmq_core.protocol.messages.batch_payloads import CheckedBatch, checked_batch, split_checked
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
-from pyrmq_core.protocol.messages.checked_batch import CheckedBatch, checked_batch
 from pyrmq_core.protocol.messages.compression import CompressionType
-from pyrmq_core.protocol.messages.payload import Payload, encode_one, split_checked
+from pyrmq_core.protocol.messages.payload import Payload, encode_one
 from pyrmq_core.protocol.messages.properties import INSTANCE_ID
 from pyrmq_core.protocol.shown_values import shown
 

@@ -78,8 +78,8 @@ class BatchTopics:
         If the broker does not answer, its previous answer is used, or the topic is treated as a plain one.
         """
         try:
-            address = self._routes.broker(broker_name).master
-            return address is not None and await self.is_batch_topic(topic, broker_name, address, timeout=timeout)
+            if (address := self._routes.known_master(broker_name)) is not None:
+                return await self.is_batch_topic(topic, broker_name, address, timeout=timeout)
         except CallTimeout:  # keeps the old answer as fresh, so that a silent broker does not delay every send
             self._known[topic, broker_name] = self._routes.answers(topic), self.is_known(topic, broker_name)
         except RocketMQError:

@@ -26,8 +26,8 @@ from pyrmq_core.columnar.encoding.validate import fault_of
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
 from pyrmq_core.protocol.messages.compression import compress
-from pyrmq_core.protocol.messages.names import check_sent_topic, is_retry_topic
-from pyrmq_core.protocol.messages.payload import Payload, make_payload
+from pyrmq_core.protocol.messages.names import is_retry_topic
+from pyrmq_core.protocol.messages.payload import Payload, check_sent_topic, make_payload
 from pyrmq_core.protocol.messages.properties import WAIT, encode_properties
 
 CompressAll: TypeAlias = Callable[[Callable[[bytes], bytes], Sequence[bytes]], Iterable[bytes]]

@@ -9,7 +9,8 @@ from pyrmq_core.columnar.encoding.concat import RowPart
 from pyrmq_core.columnar.encoding.sink_rows import SinkRows
 from pyrmq_core.columnar.encoding.unique_ids import id_texts
 from pyrmq_core.model import NO_PROPERTIES, Message
-from pyrmq_core.protocol.messages.payload import Payload, encode_one, split_batch
+from pyrmq_core.protocol.messages.batch_payloads import split_batch
+from pyrmq_core.protocol.messages.payload import Payload, encode_one
 
 
 def encode_messages(

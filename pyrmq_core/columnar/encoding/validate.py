@@ -1,6 +1,6 @@
 """Finds the first row that no message can be made of, and names its column and the reason.
 
-The rules are those of `names.check_message` and `properties`, checked for a whole column at a time: first by a quick
+The rules are those of `payload.check_message` and `properties`, checked for a whole column at a time: first by a quick
 test that a column without faults passes, then precisely.
 """
 
@@ -19,7 +19,8 @@ from pyrmq_core.columnar.encoding.sink_rows import BytesColumn, CheckedRows, Sin
 from pyrmq_core.columnar.encoding.user_properties import UserProperties
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import KEPT_NAMES
-from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_sent_topic
+from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES
+from pyrmq_core.protocol.messages.payload import check_sent_topic
 from pyrmq_core.protocol.messages.properties import (
     MAX_PROPERTIES_BYTES,
     MAX_STORED_PROPERTIES_BYTES,

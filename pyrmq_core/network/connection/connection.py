@@ -17,8 +17,7 @@ from typing import Final, TypeAlias
 import trio
 
 from pyrmq_core.network.connection.answers import OpenRequests, answer_frame, failure_answer, refuse_unsupported
-from pyrmq_core.network.connection.calls import BulkCall, Call, Calls, Done
-from pyrmq_core.network.connection.deadline_sweeper import DeadlineSweeper
+from pyrmq_core.network.connection.calls import BulkCall, Call, Calls, DeadlineSweeper, Done
 from pyrmq_core.network.connection.failures import not_running, reason_to_close
 from pyrmq_core.network.connection.outbox import Outbox
 from pyrmq_core.network.connection.peer import CutConnection, Handler, Peer

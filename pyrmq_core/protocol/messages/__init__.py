@@ -1,21 +1,20 @@
 """Messages and their bytes.
 
-    payload          `Payload`, the content of a send request, and `RawPull`, the answer to a pull
+    payload          `Payload`, the content of a send request, and `RawPull`, the answer to a pull; the rules for a
+                     message before it is sent
     split_payload    a refused batch divided in halves; a message readdressed to another topic
     record           the stored record of a message, as it lies in a commit log and in a pull's answer
     batch            the body of a batch: several messages in one request
-    checked_batch    messages that may share a request, checked, with their properties written but for ids
+    batch_payloads   messages that share requests, checked, and cut into requests
     batch_topic      5.x topics whose brokers store a whole batch as one record
     bodies           stored bodies to plain ones: CRC and decompression
     completeness     the check that an answer left no message out
     compression      zlib, LZ4 and Zstandard
     properties       the properties string, and the properties that a message is sent with
-    message_type     normal, delayed, half of a transaction, or reply
     message_id       UNIQ_KEY and offset message id
-    names            rules for the names of topics and groups, and for a message before it is sent
+    names            rules for the names of topics and groups
     namespaces       topics and groups of a tenant, `NS%topic`
     queue_tables     message queues in JSON, and tables by queue
-    offset_file      the file of a broadcasting consumer's offsets
     sysflag          the bits of a message's sysFlag
     trace            trace records, as Java's console reads them
 

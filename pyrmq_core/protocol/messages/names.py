@@ -1,4 +1,4 @@
-"""Names of topics and groups, and the rules a message must keep before it is sent.
+"""Names of topics and groups, and the rules that they keep.
 
 Sources: client/Validators.java, common/topic/TopicValidator.java, common/MixAll.java (5.4.0).
 """
@@ -6,21 +6,15 @@ Sources: client/Validators.java, common/topic/TopicValidator.java, common/MixAll
 from __future__ import annotations
 
 import re
-from collections.abc import Sized
 from typing import Final
 
-from pyrmq_core.errors import InvalidArgument, InvalidMessage
-from pyrmq_core.model import Message
+from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.shown_values import shown
 
 MAX_TOPIC_CHARS: Final = 127
 MAX_GROUP_CHARS: Final = 255
 # `maxMessageSize` of brokers and producers, by default.
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-
-# Java's int.
-MIN_INT: Final = -(2**31)
-MAX_INT: Final = 2**31 - 1
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
@@ -74,10 +68,6 @@ SYSTEM_GROUPS: Final = (
 # Java's placeholders for a missing group name.
 PLACEHOLDER_GROUPS: Final = frozenset(("DEFAULT_PRODUCER", "DEFAULT_CONSUMER"))
 
-# Topics already found valid, so that each is checked once and not with every message.
-CHECKED_TOPICS_KEPT: Final = 10_000
-_CHECKED_TOPICS: Final[set[str]] = set()
-
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _NAME_RULE: Final = "letters, digits and % | _ - are allowed"
 
@@ -104,12 +94,12 @@ def is_dead_letter_topic(topic: str) -> bool:
 
 def check_topic(topic: str) -> None:
     """Raises `InvalidArgument` unless a topic may have this name."""
-    _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidArgument)
+    check_name("topic", topic, MAX_TOPIC_CHARS, InvalidArgument)
 
 
 def check_group(group: str) -> None:
     """Raises `InvalidArgument` unless a producer or consumer group may have this name."""
-    _check_name("group", group, MAX_GROUP_CHARS, InvalidArgument)
+    check_name("group", group, MAX_GROUP_CHARS, InvalidArgument)
     if group in PLACEHOLDER_GROUPS:
         raise InvalidArgument(f"group {group} stands for a missing name in RocketMQ; choose another one")
 
@@ -121,56 +111,7 @@ def check_address(address: str) -> None:
         raise InvalidArgument(f"the address {address[:80]!r} is not host:port with a port from 0 to 65535")
 
 
-def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
-    """Raises `InvalidMessage` for a topic, body or flag that RocketMQ refuses; properties are checked when encoded.
-
-    Compares classes by identity before it calls `isinstance`: it runs for every message.
-    """
-    if message.__class__ is not Message and not _is_message(message):
-        raise InvalidMessage(f"what is sent is {_kind(message)}, and no Message; write Message(topic, body)")
-    topic, body = message.topic, message.body
-    if topic.__class__ is not str or topic not in _CHECKED_TOPICS:
-        check_sent_topic(topic)
-    if body.__class__ is not bytes and not _is_bytes(body):
-        raise InvalidMessage(f"topic {topic}: the body is {type(body).__name__}; it has to be bytes (text.encode())")
-    if not body:
-        raise InvalidMessage(f"topic {topic}: the body is empty; brokers refuse empty bodies")
-    if len(body) > max_message_bytes:
-        raise InvalidMessage(
-            f"topic {topic}: the body has {len(body)} bytes; {max_message_bytes} at most (max_message_bytes, and the "
-            "broker's maxMessageSize)"
-        )
-    flag, waits = message.flag, message.wait_store_msg_ok
-    if flag.__class__ is not int or (flag and not MIN_INT <= flag <= MAX_INT):
-        raise InvalidMessage(f"topic {topic}: flag is {shown(flag)}; it is a whole number of 32 bits")
-    if waits is not True and waits is not False:
-        raise InvalidMessage(f"topic {topic}: wait_store_msg_ok is {shown(waits)}; it is True or False")
-
-
-def check_sent_topic(topic: str) -> None:
-    """Raises `InvalidMessage` for a topic to which nothing may be sent."""
-    _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidMessage)
-    if topic in FORBIDDEN_TOPICS:
-        raise InvalidMessage(f"topic {topic} is RocketMQ's own; nothing may be sent to it")
-    if len(_CHECKED_TOPICS) < CHECKED_TOPICS_KEPT:
-        _CHECKED_TOPICS.add(topic)
-
-
-def _is_message(message: object) -> bool:
-    return isinstance(message, Message)
-
-
-def _kind(value: object) -> str:
-    """Returns the type of an object that was sent instead of a message, but not its content, which may be the body."""
-    size = f" of {len(value)}" if isinstance(value, Sized) else ""
-    return f"a {type(value).__name__}{size}"
-
-
-def _is_bytes(body: object) -> bool:
-    return isinstance(body, bytes)
-
-
-def _check_name(kind: str, name: object, max_chars: int, error: type[InvalidArgument]) -> None:
+def check_name(kind: str, name: object, max_chars: int, error: type[InvalidArgument]) -> None:
     if not isinstance(name, str) or not name.strip():
         raise error(f"the {kind} is {shown(name)}; a {kind} needs a name")
     if len(name) > max_chars:

@@ -1,17 +1,17 @@
-"""Messages to the content of a send request, and the records of a pull to messages.
+"""A message to the content of a send request, and the records of a pull to messages.
 
-`Payload` is one request's content for `Sender`; `RawPull` is one answer of `Puller`. Compressed and plain bodies never
-share a request: a request has one sysFlag, and a broker stores it with every message of the request.
+`Payload` is one request's content for `Sender`; `RawPull` is one answer of `Puller`. `check_message` has the rules that
+a message keeps before it is sent (client/Validators.java, 5.4.0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeGuard
 
-from pyrmq_core.errors import BodyDamaged, BodyError, BodyTooLarge, InvalidArgument, InvalidMessage, RecordError
+from pyrmq_core.errors import BodyDamaged, BodyError, BodyTooLarge, InvalidMessage, RecordError
 from pyrmq_core.model import (
     EVERYTHING,
     NO_PROPERTIES,
@@ -22,7 +22,8 @@ from pyrmq_core.model import (
     PullStatus,
 )
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
-from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES, encode_batch_body, iterate_batch_body
+from pyrmq_core.protocol.java.integers import MAX_INT, MIN_INT
+from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.bodies import (
     MAX_BODY_BYTES,
     MAX_DECOMPRESSED_BYTES,
@@ -30,10 +31,16 @@ from pyrmq_core.protocol.messages.bodies import (
     decompressed_body,
     too_much,
 )
-from pyrmq_core.protocol.messages.checked_batch import CheckedBatch, checked_batch
 from pyrmq_core.protocol.messages.completeness import check_complete
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
-from pyrmq_core.protocol.messages.names import DLQ_PREFIX, MAX_MESSAGE_BYTES, RETRY_PREFIX, check_message
+from pyrmq_core.protocol.messages.names import (
+    DLQ_PREFIX,
+    FORBIDDEN_TOPICS,
+    MAX_MESSAGE_BYTES,
+    MAX_TOPIC_CHARS,
+    RETRY_PREFIX,
+    check_name,
+)
 from pyrmq_core.protocol.messages.namespaces import message_without_namespace
 from pyrmq_core.protocol.messages.properties import (
     ORIGIN_MESSAGE_ID,
@@ -46,12 +53,17 @@ from pyrmq_core.protocol.messages.properties import (
 from pyrmq_core.protocol.messages.record import RawRecord, batch_base, unpack_record
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.messages.unread_message import UnreadMessage, add_plain_messages, unread_message
+from pyrmq_core.protocol.shown_values import shown
 
 # `compressMsgBodyOverHowmuch` of Java's producer.
 COMPRESS_OVER_BYTES: Final = 4096
 # A batch record in these topics counts as one message: no broker takes batches there.
 NO_BATCHES: Final = (RETRY_PREFIX, DLQ_PREFIX)
 WAITS_NOT: Final = encode_properties({WAIT: "false"})
+
+# Topics already found valid, so that each is checked once and not with every message.
+CHECKED_TOPICS_KEPT: Final = 10_000
+_CHECKED_TOPICS: Final[set[str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +135,41 @@ class RawPull:
 make_raw_pull: Final = maker_of(RawPull)
 
 
+def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+    """Raises `InvalidMessage` for a topic, body or flag that RocketMQ refuses; properties are checked when encoded.
+
+    Compares classes by identity before it calls `isinstance`: it runs for every message.
+    """
+    if message.__class__ is not Message and not _is_message(message):
+        raise InvalidMessage(f"what is sent is {_kind(message)}, and no Message; write Message(topic, body)")
+    topic, body = message.topic, message.body
+    if topic.__class__ is not str or topic not in _CHECKED_TOPICS:
+        check_sent_topic(topic)
+    if body.__class__ is not bytes and not _is_bytes(body):
+        raise InvalidMessage(f"topic {topic}: the body is {type(body).__name__}; it has to be bytes (text.encode())")
+    if not body:
+        raise InvalidMessage(f"topic {topic}: the body is empty; brokers refuse empty bodies")
+    if len(body) > max_message_bytes:
+        raise InvalidMessage(
+            f"topic {topic}: the body has {len(body)} bytes; {max_message_bytes} at most (max_message_bytes, and the "
+            "broker's maxMessageSize)"
+        )
+    flag, waits = message.flag, message.wait_store_msg_ok
+    if flag.__class__ is not int or (flag and not MIN_INT <= flag <= MAX_INT):
+        raise InvalidMessage(f"topic {topic}: flag is {shown(flag)}; it is a whole number of 32 bits")
+    if waits is not True and waits is not False:
+        raise InvalidMessage(f"topic {topic}: wait_store_msg_ok is {shown(waits)}; it is True or False")
+
+
+def check_sent_topic(topic: str) -> None:
+    """Raises `InvalidMessage` for a topic to which nothing may be sent."""
+    check_name("topic", topic, MAX_TOPIC_CHARS, InvalidMessage)
+    if topic in FORBIDDEN_TOPICS:
+        raise InvalidMessage(f"topic {topic} is RocketMQ's own; nothing may be sent to it")
+    if len(_CHECKED_TOPICS) < CHECKED_TOPICS_KEPT:
+        _CHECKED_TOPICS.add(topic)
+
+
 def encode_one(
     message: Message,
     unique_id: str,
@@ -143,113 +190,6 @@ def encode_one(
     if compression is not None and len(body) >= compress_over_bytes:
         body, sys_flag = compress(body, compression), compression.sys_flag
     return make_payload(message.topic, body, 1, properties, sys_flag, message.flag, False, (unique_id,), False)
-
-
-def encode_batch(
-    messages: Sequence[Message],
-    unique_ids: Sequence[str],
-    *,
-    compression: CompressionType | None = None,
-    max_message_bytes: int = MAX_MESSAGE_BYTES,
-) -> Payload:
-    """Returns messages of one topic as one request, which a broker accepts or refuses as a whole.
-
-    `InvalidMessage` for messages that a batch cannot hold (MessageBatch.java): different topics or wait flags, delays,
-    retry topics, more than `max_message_bytes` together. With `compression` every body is compressed, without it none.
-    The request has no UNIQ_KEY of its own: brokers before 5.4 would show it in place of every message's.
-    """
-    payloads = list(split_batch(messages, unique_ids, compression=compression, max_message_bytes=max_message_bytes))
-    if len(payloads) != 1:
-        size = sum(len(payload.body) for payload in payloads)
-        raise InvalidMessage(
-            f"topic {messages[0].topic}: a batch of {len(messages)} messages takes {size} bytes; {max_message_bytes} "
-            "at most (max_message_bytes); send it in parts"
-        )
-    return payloads[0]
-
-
-def split_batch(
-    messages: Sequence[Message],
-    unique_ids: Sequence[str],
-    *,
-    compression: CompressionType | None = None,
-    max_message_bytes: int = MAX_MESSAGE_BYTES,
-    request_bytes: int | None = None,
-    request_messages: int | None = None,
-    split_by_tag: bool = False,
-) -> Iterator[Payload]:
-    """Yields messages as `encode_batch` does, in order, in requests of at most `request_bytes` and `request_messages`.
-
-    `request_bytes` is `max_message_bytes` by default. Each request is filled before the next one begins. A message
-    above `request_bytes` is sent alone. With `split_by_tag` a new request also begins at each change of the tag.
-    """
-    if len(messages) != len(unique_ids):
-        raise InvalidArgument(f"{len(messages)} messages and {len(unique_ids)} ids; each message has one")
-    yield from split_checked(
-        checked_batch(messages, max_message_bytes),
-        unique_ids,
-        compression=compression,
-        max_message_bytes=max_message_bytes,
-        request_bytes=request_bytes,
-        request_messages=request_messages,
-        split_by_tag=split_by_tag,
-    )
-
-
-def split_checked(
-    batch: CheckedBatch,
-    unique_ids: Sequence[str],
-    *,
-    compression: CompressionType | None = None,
-    max_message_bytes: int = MAX_MESSAGE_BYTES,
-    request_bytes: int | None = None,
-    request_messages: int | None = None,
-    split_by_tag: bool = False,
-) -> Iterator[Payload]:
-    """Yields the requests of `split_batch` for messages that were checked."""
-    room = max_message_bytes if request_bytes is None else min(request_bytes, max_message_bytes)
-    messages = batch.messages
-    items: list[tuple[int, bytes, bytes]] = []
-    first = size = 0
-    for index, (message, (before, after), unique_id) in enumerate(zip(messages, batch.ends, unique_ids, strict=True)):
-        body = message.body if compression is None else compress(message.body, compression)
-        properties = f"{before}UNIQ_KEY\x01{unique_id}\x02{after}".encode()
-        item_bytes = OVERHEAD_BYTES + len(body) + len(properties)
-        if item_bytes > max_message_bytes:
-            raise _too_large(message, item_bytes, max_message_bytes)
-        full = size + item_bytes > room or len(items) == request_messages
-        if items and (full or (split_by_tag and message.tags != messages[first].tags)):
-            yield _batch_payload(messages[first:index], items, unique_ids[first:index], compression)
-            items, first, size = [], index, 0
-        items.append((message.flag, body, properties))
-        size += item_bytes
-    yield _batch_payload(messages[first:], items, unique_ids[first:], compression)
-
-
-def _too_large(message: Message, item_bytes: int, max_message_bytes: int) -> InvalidMessage:
-    return InvalidMessage(
-        f"topic {message.topic}: a message of {item_bytes} bytes does not fit into a batch; "
-        f"{max_message_bytes} at most (max_message_bytes); send it alone"
-    )
-
-
-def _batch_payload(
-    messages: Sequence[Message],
-    items: Sequence[tuple[int, bytes, bytes]],
-    unique_ids: Sequence[str],
-    compression: CompressionType | None,
-) -> Payload:
-    head = messages[0]
-    return Payload(
-        topic=head.topic,
-        body=encode_batch_body(items),
-        count=len(items),
-        properties="" if head.wait_store_msg_ok else WAITS_NOT,
-        sys_flag=0 if compression is None else compression.sys_flag,
-        batch=True,
-        unique_ids=tuple(unique_ids),
-        single_tag=len({message.tags for message in messages}) == 1,
-    )
 
 
 def decode(
@@ -313,6 +253,20 @@ def iterate_messages(
 ) -> Iterator[MessageExt]:
     """Yields the messages of `decode`; each body is decompressed when its message is taken."""
     yield from _read_items(pull, _stored_items(pull, within, rules, allow_gaps=allow_gaps), rules)
+
+
+def _is_message(message: object) -> bool:
+    return isinstance(message, Message)
+
+
+def _kind(value: object) -> str:
+    """Returns the type of an object that was sent instead of a message, but not its content, which may be the body."""
+    size = f" of {len(value)}" if isinstance(value, Sized) else ""
+    return f"a {type(value).__name__}{size}"
+
+
+def _is_bytes(body: object) -> bool:
+    return isinstance(body, bytes)
 
 
 def _read_items(pull: RawPull, items: Iterable[_Stored], rules: BodyRules) -> Iterator[MessageExt]:

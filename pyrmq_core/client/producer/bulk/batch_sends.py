@@ -18,8 +18,8 @@ from pyrmq_core.client.producer.send.send_options import CommunicationMode
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import Message, MessageQueue
+from pyrmq_core.protocol.messages.batch_payloads import CheckedBatch
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
-from pyrmq_core.protocol.messages.checked_batch import CheckedBatch
 
 
 class BatchSends:

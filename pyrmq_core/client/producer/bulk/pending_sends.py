@@ -15,8 +15,7 @@ from pyrmq_core.client.arguments import whole_number
 from pyrmq_core.client.producer.bulk.unseen_failures import UnseenFailure, UnseenFailures
 from pyrmq_core.client.producer.send.background_sends import BackgroundSends
 from pyrmq_core.client.producer.send.receipt import Receipt, SendResults, given_up, unexpected
-from pyrmq_core.client.producer.send.send_options import CommunicationMode, Target
-from pyrmq_core.client.producer.send.send_state import SendState
+from pyrmq_core.client.producer.send.send_options import CommunicationMode, SendState, Target
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.errors import RocketMQError, SendFailed, WindowFull
 from pyrmq_core.model import SendResult

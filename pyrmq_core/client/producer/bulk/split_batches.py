@@ -20,7 +20,7 @@ from pyrmq_core.client.producer.send.send_options import (
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.errors import BatchFailed, Outcome, RocketMQError, SendFailed
 from pyrmq_core.model import Message, MessageQueue, SendResult
-from pyrmq_core.protocol.messages.checked_batch import CheckedBatch
+from pyrmq_core.protocol.messages.batch_payloads import CheckedBatch
 from pyrmq_core.protocol.messages.payload import Payload
 
 

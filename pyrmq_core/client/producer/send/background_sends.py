@@ -12,8 +12,7 @@ from typing import TypeAlias
 import trio
 
 from pyrmq_core.client.producer.send.receipt import Receipt, given_up, unexpected
-from pyrmq_core.client.producer.send.send_options import CommunicationMode, Target
-from pyrmq_core.client.producer.send.send_state import SendState
+from pyrmq_core.client.producer.send.send_options import CommunicationMode, SendState, Target
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.network import ON_LOOP, LoopAccess

@@ -8,8 +8,14 @@ import trio
 
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.producer.send.fault_latency import FaultLatency, judged
-from pyrmq_core.client.producer.send.send_options import ANY_QUEUE, AnyQueue, KeyedQueue, SendSettings, ThisQueue
-from pyrmq_core.client.producer.send.send_state import SendState
+from pyrmq_core.client.producer.send.send_options import (
+    ANY_QUEUE,
+    AnyQueue,
+    KeyedQueue,
+    SendSettings,
+    SendState,
+    ThisQueue,
+)
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, ProtocolError, RocketMQError
 from pyrmq_core.model import MessageQueue

@@ -35,11 +35,11 @@ from pyrmq_core.client.producer.send.send_options import (
     AnyQueue,
     CommunicationMode,
     SendSettings,
+    SendState,
     Target,
     ThisQueue,
     waits_for_broker,
 )
-from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.client.remoting.heartbeats import require_timer_messages
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import LocalError, Outcome, RocketMQError
