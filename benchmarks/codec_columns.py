@@ -22,10 +22,9 @@ from pyrmq_core import OffsetRange, Payload, TagFilter, unique_id_runs
 from pyrmq_core.columnar import BatchLimit, schema_of
 from pyrmq_core.columnar.decoding.decode import decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
-from pyrmq_core.columnar.encoding.encode import encode_columns
-from pyrmq_core.columnar.encoding.encode_by_row import encode_messages
+from pyrmq_core.columnar.encoding.encode import encode_columns, encode_messages
+from pyrmq_core.columnar.encoding.row_parts import ids_of
 from pyrmq_core.columnar.encoding.sink_rows import outgoing_rows
-from pyrmq_core.columnar.encoding.unique_ids import ids_of
 from pyrmq_core.protocol.messages.bodies import BodyRules
 
 COUNTS = (32, 256, 1024, 10_000)

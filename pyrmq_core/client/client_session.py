@@ -21,9 +21,8 @@ from pyrmq_core.client.client_settings import ClientSettings
 from pyrmq_core.client.remoting.heartbeats import Heartbeats
 from pyrmq_core.client.remoting.identity import client_id, namespace_of, offsets_id
 from pyrmq_core.client.remoting.remoting_client import PinnedConnection, RemotingClient
-from pyrmq_core.client.routes.batch_topics import BatchTopics
 from pyrmq_core.client.routes.name_servers import NameServers
-from pyrmq_core.client.routes.route_table import Routes
+from pyrmq_core.client.routes.route_table import BatchTopics, Routes
 from pyrmq_core.client.routing.name_server_choice import parse_nameservers
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.client.service_state import Life, ServiceState, check_trio

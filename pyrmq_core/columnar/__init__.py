@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from pyrmq_core.columnar.arrays import encoded
     from pyrmq_core.columnar.decoding.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, DecodedBatch, schema_of
     from pyrmq_core.columnar.decoding.decode import decode_batches, decode_records, offsets_containing
-    from pyrmq_core.columnar.encoding.batch_limit import BatchLimit
     from pyrmq_core.columnar.encoding.content_ids import content_ids
-    from pyrmq_core.columnar.encoding.encode import compresses, encode_batches, encode_rows
+    from pyrmq_core.columnar.encoding.encode import BatchLimit, compresses, encode_batches, encode_rows
     from pyrmq_core.columnar.encoding.group_by import by_queue, by_tag, by_topic, string_hash_codes
+    from pyrmq_core.columnar.encoding.row_parts import Ids, id_column
     from pyrmq_core.columnar.encoding.sink_rows import CheckedRows, SinkRows, batches_of, check_columns, outgoing_parts
-    from pyrmq_core.columnar.encoding.unique_ids import Ids, id_column
     from pyrmq_core.columnar.encoding.validate import Fault, check, first_fault
     from pyrmq_core.protocol.messages.compression import CompressionType
 
@@ -58,12 +57,12 @@ __all__ = [
 _LAZY: Final = {
     "DEFAULT_COLUMNS": "pyrmq_core.columnar.decoding.columns",
     "SOURCE_COLUMNS": "pyrmq_core.columnar.decoding.columns",
-    "BatchLimit": "pyrmq_core.columnar.encoding.batch_limit",
+    "BatchLimit": "pyrmq_core.columnar.encoding.encode",
     "CheckedRows": "pyrmq_core.columnar.encoding.sink_rows",
     "CompressionType": "pyrmq_core.protocol.messages.compression",
     "DecodedBatch": "pyrmq_core.columnar.decoding.columns",
     "Fault": "pyrmq_core.columnar.encoding.validate",
-    "Ids": "pyrmq_core.columnar.encoding.unique_ids",
+    "Ids": "pyrmq_core.columnar.encoding.row_parts",
     "SinkRows": "pyrmq_core.columnar.encoding.sink_rows",
     "batches_of": "pyrmq_core.columnar.encoding.sink_rows",
     "by_queue": "pyrmq_core.columnar.encoding.group_by",
@@ -79,7 +78,7 @@ _LAZY: Final = {
     "encode_rows": "pyrmq_core.columnar.encoding.encode",
     "encoded": "pyrmq_core.columnar.arrays",
     "first_fault": "pyrmq_core.columnar.encoding.validate",
-    "id_column": "pyrmq_core.columnar.encoding.unique_ids",
+    "id_column": "pyrmq_core.columnar.encoding.row_parts",
     "offsets_containing": "pyrmq_core.columnar.decoding.decode",
     "outgoing_parts": "pyrmq_core.columnar.encoding.sink_rows",
     "schema_of": "pyrmq_core.columnar.decoding.columns",

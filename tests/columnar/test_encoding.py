@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from pyrmq_core import InvalidArgument, InvalidMessage, Message
 from pyrmq_core.columnar import BatchLimit, compresses, encode_batches
-from pyrmq_core.columnar.encoding.encode import BREAK_EVEN_ROWS, encode_columns
-from pyrmq_core.columnar.encoding.encode_by_row import encode_messages
+from pyrmq_core.columnar.encoding.encode import BREAK_EVEN_ROWS, encode_columns, encode_messages
+from pyrmq_core.columnar.encoding.row_parts import ids_of
 from pyrmq_core.columnar.encoding.sink_rows import SinkRows, outgoing_rows
-from pyrmq_core.columnar.encoding.unique_ids import ids_of
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.batch_payloads import encode_batch
 from pyrmq_core.protocol.messages.compression import CompressionType, decompress

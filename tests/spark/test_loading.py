@@ -22,7 +22,7 @@ WRITING = {
     "pyrmq_core.client.producer.bulk.send_arrow",
     "pyrmq_core.columnar.encoding.encode",
     "pyrmq_core.columnar.encoding.sink_rows",
-    "pyrmq_core.columnar.encoding.unique_ids",
+    "pyrmq_core.columnar.encoding.row_parts",
     "pyrmq_spark.write.write_task",
 }
 SERVING_AND_ASKING = {

@@ -1,4 +1,9 @@
-"""The routes of a client: fetched when first needed, every 30 s and after failures, one query a topic at a time."""
+"""The topics of a client: their routes, and which of them are batch topics of 5.x.
+
+Routes are fetched when first needed, every 30 s and after failures, one query a topic at a time. They do not name batch
+topics: the client queries the broker for the topic's settings (GET_TOPIC_CONFIG), once for each topic, and again after
+each query for its route. Brokers before 5.0 have no batch topics, and are not asked.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
+from typing import Final
 
 import trio
 
+from pyrmq_core.client.remoting.remoting_client import RemotingClient
 from pyrmq_core.client.routes.name_servers import NameServers
 from pyrmq_core.client.routing.publish_info import (
     TopicPublishInfo,
@@ -19,11 +26,13 @@ from pyrmq_core.client.routing.publish_info import (
     publish_queues,
     reading_address,
 )
-from pyrmq_core.errors import BrokerNotFound, NoNameServer, NoRoute, RocketMQError
+from pyrmq_core.errors import BrokerNotFound, CallTimeout, NoNameServer, NoRoute, RocketMQError
 from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.messages.batch_topic import is_batch_topic
+from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, TopicConfigFound
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
 from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData, TopicRouteData
 
@@ -31,8 +40,12 @@ log = logging.getLogger(__name__)
 
 # client/impl/factory/MQClientInstance.java: mqClientApiTimeout.
 ROUTE_TIMEOUT_SECONDS = 3.0
+QUESTION_SECONDS: Final = 3.0
 REFRESHES_AT_ONCE = 16
 REFRESH = "refreshing the route of"
+
+# A topic, as brokers name it, on a broker.
+Place = tuple[str, str]
 
 
 class _Question:
@@ -287,6 +300,81 @@ def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ())
         "the brokers",
         topic=topic,
     )
+
+
+class BatchTopics:
+    """The batch topics among a client's topics: their brokers store a batch as one record.
+
+    A broker's answer is never older than the topic's route.
+    """
+
+    def __init__(self, caller: RemotingClient, routes: Routes) -> None:
+        self._caller = caller
+        self._routes = routes
+        self._known: dict[Place, tuple[int, bool]] = {}
+        self._locks: defaultdict[Place, trio.Lock] = defaultdict(trio.Lock)
+
+    def is_known(self, topic: str, broker_name: str) -> bool:
+        """Returns True if the broker's last answer was that it stores the topic's batches whole, however old it is."""
+        answer = self._known.get((topic, broker_name))
+        return answer is not None and answer[1]
+
+    async def is_batch_topic(self, topic: str, broker_name: str, address: str, *, timeout: float) -> bool:
+        """Returns whether the broker stores the topic's batches whole; False if it refuses the request.
+
+        Raises `NetworkError`s and `ProtocolError`s.
+        """
+        place = topic, broker_name
+        if self._is_fresh(place):
+            return self._known[place][1]
+        async with self._locks[place]:
+            if not self._is_fresh(place):
+                answers = self._routes.answers(topic)
+                self._known[place] = answers, await self._ask(topic, address, min(timeout, QUESTION_SECONDS))
+            return self._known[place][1]
+
+    async def any_batch_topic(self, topic: str, info: TopicPublishInfo, *, timeout: float) -> bool:
+        """Returns whether any broker of the topic stores its batches whole, as `keeps_whole`; queries all at once."""
+        answers: list[bool] = []
+
+        async def ask(place: Place) -> None:
+            answers.append(await self.keeps_whole(*place, timeout=timeout))
+            if answers[-1]:
+                nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            for place in dict.fromkeys((topic, queue.broker_name) for queue in info.queues):
+                nursery.start_soon(ask, place)
+        return any(answers)
+
+    def keeps_whole_nowait(self, topic: str, broker_name: str) -> bool | None:
+        """Returns `is_batch_topic`'s answer if it is known and fresh; None if it needs a query to the broker."""
+        place = topic, broker_name
+        return self._known[place][1] if self._is_fresh(place) else None
+
+    async def keeps_whole(self, topic: str, broker_name: str, *, timeout: float) -> bool:
+        """Returns the answer of `is_batch_topic`, but never fails a send.
+
+        If the broker does not answer, its previous answer is used, or the topic is treated as a plain one.
+        """
+        try:
+            if (address := self._routes.known_master(broker_name)) is not None:
+                return await self.is_batch_topic(topic, broker_name, address, timeout=timeout)
+        except CallTimeout:  # keeps the old answer as fresh, so that a silent broker does not delay every send
+            self._known[topic, broker_name] = self._routes.answers(topic), self.is_known(topic, broker_name)
+        except RocketMQError:
+            pass
+        return self.is_known(topic, broker_name)
+
+    async def _ask(self, topic: str, address: str, timeout: float) -> bool:
+        answer = await self._caller.call(address, GetTopicConfig(topic).to_command(), timeout=timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            return False
+        return is_batch_topic(TopicConfigFound.from_command(answer).config.attributes)
+
+    def _is_fresh(self, place: Place) -> bool:
+        answer = self._known.get(place)
+        return answer is not None and answer[0] == self._routes.answers(place[0])
 
 
 def _route_of(topic: str, answer: Command, address: str) -> TopicRouteData | None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyrmq_core.columnar.arrays import byte_view, offsets_of
-from pyrmq_core.columnar.encoding.unique_ids import COUNTERS
+from pyrmq_core.columnar.encoding.row_parts import COUNTERS
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Ints: TypeAlias = npt.NDArray[np.int64]

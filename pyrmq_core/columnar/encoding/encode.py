@@ -1,13 +1,14 @@
 """Encodes rows as the payloads of send requests: many rows at once, cut into requests without copying.
 
-The columns are listed in `sink_rows.py`. The payloads equal those that `protocol/messages/payload.py` makes of the same
-messages.
+Rows are cut by the size of a request, and by the kinds of bodies that may share one. The columns are listed in
+`sink_rows.py`. The payloads equal those that `protocol/messages` makes of the same messages.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -15,24 +16,41 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from pyrmq_core.columnar.arrays import keep_freed_memory
-from pyrmq_core.columnar.encoding.batch_limit import BatchLimit, cuts_of, grouped, pieces_of, runs_of, stops_within
-from pyrmq_core.columnar.encoding.concat import FixedWidth, RowPart, joined, part_of
-from pyrmq_core.columnar.encoding.encode_by_row import encode_messages
-from pyrmq_core.columnar.encoding.properties import properties_bytes, property_parts
+from pyrmq_core.columnar.arrays import Int32s, Ints, keep_freed_memory
+from pyrmq_core.columnar.encoding.row_parts import (
+    FixedWidth,
+    Ids,
+    RowPart,
+    id_texts,
+    ids_of,
+    joined,
+    part_of,
+    properties_bytes,
+    property_parts,
+)
 from pyrmq_core.columnar.encoding.sink_rows import BytesColumn, SinkRows, outgoing_rows, windows
-from pyrmq_core.columnar.encoding.unique_ids import Ids, ids_of
 from pyrmq_core.columnar.encoding.validate import fault_of
 from pyrmq_core.errors import InvalidMessage
+from pyrmq_core.model import NO_PROPERTIES, Message
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
-from pyrmq_core.protocol.messages.compression import compress
-from pyrmq_core.protocol.messages.names import is_retry_topic
-from pyrmq_core.protocol.messages.payload import Payload, check_sent_topic, make_payload
-from pyrmq_core.protocol.messages.properties import WAIT, encode_properties
+from pyrmq_core.protocol.messages.batch_payloads import split_batch
+from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
+from pyrmq_core.protocol.messages.compression import CompressionType, compress
+from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_sent_topic, is_retry_topic
+from pyrmq_core.protocol.messages.payload import (
+    COMPRESS_OVER_BYTES,
+    Payload,
+    encode_one,
+    make_payload,
+)
+from pyrmq_core.protocol.messages.properties import MAX_PROPERTIES_BYTES, WAIT, encode_properties
+
+# The number of the first row, and of the row behind the last one.
+Cut: TypeAlias = tuple[int, int]
 
 CompressAll: TypeAlias = Callable[[Callable[[bytes], bytes], Sequence[bytes]], Iterable[bytes]]
 
-DEFAULT_LIMIT: Final = BatchLimit()
+MIB: Final = 1024 * 1024
 # Below about so many rows a loop is faster.
 BREAK_EVEN_ROWS: Final = 24
 # Brokers ignore both (protocol/messages/batch.py).
@@ -42,6 +60,111 @@ MAGIC_AND_CRC: Final = bytes(8)
 JOIN_BYTES: Final = 16 * 1024 * 1024
 # The bytes of bodies that are compressed before the first of them is sent.
 COMPRESS_BYTES: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimit:
+    """The limits of one request, and which bodies are compressed.
+
+    Requests of 4,000 small messages cost this process 0.7 of what requests of 1,000 cost, and a broker 0.9 to 0.95;
+    5,000 gain nothing more, and 10,000 were slower where several are under way.
+    A request that fails is repeated whole.
+    """
+
+    messages: int = 4000
+    bytes: int = MIB
+    compression: CompressionType | None = None
+    compress_over_bytes: int = COMPRESS_OVER_BYTES
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+
+    def of_batch_topic(self) -> BatchLimit:
+        """Returns the limit for a batch topic: as many messages as one record has room for, and no compression.
+
+        Such a request's cost to its broker does not grow with its messages.
+        """
+        return replace(self, messages=MAX_RECORD_MESSAGES, compression=None)
+
+    @property
+    def max_batched_body_bytes(self) -> int:
+        """The largest body that is sure to fit into a batch with its properties; a larger one goes alone."""
+        return self.max_message_bytes - MAX_PROPERTIES_BYTES - 64
+
+    @property
+    def room_bytes(self) -> int:
+        """The bytes that a request has room for."""
+        return min(self.bytes, self.max_message_bytes)
+
+
+DEFAULT_LIMIT: Final = BatchLimit()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows from `start` up to `end` that go into requests of one kind: each row `alone` or not, `compressed` or not."""
+
+    start: int
+    end: int
+    alone: bool
+    compressed: bool
+
+
+def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[Run]:
+    """Yields the rows in order, divided where their kind changes; with `alone` no two rows share a request."""
+    largest = int(body_bytes.max(initial=0))
+    compressed_from = limit.compress_over_bytes if limit.compression is not None else largest + 1
+    if largest < min(compressed_from, limit.max_batched_body_bytes + 1):
+        yield Run(0, len(body_bytes), alone, False)
+        return
+    large = (body_bytes > limit.max_batched_body_bytes) | alone
+    compressed = body_bytes >= compressed_from
+    kinds = 2 * large + compressed
+    starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(kinds[1:] != kinds[:-1]) + 1))
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(kinds)], strict=True):
+        yield Run(start, end, bool(large[start]), bool(compressed[start]))
+
+
+def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterator[Cut]:
+    """Yields the rows cut into requests as large as `limit` allows; row i ends at byte `ends[i]` of all rows.
+
+    A stop is the number of a row that begins a new request. Stops rise.
+    """
+    start = before = 0
+    room = limit.room_bytes
+    for stop in (*stops, len(ends)):
+        while start < stop:
+            end = min(start + limit.messages, stop)
+            if ends[end - 1] - before > room:
+                end = start + int(np.searchsorted(ends[start:end], before + room, side="right"))
+            end = max(end, start + 1)
+            yield start, end
+            start, before = end, int(ends[end - 1])
+
+
+def stops_within(stops: Sequence[int], start: int, end: int) -> Sequence[int]:
+    """Returns the stops between rows `start` and `end`, counted from `start`."""
+    if not stops:
+        return ()
+    return [stop - start for stop in stops[bisect_right(stops, start) : bisect_left(stops, end)]]
+
+
+def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[Cut]]:
+    """Yields groups of neighbouring cuts that have no more than `most_bytes` together; a larger cut is alone."""
+    group: list[Cut] = []
+    for cut in cuts:
+        if group and ends[cut[1] - 1] - ends[group[0][0]] > most_bytes:
+            yield group
+            group = []
+        group.append(cut)
+    if group:
+        yield group
+
+
+def pieces_of(body_bytes: Int32s, run: Run, most_bytes: int) -> Iterator[Cut]:
+    """Yields the run in pieces whose bodies have no more than `most_bytes` together; a larger body is alone."""
+    for start, end in cuts_of(
+        np.cumsum(body_bytes[run.start : run.end], dtype=np.int64), BatchLimit(run.end - run.start, most_bytes)
+    ):
+        yield run.start + start, run.start + end
 
 
 def encode_batches(
@@ -205,5 +328,53 @@ class _Encoder:
                 data, begin = data[size:], begin + size
 
 
+def encode_messages(
+    rows: SinkRows, topic: str, ids: Sequence[RowPart], limit: BatchLimit, *, alone: bool, waits: bool
+) -> Iterator[Payload]:
+    """Yields the payloads of `encode_batches`, made one message after another, which is faster for few messages."""
+    messages, unique_ids = _messages(rows, topic, waits=waits), id_texts(ids, len(rows))
+    for run in runs_of(rows.body.sizes, limit, alone=alone):
+        compression = limit.compression if run.compressed else None
+        members, their_ids = messages[run.start : run.end], unique_ids[run.start : run.end]
+        if run.alone:
+            for message, unique_id in zip(members, their_ids, strict=True):
+                yield encode_one(
+                    message,
+                    unique_id,
+                    compression=compression,
+                    compress_over_bytes=0,
+                    max_message_bytes=limit.max_message_bytes,
+                )
+        else:
+            yield from split_batch(
+                members,
+                their_ids,
+                compression=compression,
+                max_message_bytes=limit.max_message_bytes,
+                request_bytes=limit.bytes,
+                request_messages=limit.messages,
+            )
+
+
 def _slice(rows: SinkRows, ids: Sequence[RowPart], start: int, end: int) -> tuple[SinkRows, list[RowPart]]:
     return rows.slice(start, end), [part_of(part, start, end) for part in ids]
+
+
+def _messages(rows: SinkRows, topic: str, *, waits: bool) -> list[Message]:
+    texts = [_texts(rows, name) for name in ("tags", "keys", "shardingKey")]
+    flags = [0] * len(rows) if rows.flag is None else rows.flag.fill_null(0).to_pylist()
+    pairs = [None] * len(rows) if rows.properties is None else rows.properties.array.to_pylist()
+    return [
+        Message(
+            topic, body, tags, keys, sharding_key, dict(own) if own else NO_PROPERTIES, flag, wait_store_msg_ok=waits
+        )
+        for body, tags, keys, sharding_key, own, flag in zip(
+            rows.body.array.to_pylist(), *texts, pairs, flags, strict=True
+        )
+    ]
+
+
+def _texts(rows: SinkRows, name: str) -> list[str | None]:
+    if name not in rows.texts:
+        return [None] * len(rows)
+    return [text.decode() if text else None for text in rows.texts[name].array.to_pylist()]

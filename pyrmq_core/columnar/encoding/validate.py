@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyrmq_core.columnar.arrays import Bools, Int32s, Ints, byte_view, encoded, offsets_of
-from pyrmq_core.columnar.encoding.properties import properties_bytes
+from pyrmq_core.columnar.encoding.row_parts import properties_bytes
 from pyrmq_core.columnar.encoding.sink_rows import BytesColumn, CheckedRows, SinkRows, outgoing_rows, windows
 from pyrmq_core.columnar.encoding.user_properties import UserProperties
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import KEPT_NAMES
-from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES
-from pyrmq_core.protocol.messages.payload import check_sent_topic
+from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_sent_topic
 from pyrmq_core.protocol.messages.properties import (
     MAX_PROPERTIES_BYTES,
     MAX_STORED_PROPERTIES_BYTES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.errors import InvalidArgument, InvalidMessage
 from pyrmq_core.protocol.shown_values import shown
 
 MAX_TOPIC_CHARS: Final = 127
@@ -68,6 +68,10 @@ SYSTEM_GROUPS: Final = (
 # Java's placeholders for a missing group name.
 PLACEHOLDER_GROUPS: Final = frozenset(("DEFAULT_PRODUCER", "DEFAULT_CONSUMER"))
 
+# Topics that `check_sent_topic` let pass, so that each is checked once and not with every message.
+SENDABLE_TOPICS_KEPT: Final = 10_000
+SENDABLE_TOPICS: Final[set[str]] = set()
+
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _NAME_RULE: Final = "letters, digits and % | _ - are allowed"
 
@@ -94,12 +98,12 @@ def is_dead_letter_topic(topic: str) -> bool:
 
 def check_topic(topic: str) -> None:
     """Raises `InvalidArgument` unless a topic may have this name."""
-    check_name("topic", topic, MAX_TOPIC_CHARS, InvalidArgument)
+    _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidArgument)
 
 
 def check_group(group: str) -> None:
     """Raises `InvalidArgument` unless a producer or consumer group may have this name."""
-    check_name("group", group, MAX_GROUP_CHARS, InvalidArgument)
+    _check_name("group", group, MAX_GROUP_CHARS, InvalidArgument)
     if group in PLACEHOLDER_GROUPS:
         raise InvalidArgument(f"group {group} stands for a missing name in RocketMQ; choose another one")
 
@@ -111,7 +115,16 @@ def check_address(address: str) -> None:
         raise InvalidArgument(f"the address {address[:80]!r} is not host:port with a port from 0 to 65535")
 
 
-def check_name(kind: str, name: object, max_chars: int, error: type[InvalidArgument]) -> None:
+def check_sent_topic(topic: str) -> None:
+    """Raises `InvalidMessage` for a topic to which nothing may be sent."""
+    _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidMessage)
+    if topic in FORBIDDEN_TOPICS:
+        raise InvalidMessage(f"topic {topic} is RocketMQ's own; nothing may be sent to it")
+    if len(SENDABLE_TOPICS) < SENDABLE_TOPICS_KEPT:
+        SENDABLE_TOPICS.add(topic)
+
+
+def _check_name(kind: str, name: object, max_chars: int, error: type[InvalidArgument]) -> None:
     if not isinstance(name, str) or not name.strip():
         raise error(f"the {kind} is {shown(name)}; a {kind} needs a name")
     if len(name) > max_chars:

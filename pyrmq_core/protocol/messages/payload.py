@@ -35,11 +35,10 @@ from pyrmq_core.protocol.messages.completeness import check_complete
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.messages.names import (
     DLQ_PREFIX,
-    FORBIDDEN_TOPICS,
     MAX_MESSAGE_BYTES,
-    MAX_TOPIC_CHARS,
     RETRY_PREFIX,
-    check_name,
+    SENDABLE_TOPICS,
+    check_sent_topic,
 )
 from pyrmq_core.protocol.messages.namespaces import message_without_namespace
 from pyrmq_core.protocol.messages.properties import (
@@ -60,10 +59,6 @@ COMPRESS_OVER_BYTES: Final = 4096
 # A batch record in these topics counts as one message: no broker takes batches there.
 NO_BATCHES: Final = (RETRY_PREFIX, DLQ_PREFIX)
 WAITS_NOT: Final = encode_properties({WAIT: "false"})
-
-# Topics already found valid, so that each is checked once and not with every message.
-CHECKED_TOPICS_KEPT: Final = 10_000
-_CHECKED_TOPICS: Final[set[str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +138,7 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
     if message.__class__ is not Message and not _is_message(message):
         raise InvalidMessage(f"what is sent is {_kind(message)}, and no Message; write Message(topic, body)")
     topic, body = message.topic, message.body
-    if topic.__class__ is not str or topic not in _CHECKED_TOPICS:
+    if topic.__class__ is not str or topic not in SENDABLE_TOPICS:
         check_sent_topic(topic)
     if body.__class__ is not bytes and not _is_bytes(body):
         raise InvalidMessage(f"topic {topic}: the body is {type(body).__name__}; it has to be bytes (text.encode())")
@@ -159,15 +154,6 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
         raise InvalidMessage(f"topic {topic}: flag is {shown(flag)}; it is a whole number of 32 bits")
     if waits is not True and waits is not False:
         raise InvalidMessage(f"topic {topic}: wait_store_msg_ok is {shown(waits)}; it is True or False")
-
-
-def check_sent_topic(topic: str) -> None:
-    """Raises `InvalidMessage` for a topic to which nothing may be sent."""
-    check_name("topic", topic, MAX_TOPIC_CHARS, InvalidMessage)
-    if topic in FORBIDDEN_TOPICS:
-        raise InvalidMessage(f"topic {topic} is RocketMQ's own; nothing may be sent to it")
-    if len(_CHECKED_TOPICS) < CHECKED_TOPICS_KEPT:
-        _CHECKED_TOPICS.add(topic)
 
 
 def encode_one(

@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.columnar import BatchLimit
-from pyrmq_core.columnar.encoding.concat import joined
-from pyrmq_core.columnar.encoding.encode import encode_columns
-from pyrmq_core.columnar.encoding.encode_by_row import encode_messages
+from pyrmq_core.columnar.encoding.encode import encode_columns, encode_messages
+from pyrmq_core.columnar.encoding.row_parts import ids_of, joined
 from pyrmq_core.columnar.encoding.sink_rows import outgoing_rows
-from pyrmq_core.columnar.encoding.unique_ids import ids_of
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.message_id import IdRun
 

@@ -1,0 +1,250 @@
+"""The bytes of many rows as parts, their ids and properties strings among them, and the join of parts to one buffer.
+
+A part is constant bytes, numbers, or a column of bytes. Arrow's join costs about 100 instructions for each argument and
+row, so neighbours of fixed width are first copied into one argument. Columns of one size are copied with them
+(`column_part`), and two arguments are joined by a third. This made `send_arrow` of 1,000 rows take 1.16 million
+instructions for rows of 100 B and 1.36 for 1 KiB, instead of 1.75 and 1.95 (callgrind); with keys and tags of any
+length 1.73 instead of 1.79.
+
+Properties strings have the bytes of `protocol/messages/properties.py`, in its order: KEYS, UNIQ_KEY, WAIT, TAGS,
+__SHARDINGKEY, then the user's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyrmq_core.columnar.arrays import Bools, Ints, fixed_spans, offsets_of, spans
+from pyrmq_core.columnar.encoding.sink_rows import BytesColumn, SinkRows
+from pyrmq_core.columnar.encoding.user_properties import UserProperties
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.messages.message_id import IdRun
+from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT
+
+
+class FixedWidth(NamedTuple):
+    """A value of fixed width for each row, in the bytes of `kind` (such as `>i4`; `V32` for 32 opaque bytes)."""
+
+    kind: str
+    values: npt.NDArray[Any]
+
+
+class OptionalConstant(NamedTuple):
+    """Constant bytes of the rows that `there` marks; the other rows have nothing."""
+
+    raw: bytes
+    there: Bools
+
+
+# In this order: constant bytes; a value of fixed width for each row; constant bytes that only some rows have; an
+# element of a binary array for each row, where a null adds nothing.
+RowPart: TypeAlias = bytes | FixedWidth | OptionalConstant | pa.Array
+
+NOTHING: Final = pa.scalar(b"", pa.binary())
+
+# Returns the ids of the next so many messages: texts, runs of ids that count up (far faster), or an Arrow string array.
+Ids: TypeAlias = Callable[[int], Sequence[str] | Sequence[IdRun] | pa.Array]
+
+# The four digits of each counter, as one number.
+COUNTERS: Final = np.frombuffer(np.arange(0x10000, dtype=">u2").tobytes().hex().upper().encode(), np.uint32)
+
+NAME_END: Final = b"\x01"
+VALUE_END: Final = b"\x02"
+NAMES: Final = {"keys": KEYS, "tags": TAGS, "shardingKey": SHARDING_KEY}
+WAITS: Final = {True: b"true", False: b"false"}
+
+
+def joined(parts: Sequence[RowPart], first: int, count: int) -> pa.Array:
+    """Returns the joined parts of `count` rows from `first` on, as one binary array whose bytes have no gaps."""
+    arguments: list[Any] = []
+    fixed: list[bytes | FixedWidth] = []
+    for part in parts:
+        if isinstance(part, (bytes, FixedWidth)):
+            fixed.append(part)
+            continue
+        if fixed:
+            arguments.append(_together(fixed, first, count))
+            fixed = []
+        arguments.append(
+            _sometimes(part, first, count) if isinstance(part, OptionalConstant) else part.slice(first, count)
+        )
+    if fixed:
+        arguments.append(_together(fixed, first, count))
+    if len(arguments) == 3 and not any(argument.null_count for argument in arguments):
+        # Head, body and properties: to join two arguments by the body, as if it separated them, takes two thirds of the
+        # time that joining three by nothing takes.
+        before, between, behind = arguments
+        return pc.binary_join_element_wise(before, behind, between)
+    return pc.binary_join_element_wise(*arguments, NOTHING, null_handling="skip")
+
+
+def column_part(array: pa.Array) -> RowPart:
+    """Returns the part for a column that has no nulls, and at least one element.
+
+    If all elements have one size, as ids and codes do, they are a `FixedWidth`: joined with their neighbours these take
+    a tenth of the time.
+    """
+    bounds = offsets_of(array)
+    sizes = bounds[1:] - bounds[:-1]
+    if (sizes != sizes[0]).any():
+        return array
+    kind = f"V{sizes[0]}"
+    return FixedWidth(kind, np.frombuffer(array.buffers()[2], kind, len(sizes), int(bounds[0])))
+
+
+def part_of(part: RowPart, start: int, end: int) -> RowPart:
+    """Returns the part for the rows from `start` up to `end`."""
+    if isinstance(part, bytes):
+        return part
+    if isinstance(part, OptionalConstant):
+        return OptionalConstant(part.raw, part.there[start:end])
+    return (
+        FixedWidth(part.kind, part.values[start:end])
+        if isinstance(part, FixedWidth)
+        else part.slice(start, end - start)
+    )
+
+
+def ids_of(ids: Ids, count: int) -> list[RowPart]:
+    """Returns the next ids of `count` rows, as parts that joined make each id."""
+    produced = ids(count)
+    if isinstance(produced, pa.Array):
+        texts = produced.cast(pa.string())
+    else:
+        runs = [run for run in produced if isinstance(run, IdRun)]
+        if runs:
+            return _counted(runs, count)
+        texts = pa.array(produced, pa.string())
+    if len(texts) != count or texts.null_count:
+        raise InvalidArgument(f"{count} messages and {len(texts) - texts.null_count} ids; each message has one")
+    return [texts.view(pa.binary())]
+
+
+def id_column(ids: Ids, count: int) -> pa.Array:
+    """Returns the next ids of `count` rows as one column of strings."""
+    return joined(ids_of(ids, count), 0, count).view(pa.string())
+
+
+def id_texts(parts: Sequence[RowPart], count: int) -> list[str]:
+    """Returns the ids of the parts as texts."""
+    return [raw.decode() for raw in joined(parts, 0, count).to_pylist()]
+
+
+def property_parts(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> list[RowPart]:
+    """Returns the parts that `joined` makes the properties strings of."""
+    return [
+        *_text_parts(rows, "keys"),
+        UNIQ_KEY.encode() + NAME_END,
+        *ids,
+        VALUE_END + WAIT.encode() + NAME_END + WAITS[waits] + VALUE_END,
+        *_text_parts(rows, "tags"),
+        *_text_parts(rows, "shardingKey"),
+        *([] if rows.properties is None else _user_parts(rows.properties)),
+    ]
+
+
+def properties_bytes(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> Ints:
+    """Returns the length in bytes that each properties string will have."""
+    same = _fixed_bytes(UNIQ_KEY) + _fixed_bytes(WAIT) + len(WAITS[waits])
+    size = np.zeros(len(rows), np.int64)
+    for part in ids:
+        if isinstance(part, bytes):
+            same += len(part)
+        elif isinstance(part, FixedWidth):
+            same += np.dtype(part.kind).itemsize
+        elif isinstance(part, pa.Array):
+            size += BytesColumn.of(part).sizes
+    for name, text in rows.texts.items():
+        if text.there is None:
+            same += _fixed_bytes(NAMES[name])
+            size += text.sizes
+        else:
+            size += np.where(text.there, text.sizes + _fixed_bytes(NAMES[name]), 0)
+    if rows.properties is not None:
+        first, last = rows.properties.pairs()
+        for child in (rows.properties.array.keys, rows.properties.array.items):
+            bounds = offsets_of(child)
+            size += bounds[last] - bounds[first]
+        size += 2 * (last - first)
+    size += same
+    return size
+
+
+def _sometimes(part: OptionalConstant, first: int, count: int) -> pa.Array:
+    """Returns the bytes once for each row, and null for a row that does not have them."""
+    there = np.packbits(part.there[first : first + count], bitorder="little")
+    bounds = np.arange(count + 1, dtype=np.int32) * len(part.raw)
+    buffers = [pa.py_buffer(there), pa.py_buffer(bounds), pa.py_buffer(part.raw * count)]
+    return pa.BinaryArray.from_buffers(pa.binary(), count, buffers)
+
+
+def _together(fixed: Sequence[bytes | FixedWidth], first: int, count: int) -> pa.Array:
+    """Returns neighbours of fixed width as one argument: a further argument costs the join about 8 ns a row, here 1."""
+    pattern = b"".join([part if isinstance(part, bytes) else bytes(np.dtype(part.kind).itemsize) for part in fixed])
+    rows, width, start = bytearray(pattern) * count, len(pattern), 0
+    for part in fixed:
+        if isinstance(part, bytes):
+            start += len(part)
+        else:
+            place: npt.NDArray[Any] = np.ndarray((count,), part.kind, rows, start, (width,))
+            place[...] = part.values[first : first + count]
+            start += place.itemsize
+    return fixed_spans(np.frombuffer(rows, np.uint8).reshape(count, width))
+
+
+def _counted(runs: Sequence[IdRun], count: int) -> list[RowPart]:
+    if sum(run.count for run in runs) != count:
+        raise InvalidArgument(f"{count} messages and {sum(run.count for run in runs)} ids; each message has one")
+    counters = [_digits(run.counter & 0xFFFF, run.count) for run in runs]
+    if len(runs) == 1:  # one run is the usual case: it has the ids of a millisecond
+        return [runs[0].prefix.encode(), FixedWidth("u4", counters[0])]
+    prefixes = np.array([run.prefix.encode() for run in runs])
+    each = np.repeat(prefixes, [run.count for run in runs])
+    return [FixedWidth(f"S{prefixes.itemsize}", each), FixedWidth("u4", np.concatenate(counters))]
+
+
+def _digits(first: int, count: int) -> npt.NDArray[np.uint32]:
+    """Returns the digits of `count` counters from `first` on; FFFF is followed by 0000."""
+    if first + count <= len(COUNTERS):  # a slice of the table is cheaper than a look-up for each counter
+        return COUNTERS[first : first + count]
+    return COUNTERS.take(np.arange(first, first + count), mode="wrap")
+
+
+def _fixed_bytes(name: str) -> int:
+    return len(name) + 2
+
+
+def _text_parts(rows: SinkRows, name: str) -> list[RowPart]:
+    text = rows.texts.get(name)
+    if text is None:
+        return []
+    head = NAMES[name].encode() + NAME_END
+    if text.there is None:
+        return [head, column_part(text.array), VALUE_END]
+    return [OptionalConstant(head, text.there), text.array, OptionalConstant(VALUE_END, text.there)]
+
+
+def _user_parts(properties: UserProperties) -> list[RowPart]:
+    """Returns the parts for the users' pairs. If names differ from row to row, all pairs are joined first."""
+    if properties.names is None:
+        return [_strings_of_pairs(properties)]
+    parts: list[RowPart] = []
+    for number, name in enumerate(properties.names):
+        parts += [name.encode() + NAME_END, properties.values_of(number), VALUE_END]
+    return parts
+
+
+def _strings_of_pairs(properties: UserProperties) -> pa.Array:
+    first, last = properties.pairs()
+    start, stop = (int(first[0]), int(last[-1])) if len(first) else (0, 0)
+    names, values = (child.slice(start, stop - start) for child in (properties.array.keys, properties.array.items))
+    ends = pa.scalar(NAME_END, pa.binary()), pa.scalar(VALUE_END, pa.binary())
+    pairs = pc.binary_join_element_wise(names.view(pa.binary()), ends[0], values.view(pa.binary()), ends[1], NOTHING)
+    bounds = offsets_of(pairs).astype(np.int64)
+    return spans(pairs.buffers()[2] or pa.py_buffer(b""), bounds[first - start], bounds[last - start])
