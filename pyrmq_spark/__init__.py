@@ -17,10 +17,12 @@ from pyrmq_core.lazy_names import load_when_named
 if TYPE_CHECKING:
     from pyrmq_spark.session import activate_session, session_settings
     from pyrmq_spark.source import RocketMQDataSource
+    from pyrmq_spark.stream.lag_listener import LagListener
     from pyrmq_spark.stream.progress import OffsetPublisher, QueueLag, commit_offsets, lag
     from pyrmq_spark.tables import infer_schema, topics, typed, unframed
 
 __all__ = [
+    "LagListener",
     "OffsetPublisher",
     "QueueLag",
     "RocketMQDataSource",
@@ -36,6 +38,7 @@ __all__ = [
 
 # Names are loaded when used: Spark imports this package in every process in which it looks for sources.
 _LAZY: Final = {
+    "LagListener": "pyrmq_spark.stream.lag_listener",
     "OffsetPublisher": "pyrmq_spark.stream.progress",
     "QueueLag": "pyrmq_spark.stream.progress",
     "RocketMQDataSource": "pyrmq_spark.source",

@@ -1,17 +1,22 @@
 """Lag and published offsets, without a session: a progress as Spark reports it, and our own brokers."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
+from prometheus_client.parser import text_string_to_metric_families
 
 from pyrmq_core import MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, PullConsumer
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
-from pyrmq_spark import OffsetPublisher, QueueLag, commit_offsets, lag, worker
+from pyrmq_spark import LagListener, OffsetPublisher, QueueLag, commit_offsets, lag, worker
 from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.stream.lag_listener import QUERIES_KEPT
 from pyrmq_spark.stream.stream_offset import StreamOffset
 
 A, B = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b", 0)
@@ -59,6 +64,70 @@ def test_lag_never_raises_before_the_first_batch_or_for_other_sources() -> None:
     others: list[dict[str, Any]] = [{"endOffset": None}, {"endOffset": '{"orders":{"0":5}}'}, {"endOffset": "0"}]
     assert lag(Progress(*others)) == []  # type: ignore[arg-type]
     assert lag(Progress(source({A: 5}))) == [QueueLag(A, 5, 5)]  # type: ignore[arg-type]
+
+
+def on_page(listener: LagListener) -> dict[tuple[str, ...], float]:
+    """Returns the samples of the page: name without its prefix, values of the labels."""
+    return {
+        (sample.name.removeprefix("spark_rocketmq_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(listener.prometheus_text())
+        for sample in family.samples
+    }
+
+
+def in_meters(reader: InMemoryMetricReader) -> dict[tuple[str, ...], float]:
+    data = reader.get_metrics_data()
+    return {
+        (metric.name, *map(str, (point.attributes or {}).values())): point.value
+        for resource in (data.resource_metrics if data else ())
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if isinstance(point, NumberDataPoint)
+    }
+
+
+def started(run: str, name: str | None) -> Any:
+    return SimpleNamespace(id="id", runId=run, name=name)
+
+
+def ended(run: str, exception: str | None = None) -> Any:
+    return SimpleNamespace(id="id", runId=run, exception=exception)
+
+
+def progressed(name: str, rows: int, *sources: dict[str, Any]) -> Any:
+    progress = {"id": "id", "name": name, "numInputRows": rows, "batchDuration": 250, "sources": sources}
+    return SimpleNamespace(progress=SimpleNamespace(json=json.dumps(progress | {"processedRowsPerSecond": rows * 4.0})))
+
+
+def test_the_figures_of_every_query_for_prometheus_and_opentelemetry() -> None:
+    reader = InMemoryMetricReader()
+    listener = LagListener(meter_provider=MeterProvider([reader]))
+    name = 'a "b"\\\n'
+    listener.onQueryStarted(started("1", name))
+    listener.onQueryStarted(started("2", None))
+    listener.onQueryProgress(progressed(name, 5, source({A: 5, B: 7}, {A: 9, B: 7})))
+    listener.onQueryProgress(progressed(name, 3, source({A: 8, B: 7}, {A: 9, B: 7}), {"endOffset": "0"}))
+    listener.onQueryTerminated(ended("2", "lost"))
+    values = on_page(listener)
+    assert values["lag_messages", name, "orders", "broker-a", "0"] == 1
+    assert values["lag_messages", name, "orders", "broker-b", "0"] == 0
+    figures = ("rows_total", "batches_total", "batch_rows", "rows_per_second", "batch_seconds", "active")
+    assert [values[figure, name] for figure in figures] == [8, 2, 3, 12, 0.25, 1]
+    assert (values["active", "id"], values["failures_total", "id"], values["failures_total", name]) == (0, 1, 0)
+    meters = in_meters(reader)
+    assert meters["pyrmq.spark.lag", name, "orders", "broker-a", "0"] == 1
+    assert (meters["pyrmq.spark.rows", name], meters["pyrmq.spark.failures", "id"]) == (8, 1)
+    assert len(meters) == len(values)
+
+    listener.onQueryStarted(started("3", name))  # the same query again: its counts go on
+    for number in range(QUERIES_KEPT):
+        listener.onQueryStarted(started(f"n{number}", f"n{number}"))
+        listener.onQueryTerminated(ended(f"n{number}"))
+    values = on_page(listener)
+    assert (values["active", name], values["rows_total", name]) == (1, 8)
+    assert ("active", "id") not in values
+    assert sum(figure[0] == "active" for figure in values) == QUERIES_KEPT
 
 
 def test_offsets_are_published_and_the_slower_of_two_sources_counts(cluster: EmbeddedCluster) -> None:

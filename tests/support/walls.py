@@ -156,7 +156,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "lz4": ("pyrmq_core.protocol.messages.compression",),
     "isal": ("pyrmq_core.columnar.decoding.records",),
     "zstandard": ("pyrmq_core.protocol.messages.compression",),
-    "opentelemetry": ("pyrmq_core.otel.api",),
+    "opentelemetry": ("pyrmq_core.otel.api", "pyrmq_spark.stream.lag_listener"),
     "pytest": ("pyrmq_pytest",),
     "click": ("pyrmq_core.cli",),
     "rich": ("pyrmq_core.cli",),
