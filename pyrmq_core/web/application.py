@@ -10,18 +10,20 @@ import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.web.bodies import Receive
+from pyrmq_core.web.body_text import file_name
 from pyrmq_core.web.changes import PREPARED_BY, Changes
-from pyrmq_core.web.guards import FormToken
+from pyrmq_core.web.guards import BUSY, FormToken, RequestSlots, Scope, Send
 from pyrmq_core.web.look_up_queue import TooManyLookUps
 from pyrmq_core.web.look_ups import LookUps
 from pyrmq_core.web.pages.groups import group_page, groups_page
-from pyrmq_core.web.pages.messages import message_page, messages_page
+from pyrmq_core.web.pages.messages import message_page, messages_page, missing, place_of
 from pyrmq_core.web.pages.page import Shown
 from pyrmq_core.web.pages.single_pages import (
     cluster_page,
@@ -64,6 +66,8 @@ NAVIGATION: Final = (
 MAX_FIELDS: Final = 32
 # Some milliseconds of decoding; others have their turn behind each.
 SLICE_BYTES: Final = 64 * 1024
+# Bodies that are sent at the same time, of up to 4 MiB each.
+MAX_DOWNLOADS: Final = 16
 
 
 def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token: FormToken) -> Starlette:
@@ -74,7 +78,7 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
 
     def showing(page_of: PageOf) -> Callable[[Request], Awaitable[Response]]:
         async def show(request: Request) -> Response:
-            shown = await page_of(request, look_ups.of_viewer(request.client.host if request.client else ""))
+            shown = await page_of(request, look_ups.of_viewer(_address(request)))
             return pages.page(shown.template, shown.values, shown.status)
 
         return show
@@ -85,6 +89,16 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
         path = request.url.path
         shown = await changes.perform(form) if path == CONFIRMED else changes.prepare(path, form)
         return pages.page(shown.template, shown.values, shown.status)
+
+    downloads = RequestSlots(MAX_DOWNLOADS)
+
+    async def body(request: Request) -> Response:
+        queue, offset = place_of(request)
+        message = await look_ups.of_viewer(_address(request)).at(queue, offset)
+        if message is None:
+            raise missing(queue, offset)
+        name = file_name(queue.topic, queue.broker_name, queue.queue_id, offset)
+        return Download(message.body, name, downloads, _address(request))
 
     async def curve(request: Request) -> Response:
         return JSONResponse(curve_data(request, look_ups))
@@ -101,11 +115,41 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
         routes=[
             *(Route(path, showing(page_of), methods=["GET"]) for path, page_of in shown_pages.items()),
             Route("/data/curve", curve, methods=["GET"]),
+            Route("/body", body, methods=["GET"]),
             *(Route(path, change, methods=["POST"]) for path in changing),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         exception_handlers={RocketMQError: failed, TooManyLookUps: failed, HTTPException: failed},
     )
+
+
+class Download(Response):
+    """A body as bytes that no browser renders, sent in pieces; it holds one of the slots until its end."""
+
+    def __init__(self, body: bytes, name: str, slots: RequestSlots, address: str) -> None:
+        disposition = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(len(body))}
+        super().__init__(None, headers=disposition, media_type="application/octet-stream")
+        self._bytes, self._slots, self._address = body, slots, address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the answer, as ASGI has it; without a free slot the viewer hears that the page is busy."""
+        slot = self._slots.take(self._address)
+        if slot is None:
+            await PlainTextResponse(BUSY, 503)(scope, receive, send)
+            return
+        try:
+            with slot.scope:
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                for start in range(0, len(self._bytes), SLICE_BYTES):
+                    piece = self._bytes[start : start + SLICE_BYTES]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._slots.leave(slot)
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 async def _form(request: Request, token: FormToken) -> dict[str, str]:

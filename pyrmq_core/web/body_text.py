@@ -1,4 +1,4 @@
-"""A message's body for reading: as it is, as JSON on many lines, or as bytes in hexadecimal; a long one is cut."""
+"""A message's body for reading: as it is, as JSON on many lines, or as bytes in hexadecimal; a long one in parts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-SHOWN_BYTES: Final = 64 * 1024
-HEX_SHOWN_BYTES: Final = 4096
+PART_BYTES: Final = 64 * 1024
+HEX_PART_BYTES: Final = 4096
 SUMMARY_CHARACTERS: Final = 80
+# A summary is made of so many bytes, and of whether there are more.
+SUMMARY_BYTES: Final = 4 * SUMMARY_CHARACTERS + 1
+NAME_CHARACTERS: Final = 120
 BYTES_A_LINE: Final = 16
 DEEPEST_INDENT: Final = 32
 FORMS: Final = ("text", "json", "hex")
@@ -18,36 +21,63 @@ JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 @dataclass(frozen=True, slots=True)
 class BodyText:
-    """A body as a page shows it; `form` is one of `FORMS`, `left_out_bytes` the length of what is not shown."""
+    """A part of a body as a page shows it: the bytes from `start` to `end`, in one of `FORMS`.
+
+    `part` is its number, from 1 to `parts`.
+    """
 
     form: str
     text: str
     size_bytes: int
-    left_out_bytes: int
+    start: int
+    end: int
+    part: int
+    parts: int
 
 
-def body_text(body: bytes, form: str = "") -> BodyText:
-    """Returns the body in the form that is wanted, or else in the first of `FORMS` that it can be shown in.
+def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
+    """Returns a part of the body in the form that is wanted, or else in the first of `FORMS` that it can be shown in.
 
-    JSON differs from the text in blanks and line ends alone: names and numbers keep each of their characters.
+    The parts of a text put together are the text: none begins in a character. JSON differs from the text in blanks and
+    line ends alone: names and numbers keep each of their characters; a body of several parts is not laid out.
     """
-    shown = body[:SHOWN_BYTES]
-    is_whole, left_out = len(shown) == len(body), len(body) - len(shown)
-    text = _text(shown, is_whole)
-    laid_out = _laid_out(text) if form == "json" and text is not None and is_whole else None
-    if laid_out is not None:
-        return BodyText("json", laid_out, len(body), left_out)
-    if form == "text" and text is None:
-        text = shown.decode(errors="replace")
-    if form != "hex" and text is not None:
-        return BodyText("text", text, len(body), left_out)
-    shown = body[:HEX_SHOWN_BYTES]
-    return BodyText("hex", _hex(shown), len(body), len(body) - len(shown))
+    if form != "hex" and (form == "text" or _text(body[:PART_BYTES], len(body) <= PART_BYTES) is not None):
+        parts, number = _parts(body, PART_BYTES, part)
+        start, end = (_boundary(body, position * PART_BYTES) for position in (number - 1, number))
+        text = _text(body[start:end], whole=True)
+        laid_out = _laid_out(text) if form == "json" and text is not None and parts == 1 else None
+        if laid_out is not None:
+            return BodyText("json", laid_out, len(body), start, end, number, parts)
+        text = body[start:end].decode(errors="replace") if text is None else text
+        return BodyText("text", text, len(body), start, end, number, parts)
+    parts, number = _parts(body, HEX_PART_BYTES, part)
+    start, end = (number - 1) * HEX_PART_BYTES, min(len(body), number * HEX_PART_BYTES)
+    return BodyText("hex", _hex(body[start:end], start), len(body), start, end, number, parts)
+
+
+def _parts(body: bytes, size: int, wanted: int) -> tuple[int, int]:
+    """Returns the number of parts, and that of the wanted one, or of the nearest that there is."""
+    parts = max(1, -(-len(body) // size))
+    return parts, min(max(1, wanted), parts)
+
+
+def _boundary(body: bytes, position: int) -> int:
+    """Returns where a part begins: at the position, or up to 3 bytes before it at the start of UTF-8's character."""
+    if position >= len(body):
+        return len(body)
+    starts = (at for at in range(position, max(-1, position - 4), -1) if body[at] & 0xC0 != 0x80)
+    return next(starts, position)
+
+
+def file_name(*names: object) -> str:
+    """Returns a name for a file that holds a body: letters, digits, dots and dashes of the names, no path."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(map(str, names))).lstrip(".-")
+    return f"{safe[-NAME_CHARACTERS:] or 'body'}.bin"
 
 
 def summary(body: bytes) -> str:
     """Returns the beginning of the body on one line; a body that is no text is shown as bytes."""
-    text = _text(body[: 4 * SUMMARY_CHARACTERS], len(body) <= 4 * SUMMARY_CHARACTERS)
+    text = _text(body[: SUMMARY_BYTES - 1], len(body) < SUMMARY_BYTES)
     if text is None:
         return f"{body[:BYTES_A_LINE].hex(' ')}{' …' if len(body) > BYTES_A_LINE else ''}"
     line = " ".join(text.split())
@@ -92,10 +122,11 @@ def _is_control(character: str) -> bool:
     return (character < " " and character not in "\t\n\r") or character == "\x7f"
 
 
-def _hex(shown: bytes) -> str:
+def _hex(shown: bytes, first: int) -> str:
+    """Returns the bytes as lines with their offsets, which begin at `first`."""
     lines = []
     for start in range(0, len(shown), BYTES_A_LINE):
         line = shown[start : start + BYTES_A_LINE]
         letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in line)
-        lines.append(f"{start:08x}  {line.hex(' '):<{3 * BYTES_A_LINE - 1}}  {letters}")
+        lines.append(f"{first + start:08x}  {line.hex(' '):<{3 * BYTES_A_LINE - 1}}  {letters}")
     return "\n".join(lines)

@@ -16,6 +16,7 @@ from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic
 from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.web.look_ups import LookUps
+from pyrmq_core.web.pages.messages import missing
 from pyrmq_core.web.pages.page import Shown, moment, whole_number
 from pyrmq_core.web.rendering import link
 
@@ -105,7 +106,7 @@ class Changes:
         async def perform() -> str:
             message = await self._look_ups.at(queue, offset)
             if message is None:
-                raise InvalidArgument(f"{queue} has no message at {offset}; it may have been removed")
+                raise missing(queue, offset)
             result = await self._admin.messages.resend(group, message)
             return f"Sent to {group} again, stored in {result.message_queue} at {result.queue_offset}."
 

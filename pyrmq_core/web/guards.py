@@ -178,18 +178,19 @@ class RequestSlot:
 
 
 class RequestSlots:
-    """At most `MAX_REQUESTS` slots, the oldest first.
+    """At most so many slots, the oldest first.
 
     One address alone may hold all of them, as a proxy does. When they are full, an address with fewer takes the oldest
     of the address with the most.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_REQUESTS) -> None:
+        self._most = most
         self._taken: dict[RequestSlot, None] = {}
 
     def take(self, host: str) -> RequestSlot | None:
         """Returns a slot for a request of the address; None if there is none for it."""
-        if len(self._taken) >= MAX_REQUESTS:
+        if len(self._taken) >= self._most:
             counts = Counter(slot.host for slot in self._taken)
             greediest, most = counts.most_common(1)[0]
             if most <= counts[host] + 1:
@@ -202,4 +203,5 @@ class RequestSlots:
         return slot
 
     def leave(self, slot: RequestSlot) -> None:
+        """Frees the slot; a second time does nothing."""
         self._taken.pop(slot, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -16,6 +16,7 @@ from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, PullStatus
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.search.conditions import Condition, condition_of
 from pyrmq_core.search.search import Search, ranges_of
+from pyrmq_core.web.body_text import SUMMARY_BYTES
 from pyrmq_core.web.history import SAMPLE_SECONDS, Curve, History, Sample
 from pyrmq_core.web.look_up_queue import TooManyLookUps
 from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
@@ -60,6 +61,7 @@ MAX_QUEUES_READ: Final = 256
 class FoundMessages:
     """Messages by store time, the newest first, and the error of each queue that could not be read.
 
+    They have the beginnings of their bodies alone, as lists show them.
     `more` means that older ones are left. `searched` says how much a search has read.
     """
 
@@ -105,7 +107,7 @@ class LookUps:
     async def _get(
         self, key: Hashable, look_up: Callable[[], Awaitable[Answer]], fresh_seconds: float = FRESH_SECONDS
     ) -> Answer:
-        return await self._shared.get(key, look_up, fresh_seconds, address=self._address)
+        return await self._shared.get(key, look_up, fresh_seconds, address=self._address, size_of=_size_of)
 
     async def brokers(self, *, watch: bool = False) -> tuple[BrokerStatus, ...]:
         """Returns every registered broker with its figures, or with the error of one that did not answer.
@@ -200,7 +202,8 @@ class LookUps:
         async def look_up() -> FoundMessages:
             result = await query()
             failures = {name: str(error) for name, error in result.failures.items()}
-            return FoundMessages(tuple(reversed(result.messages))[:SHOWN_MESSAGES], failures)
+            newest = tuple(reversed(result.messages))[:SHOWN_MESSAGES]
+            return FoundMessages(tuple(map(_shortened, newest)), failures)
 
         return await self._get(key, look_up)
 
@@ -243,7 +246,7 @@ class LookUps:
             with trio.move_on_after(SEARCH_SECONDS):
                 async with search.matches() as lists:
                     async for matching in lists:
-                        messages += matching
+                        messages += map(_shortened, matching)
                         if len(messages) >= SHOWN_MESSAGES:
                             break
         finally:
@@ -286,11 +289,11 @@ class LookUps:
         return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), failures, more)
 
     async def _read(self, queue: MessageQueue, start: int, end: int) -> list[MessageExt]:
-        """Returns the messages of a short range."""
+        """Returns the messages of a short range, as lists show them."""
         messages: list[MessageExt] = []
         while start < end:
             pulled = await self._consumer.pull(queue, start, max_messages=end - start)
-            messages += [message for message in pulled.messages if start <= message.queue_offset < end]
+            messages += [_shortened(message) for message in pulled.messages if start <= message.queue_offset < end]
             if pulled.status is PullStatus.NO_NEW_MSG or pulled.next_offset <= start:
                 break
             start = pulled.next_offset
@@ -349,6 +352,21 @@ def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
         put += [broker.put_tps] if broker.put_tps is not None else []
         got += [broker.get_tps] if broker.get_tps is not None else []
     return {name: sum(rates) for name, rates in (("in", put), ("out", got)) if rates}
+
+
+def _shortened(message: MessageExt) -> MessageExt:
+    """Returns the message with the beginning of its body: lists of large messages would take up the memory."""
+    return replace(message, body=message.body[:SUMMARY_BYTES])
+
+
+def _size_of(answer: object) -> int:
+    """Returns the bytes of the messages in an answer; other answers are small."""
+    messages = answer.messages if isinstance(answer, FoundMessages) else (answer,)
+    return sum(
+        len(message.body) + sum(len(name) + len(value) for name, value in message.properties.items())
+        for message in messages
+        if isinstance(message, MessageExt)
+    )
 
 
 def _key(question: str, message: MessageExt) -> tuple[str, str, int, int]:

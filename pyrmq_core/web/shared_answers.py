@@ -15,6 +15,8 @@ Answer = TypeVar("Answer")
 
 FRESH_SECONDS: Final = 5.0
 MAX_ANSWERS: Final = 1000
+# The bodies and properties in answers with messages.
+MAX_ANSWERS_BYTES: Final = 64 << 20
 
 
 @dataclass(slots=True)
@@ -24,6 +26,7 @@ class _Slot:
     look_up: WaitingLookUp = field(default_factory=WaitingLookUp)
     done: trio.Event = field(default_factory=trio.Event)
     until: float = 0.0
+    size_bytes: int = 0
     answer: Any = None
     error: RocketMQError | None = None
     lost: bool = False
@@ -32,7 +35,8 @@ class _Slot:
 class SharedAnswers:
     """Keeps each key's answer for some seconds; look-ups begin as `LookUpQueue` lets them.
 
-    Viewers of the same key share one look-up, and its error if it fails. `MAX_ANSWERS` are kept, the oldest go first.
+    Viewers of the same key share one look-up, and its error if it fails. `MAX_ANSWERS` are kept, of
+    `MAX_ANSWERS_BYTES` together; the oldest go first.
     """
 
     def __init__(self) -> None:
@@ -46,15 +50,17 @@ class SharedAnswers:
         fresh_seconds: float = FRESH_SECONDS,
         *,
         address: str = "",
+        size_of: Callable[[Answer], int] = lambda answer: 0,
     ) -> Answer:
         """Returns the key's answer, looked up now if it is not fresh; raises the error that the look-up ended with.
 
-        `address` is the viewer's. Raises `TooManyLookUps` when the look-up could not begin in time.
+        `address` is the viewer's; `size_of` gives the bytes that keeping the answer takes. Raises `TooManyLookUps` when
+        the look-up could not begin in time.
         """
         while True:
             slot = self._slots.get(key)
             if slot is None or (slot.done.is_set() and slot.until <= trio.current_time()):
-                return await self._begin(key, look_up, fresh_seconds, address)
+                return await self._begin(key, look_up, fresh_seconds, address, size_of)
             self._queue.join(slot.look_up, address)
             await slot.done.wait()
             if slot.lost:  # the viewer that asked has gone; another one asks anew
@@ -77,15 +83,21 @@ class SharedAnswers:
         self._slots = {key: slot for key, slot in self._slots.items() if not slot.done.is_set()}
 
     async def _begin(
-        self, key: Hashable, look_up: Callable[[], Awaitable[Answer]], fresh_seconds: float, address: str
+        self,
+        key: Hashable,
+        look_up: Callable[[], Awaitable[Answer]],
+        fresh_seconds: float,
+        address: str,
+        size_of: Callable[[Answer], int],
     ) -> Answer:
         slot = _Slot()
         self._slots.pop(key, None)
         self._slots[key] = slot
-        self._drop_oldest()
+        self._drop_old()
         try:
             async with self._queue.admitted(slot.look_up, address):
                 slot.answer = await look_up()
+            slot.size_bytes = size_of(slot.answer)
         except RocketMQError as error:
             slot.error = error
             raise
@@ -97,11 +109,15 @@ class SharedAnswers:
         finally:
             slot.until = trio.current_time() + fresh_seconds
             slot.done.set()
+            self._drop_old()
         answer: Answer = slot.answer
         return answer
 
-    def _drop_oldest(self) -> None:
-        for key in [key for key, slot in self._slots.items() if slot.done.is_set()]:
-            if len(self._slots) <= MAX_ANSWERS:
-                return
-            del self._slots[key]
+    def _drop_old(self) -> None:
+        """Drops the answers that are not fresh, then the oldest ones that are too many or too large together."""
+        now = trio.current_time()
+        size_bytes = sum(slot.size_bytes for slot in self._slots.values())
+        for key, slot in [(key, slot) for key, slot in self._slots.items() if slot.done.is_set()]:
+            if slot.until <= now or len(self._slots) > MAX_ANSWERS or size_bytes > MAX_ANSWERS_BYTES:
+                del self._slots[key]
+                size_bytes -= slot.size_bytes

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.web.body_text import FORMS, HEX_SHOWN_BYTES, SHOWN_BYTES, SUMMARY_CHARACTERS, body_text, summary
+from pyrmq_core.web import body_text as body_text_module
+from pyrmq_core.web.body_text import (
+    FORMS,
+    HEX_PART_BYTES,
+    PART_BYTES,
+    SUMMARY_BYTES,
+    SUMMARY_CHARACTERS,
+    body_text,
+    file_name,
+    summary,
+)
 
 ORDER = (
     b'{"total": 12.50, "id": 12345678901234567890123.0, "a": 1, "a": 2, "big": 1e400, '
@@ -23,7 +34,7 @@ ORDER = (
         (b' ["\\ud800"]', "json"),
         (b'{"n": 1' + b"0" * 5000 + b"}", "json"),
         (b"[" * 100_000, "text"),
-        (b"[]" + b" " * SHOWN_BYTES, "text"),
+        (b"[]" + b" " * PART_BYTES, "text"),
         (b"[NaN]", "text"),
         (b"12", "text"),
         ("größe".encode(), "text"),
@@ -95,11 +106,11 @@ def test_hex_has_places_and_letters() -> None:
 
 @pytest.mark.parametrize("extra", [0, 1, 2, 3])
 def test_a_character_on_the_edge_is_no_binary(extra: int) -> None:
-    body = b"a" * extra + "𝄞".encode() * (SHOWN_BYTES // 4)
+    body = b"a" * extra + "𝄞".encode() * (PART_BYTES // 4)
     shown = body_text(body)
-    assert (shown.form, shown.size_bytes, shown.left_out_bytes) == ("text", len(body), extra)
+    assert (shown.form, shown.size_bytes, shown.parts) == ("text", len(body), 1 + (extra > 0))
     assert body.startswith(shown.text.encode())
-    assert len(shown.text.encode()) > SHOWN_BYTES - 4
+    assert len(shown.text.encode()) == shown.end > PART_BYTES - 4
 
 
 BODIES = st.binary(max_size=200) | st.text().map(lambda text: text.encode(errors="surrogatepass"))
@@ -121,6 +132,46 @@ def test_a_summary_is_one_short_line(body: bytes) -> None:
     assert len(line.splitlines()) <= 1
 
 
-def test_a_large_body_is_cut() -> None:
-    shown = body_text(b"\x00" * 4_000_000)
-    assert (shown.form, shown.left_out_bytes) == ("hex", 4_000_000 - HEX_SHOWN_BYTES)
+def test_a_large_body_has_parts() -> None:
+    body = b"\x00" * 4_000_000
+    first, last = body_text(body), body_text(body, "hex", 10**9)
+    assert (first.form, first.part, first.parts, first.end) == ("hex", 1, 977, HEX_PART_BYTES)
+    assert (last.part, last.end, last.size_bytes) == (977, len(body), len(body))
+    assert last.text.splitlines()[0].startswith(f"{976 * HEX_PART_BYTES:08x}  00 00")
+
+
+@given(st.text(max_size=90) | st.binary(max_size=90), st.sampled_from(["", "text", "hex"]))
+def test_the_parts_together_are_the_body(content: str | bytes, form: str) -> None:
+    body = content if isinstance(content, bytes) else content.encode(errors="replace")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_text_module, "PART_BYTES", 8)
+        patch.setattr(body_text_module, "HEX_PART_BYTES", 8)
+        first = body_text(body, form)
+        parts = [body_text(body, first.form, number) for number in range(1, first.parts + 1)]
+    assert parts[0] == first
+    assert [part.start for part in parts] == [0, *(part.end for part in parts[:-1])]
+    assert parts[-1].end == len(body)
+    if first.form == "text" and isinstance(content, str):
+        assert "".join(part.text for part in parts).encode() == body
+    if first.form == "hex":
+        digits = "".join(line[10:57] for part in parts for line in part.text.splitlines())
+        assert bytes.fromhex(digits) == body
+
+
+@given(BODIES)
+def test_a_summary_needs_the_beginning_of_a_body_alone(body: bytes) -> None:
+    assert summary(body[:SUMMARY_BYTES]) == summary(body)
+    assert summary(body * 9) == summary((body * 9)[:SUMMARY_BYTES])
+
+
+@given(st.text(max_size=300))
+def test_the_name_of_a_file_is_no_path_and_no_header(name: str) -> None:
+    safe = file_name(name, "broker-a", 0, 12)
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}\.bin", safe)
+
+
+def test_names_of_files() -> None:
+    assert file_name("orders", "broker-a", 0, 12) == "orders-broker-a-0-12.bin"
+    assert file_name("%RETRY%..\\x", 'b"\r\n', 0) == "_RETRY_.._x-b___-0.bin"
+    assert file_name("../../etc/passwd") == "_.._etc_passwd.bin"
+    assert file_name("..") == "body.bin"

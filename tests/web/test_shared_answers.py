@@ -150,3 +150,36 @@ async def test_answers_take_bounded_room(
     for key in range(30):
         await shared.get(key, source.look_up)
     assert len(shared._slots) <= 11
+
+
+async def test_large_answers_take_bounded_room(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_answers, "MAX_ANSWERS_BYTES", 100)
+    shared, sources = SharedAnswers(), [Source() for _ in range(3)]
+    for number, source in enumerate(sources):
+        await shared.get(number, source.look_up, 60.0, size_of=lambda _: 40)
+    await shared.get(1, sources[1].look_up, 60.0)
+    await shared.get(0, sources[0].look_up, 60.0)
+    assert [len(source.times) for source in sources] == [2, 1, 1]
+    assert await shared.get("alone", sources[2].look_up, 60.0, size_of=lambda _: 101) == 2
+    assert sum(slot.size_bytes for slot in shared._slots.values()) <= 100
+
+
+async def test_answers_that_are_not_fresh_are_dropped(autojump_clock: trio.testing.MockClock) -> None:
+    shared, source = SharedAnswers(), Source()
+    for number in range(5):
+        await shared.get(number, source.look_up)
+        await trio.sleep(FRESH_SECONDS)
+    assert len(shared._slots) <= 2
+
+
+async def test_an_answer_of_once_is_not_kept_and_has_its_turn(autojump_clock: trio.testing.MockClock) -> None:
+    shared, source = SharedAnswers(), Source()
+    async with trio.open_nursery() as nursery:
+        for _ in range(2 * BURST):
+            nursery.start_soon(shared.once, source.look_up)
+        await trio.sleep(2)
+        assert len(source.times) <= BURST
+        nursery.cancel_scope.cancel()
+    assert not shared._slots

@@ -6,9 +6,9 @@ from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.web.body_text import FORMS, body_text, summary
+from pyrmq_core.web.body_text import FORMS, PART_BYTES, body_text, summary
 from pyrmq_core.web.look_ups import FoundMessages, LookUps
-from pyrmq_core.web.pages.page import Shown, moment, needed, query, tried, whole_number
+from pyrmq_core.web.pages.page import Shown, moment, needed, page_number, query, tried, whole_number
 
 
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:
@@ -48,9 +48,9 @@ async def message_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns one message, by its place in a queue."""
     place, offset = place_of(request)
     message = await look_ups.at(place, offset)
-    form = query(request, "form")
     if message is None:
-        raise InvalidArgument(f"{place} has no message at {offset}; it may have been removed")
+        raise missing(place, offset)
+    body = body_text(message.body, query(request, "form"), page_number(request, "part"))
     tracks, tracks_error = await tried(lambda: look_ups.tracks(message))
     trace, trace_error = await tried(lambda: look_ups.trace(message))
     return Shown(
@@ -59,13 +59,19 @@ async def message_page(request: Request, look_ups: LookUps) -> Shown:
             "message": message,
             "place": place,
             "offset": offset,
-            "body": body_text(message.body, form),
+            "body": body,
             "forms": FORMS,
+            "json_bytes": PART_BYTES,
             "tracks": tracks or (),
             "trace": trace,
             "errors": list(dict.fromkeys(text for text in (tracks_error, trace_error) if text)),
         },
     )
+
+
+def missing(place: MessageQueue, offset: int) -> InvalidArgument:
+    """Returns the error for an offset without a message."""
+    return InvalidArgument(f"{place} has no message at {offset}; it may have been removed")
 
 
 def place_of(request: Request) -> tuple[MessageQueue, int]:

@@ -41,11 +41,15 @@ class Part(Generic[Item]):
 
 def part(request: Request, rows: Sequence[Item], size: int = ROWS_A_PAGE) -> Part[Item]:
     """Returns the rows of the page that the request has the number of; the last one for a number above it."""
-    text = query(request, "page")
-    wanted = int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 1
     last = max(1, -(-len(rows) // size))
-    number = min(max(1, wanted), last)
+    number = min(page_number(request, "page"), last)
     return Part(rows[(number - 1) * size : number * size], len(rows), number, last)
+
+
+def page_number(request: Request, name: str) -> int:
+    """Returns the number from 1 on that the query has; 1 for any other text."""
+    text = query(request, name)
+    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 1
 
 
 def ordered(request: Request, rows: Iterable[Item], orders: Mapping[str, Callable[[Item], Any]]) -> list[Item]:

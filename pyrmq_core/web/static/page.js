@@ -138,6 +138,35 @@ function remembered(box, name, changed) {
   });
 }
 
+// Without a secure context, as over plain HTTP to another machine, a browser has no clipboard object.
+async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = document.body.appendChild(document.createElement("textarea"));
+  area.value = text;
+  area.select();
+  const copied = document.execCommand("copy");
+  area.remove();
+  if (!copied) throw new Error("refused");
+}
+
+document.documentElement.classList.add("script");
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  button.blur(); // a chosen control would keep the page from renewing itself
+  const said = (text) => (document.getElementById("copied").textContent = text);
+  try {
+    const { copy: selector, copyFrom } = button.dataset;
+    const answer = copyFrom ? await fetch(copyFrom) : null;
+    if (answer && !answer.ok) throw new Error(`the page's answer is ${answer.status}`);
+    const text = answer ? await answer.text() : document.querySelector(selector).textContent;
+    await copy(text);
+    said(`${text.length.toLocaleString("en")} characters copied`);
+  } catch (error) {
+    said(`not copied: ${error.message}; mark the text, or download the body`);
+  }
+});
+
 remembered(localBox, "local", () => {
   showTimes();
   drawAll();
