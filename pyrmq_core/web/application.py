@@ -10,7 +10,7 @@ import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -24,7 +24,7 @@ from pyrmq_core.web.look_up_queue import TooManyLookUps
 from pyrmq_core.web.look_ups import LookUps
 from pyrmq_core.web.pages.groups import group_page, groups_page
 from pyrmq_core.web.pages.messages import message_page, messages_page, missing, place_of
-from pyrmq_core.web.pages.page import Shown
+from pyrmq_core.web.pages.page import Shown, query
 from pyrmq_core.web.pages.single_pages import (
     cluster_page,
     curve_data,
@@ -35,6 +35,7 @@ from pyrmq_core.web.pages.single_pages import (
 )
 from pyrmq_core.web.pages.topics import topic_page, topics_page
 from pyrmq_core.web.rendering import STATIC, Pages
+from pyrmq_core.web.zones import COOKIE, COOKIE_SECONDS, UTC_ZONE, form_zone, local_path, path_of, zone_of
 
 PageOf = Callable[[Request, LookUps], Awaitable[Shown]]
 
@@ -79,16 +80,26 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
     def showing(page_of: PageOf) -> Callable[[Request], Awaitable[Response]]:
         async def show(request: Request) -> Response:
             shown = await page_of(request, look_ups.of_viewer(_address(request)))
-            return pages.page(shown.template, shown.values, shown.status)
+            return page(request, shown.template, shown.values, shown.status)
 
         return show
+
+    def page(request: Request, template: str, values: Mapping[str, object], status: int) -> Response:
+        return pages.page(template, values, status, zone=zone_of(request), path=path_of(request))
+
+    async def zone(request: Request) -> Response:
+        """Keeps the viewer's choice of a zone, and leads back to the page that was looked at."""
+        chosen = form_zone(query(request, "zone"), UTC_ZONE)
+        answer = RedirectResponse(local_path(request.query_params.get("back", "")), 303)
+        answer.set_cookie(COOKIE, chosen.name, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
+        return answer
 
     async def change(request: Request) -> Response:
         assert changes is not None  # this route exists only if changes are allowed
         form = await _form(request, token)
         path = request.url.path
         shown = await changes.perform(form) if path == CONFIRMED else changes.prepare(path, form)
-        return pages.page(shown.template, shown.values, shown.status)
+        return page(request, shown.template, shown.values, shown.status)
 
     downloads = RequestSlots(MAX_DOWNLOADS)
 
@@ -107,7 +118,8 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
         status, heading, text = described(error)
         if request.url.path.startswith("/data/"):
             return JSONResponse({"error": text}, status)
-        return pages.page("error.html", {"heading": heading, "text": text, "posted": request.method == "POST"}, status)
+        values = {"heading": heading, "text": text, "posted": request.method == "POST"}
+        return page(request, "error.html", values, status)
 
     shown_pages = PAGES if changes is None else {**PAGES, **FORMS}
     changing = () if changes is None else (*PREPARED_BY, CONFIRMED)
@@ -116,6 +128,7 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
             *(Route(path, showing(page_of), methods=["GET"]) for path, page_of in shown_pages.items()),
             Route("/data/curve", curve, methods=["GET"]),
             Route("/body", body, methods=["GET"]),
+            Route("/zone", zone, methods=["GET"]),
             *(Route(path, change, methods=["POST"]) for path in changing),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],

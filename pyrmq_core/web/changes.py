@@ -17,8 +17,9 @@ from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_to
 from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.web.look_ups import LookUps
 from pyrmq_core.web.pages.messages import missing
-from pyrmq_core.web.pages.page import Shown, moment, whole_number
+from pyrmq_core.web.pages.page import Shown, whole_number
 from pyrmq_core.web.rendering import link
+from pyrmq_core.web.zones import UTC_ZONE, form_zone
 
 # The oldest confirmation that waits is dropped for a new one: each may hold a body of some MiB.
 MAX_WAITING: Final = 16
@@ -86,7 +87,8 @@ class Changes:
         check_group(group)
         check_topic(topic)
         written = form.get("to", "").strip()
-        to = written if written in ("earliest", "latest") else moment(written, "to")
+        zone = form_zone(form.get("zone", ""), UTC_ZONE)
+        to = written if written in ("earliest", "latest") else zone.read(written, "to")
         if to is None:
             raise InvalidArgument("to is empty; write earliest, latest or a time")
 
@@ -95,7 +97,8 @@ class Changes:
             moved = sum(1 for change in changes if change.before != change.after)
             return f"{moved} of {len(changes)} queues of {topic} have a new offset."
 
-        return Change(f"Reset group {group} to {written} in topic {topic}.", perform, link("/group", group=group))
+        sentence = f"Reset group {group} to {to if isinstance(to, str) else zone.write(to)} in topic {topic}."
+        return Change(sentence, perform, link("/group", group=group))
 
     def _resend(self, form: Form) -> Change:
         group = form.get("group", "").strip()

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 SAMPLE_SECONDS: Final = 10.0
-# A curve is sampled so long after its page was shown last.
+# A curve is sampled so long after its page was shown last, and then more seldom for an hour.
 WATCHED_SECONDS: Final = 900.0
+REMEMBERED_SECONDS: Final = 3600.0
+SELDOM_SECONDS: Final = 60.0
 MAX_CURVES: Final = 50
 # Groups may come and go at a topic: those of the latest samples are drawn.
 MAX_LINES: Final = 8
@@ -36,6 +38,8 @@ class Sample:
 @dataclass(slots=True)
 class _Samples:
     watched_until: float
+    remembered_until: float = 0.0
+    seldom_at: float = 0.0
     kept: deque[Sample] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
 
 
@@ -48,14 +52,22 @@ class History:
     def watch(self, curve: Curve, now: float) -> None:
         """Keeps the curve sampled for a while; the one that was looked at longest ago gives way."""
         samples = self._curves.pop(curve, None) or _Samples(0)
-        samples.watched_until = now + WATCHED_SECONDS
+        samples.watched_until, samples.remembered_until = now + WATCHED_SECONDS, now + REMEMBERED_SECONDS
         self._curves[curve] = samples
         if len(self._curves) > MAX_CURVES:
             del self._curves[next(iter(self._curves))]
 
-    def watched(self, now: float) -> tuple[Curve, ...]:
-        """Returns the curves to sample now."""
-        return tuple(curve for curve, samples in self._curves.items() if samples.watched_until > now)
+    def due(self, now: float) -> tuple[Curve, ...]:
+        """Returns the curves to sample now: one that was watched a while ago once in `SELDOM_SECONDS`."""
+        return tuple(curve for curve, samples in self._curves.items() if self._is_due(samples, now))
+
+    @staticmethod
+    def _is_due(samples: _Samples, now: float) -> bool:
+        is_watched = samples.watched_until > now
+        if not is_watched and (samples.remembered_until <= now or samples.seldom_at > now):
+            return False
+        samples.seldom_at = now + SELDOM_SECONDS
+        return True
 
     def add(self, curve: Curve, sample: Sample) -> None:
         """Adds a sample that is later than the last; a curve that no page has shown takes none."""

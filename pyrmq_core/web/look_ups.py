@@ -186,10 +186,12 @@ class LookUps:
         """Returns the producers that are connected."""
         return await self._get("producers", self._admin.producers.list)
 
-    async def by_key(self, topic: str, key: str) -> FoundMessages:
-        """Returns the topic's messages that have the key."""
+    async def by_key(self, topic: str, key: str, since: datetime | None, before: datetime | None) -> FoundMessages:
+        """Returns the topic's messages that have the key, stored between the times."""
+        last = None if before is None else before - timedelta(milliseconds=1)
         return await self._found(
-            ("key", topic, key), lambda: self._admin.messages.by_key(topic, key, max_num=SHOWN_MESSAGES)
+            ("key", topic, key, since, before),
+            lambda: self._admin.messages.by_key(topic, key, max_num=SHOWN_MESSAGES, begin=since, end=last),
         )
 
     async def by_id(self, topic: str, message_id: str) -> FoundMessages:
@@ -198,7 +200,7 @@ class LookUps:
             ("id", topic, message_id), lambda: self._admin.messages.by_unique_key(topic, message_id)
         )
 
-    async def _found(self, key: tuple[str, ...], query: Callable[[], Awaitable[MessageList]]) -> FoundMessages:
+    async def _found(self, key: Hashable, query: Callable[[], Awaitable[MessageList]]) -> FoundMessages:
         async def look_up() -> FoundMessages:
             result = await query()
             failures = {name: str(error) for name, error in result.failures.items()}
@@ -216,9 +218,9 @@ class LookUps:
 
         return await self._get(("at", queue, offset), look_up)
 
-    async def newest(self, topic: str, before: datetime | None) -> FoundMessages:
-        """Returns the topic's newest messages, or the newest of those that were stored before the time."""
-        return await self._get(("newest", topic, before), partial(self._newest, topic, before))
+    async def newest(self, topic: str, since: datetime | None, before: datetime | None) -> FoundMessages:
+        """Returns the topic's newest messages, or the newest of those that were stored between the times."""
+        return await self._get(("newest", topic, since, before), partial(self._newest, topic, since, before))
 
     async def search(
         self, topic: str, since: datetime | None, until: datetime | None, contains: str | None, where: str | None
@@ -257,7 +259,7 @@ class LookUps:
             said += f"; {search.account.no_json:,} bodies are no JSON"
         return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), searched=said)
 
-    async def _newest(self, topic: str, before: datetime | None) -> FoundMessages:
+    async def _newest(self, topic: str, since: datetime | None, before: datetime | None) -> FoundMessages:
         stats = await self._admin.topics.stats(topic)
         held = {queue: figures for queue, figures in stats.queues.items() if figures.messages > 0}
         failures = {name: str(error) for name, error in stats.failures.items()}
@@ -275,6 +277,7 @@ class LookUps:
             async with room:
                 try:
                     end = end if before is None else min(end, await self._consumer.offset_at(queue, before))
+                    low = low if since is None else max(low, await self._consumer.offset_at(queue, since))
                     start = max(low, end - each)
                     messages.extend(await self._read(queue, start, end))
                     older = older or start > low
@@ -335,7 +338,7 @@ class LookUps:
         while True:
             next_time = trio.current_time() + SAMPLE_SECONDS
             async with trio.open_nursery() as nursery:
-                for curve in self.history.watched(trio.current_time()):
+                for curve in self.history.due(trio.current_time()):
                     nursery.start_soon(sample, curve)
             await trio.sleep_until(next_time)
 

@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context, select_autoescape
+from jinja2.runtime import Context
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
+
+from pyrmq_core.web.zones import OFFERED, UTC_ZONE, Zone
 
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"
 TEMPLATES: Final = HERE / "templates"
 
 
-def _when(moment: datetime | int | None, *, seconds: bool = False) -> str:
-    """Returns an instant, also one in milliseconds since 1970, as a `time` element that a script can translate."""
+@pass_context
+def _when(context: Context, moment: datetime | int | None, *, seconds: bool = False) -> str:
+    """Returns an instant, also one in milliseconds since 1970, in the page's zone, with its offset and UTC's time."""
     if moment is None:
         return ""
     if isinstance(moment, datetime):
@@ -28,8 +32,10 @@ def _when(moment: datetime | int | None, *, seconds: bool = False) -> str:
             at = datetime.fromtimestamp(moment / 1000, UTC)
         except (OverflowError, ValueError, OSError):
             return f"{moment} ms since 1970"
-    text = at.replace(tzinfo=None).isoformat(" ", "seconds" if seconds else "milliseconds") + "Z"
-    return Markup('<time datetime="{}">{}</time>').format(text.replace(" ", "T"), text)
+    precision = "seconds" if seconds else "milliseconds"
+    zone: Zone = context["zone"]
+    utc, shown = (time.isoformat(" ", precision).replace("+00:00", "Z") for time in (at, zone.local(at)))
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(utc.replace(" ", "T"), utc, shown)
 
 
 def _number(value: float | None) -> str:
@@ -72,7 +78,14 @@ class Pages:
         self._templates.filters.update(when=_when, number=_number, counted=_counted, size=_size)
         self._templates.globals.update(link=link, **shared)
 
-    def page(self, template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
-        """Returns the page made from the template; a character that UTF-8 cannot encode becomes a question mark."""
-        text = self._templates.get_template(template).render(**values)
+    def page(
+        self, template: str, values: Mapping[str, Any], status: int = 200, *, zone: Zone = UTC_ZONE, path: str = "/"
+    ) -> HTMLResponse:
+        """Returns the page made from the template; a character that UTF-8 cannot encode becomes a question mark.
+
+        Times are those of the zone; `path` is where the choice of another one leads back to.
+        """
+        zones = OFFERED if zone.name in OFFERED else (*OFFERED, zone.name)
+        shared = {"zone": zone, "zones": zones, "path": path}
+        text = self._templates.get_template(template).render(**values, **shared)
         return HTMLResponse(text.encode(errors="replace"), status)

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from pyrmq_core.web.history import MAX_CURVES, MAX_LINES, MAX_SAMPLES, WATCHED_SECONDS, Curve, History, Sample
+import itertools
+
+from pyrmq_core.web.history import (
+    MAX_CURVES,
+    MAX_LINES,
+    MAX_SAMPLES,
+    REMEMBERED_SECONDS,
+    SELDOM_SECONDS,
+    Curve,
+    History,
+    Sample,
+)
 
 LAG = Curve("lag", "G")
 
@@ -14,11 +25,17 @@ def test_a_curve_that_no_page_shows_takes_no_sample() -> None:
     assert history.columns(LAG) == ([], {})
 
 
-def test_a_curve_is_sampled_for_a_while() -> None:
+def test_a_curve_is_sampled_for_an_hour_more_seldom_without_a_viewer() -> None:
     history = History()
-    history.watch(LAG, 10.0)
-    assert history.watched(10.0 + WATCHED_SECONDS - 1) == (LAG,)
-    assert history.watched(10.0 + WATCHED_SECONDS) == ()
+    history.watch(LAG, 0.0)
+    times = range(0, 2 * int(REMEMBERED_SECONDS), 10)
+    due = [now for now in times if history.due(now)]
+    assert due[:90] == list(times[:90])
+    assert {later - now for now, later in itertools.pairwise(due[90:])} == {int(SELDOM_SECONDS)}
+    assert REMEMBERED_SECONDS - SELDOM_SECONDS <= due[-1] < REMEMBERED_SECONDS
+    assert len(due) < MAX_SAMPLES
+    history.watch(LAG, 2 * REMEMBERED_SECONDS)
+    assert history.due(2 * REMEMBERED_SECONDS) == (LAG,)
 
 
 def test_one_look_up_is_one_sample() -> None:
@@ -50,8 +67,8 @@ def test_samples_take_bounded_room() -> None:
     for number in range(MAX_CURVES + 5):
         history.watch(Curve("lag", f"G{number}"), 0.0)
         history.watch(LAG, 0.0)
-    assert len(history.watched(0.0)) == MAX_CURVES
-    assert LAG in history.watched(0.0)
+    assert len(history.due(0.0)) == MAX_CURVES
+    assert LAG in history.due(0.0)
     for number in range(MAX_SAMPLES + 5):
         history.add(LAG, Sample(number, {"lag": number}))
     seconds, _ = history.columns(LAG)

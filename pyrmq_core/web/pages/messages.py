@@ -8,38 +8,37 @@ from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.web.body_text import FORMS, PART_BYTES, body_text, summary
 from pyrmq_core.web.look_ups import FoundMessages, LookUps
-from pyrmq_core.web.pages.page import Shown, moment, needed, page_number, query, tried, whole_number
+from pyrmq_core.web.pages.page import Shown, needed, page_number, query, time_range, tried, whole_number
+from pyrmq_core.web.zones import zone_of
 
 
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns messages of a topic: by key, by id, by what is in them, or the newest, also before a time."""
+    """Returns messages of a topic: by key, by id, by what is in them, or the newest, also of a range of time."""
     topic, key, message_id = query(request, "topic"), query(request, "key"), query(request, "id")
-    before, since = query(request, "before"), query(request, "since")
+    (since, before), zone = time_range(request), zone_of(request)
     contains, where = query(request, "contains"), query(request, "where")
     result = FoundMessages()
     if topic and message_id:
         result = await look_ups.by_id(topic, message_id)
     elif topic and key:
-        result = await look_ups.by_key(topic, key)
+        result = await look_ups.by_key(topic, key, since, before)
     elif topic and (contains or where):
-        result = await look_ups.search(
-            topic, moment(since, "since"), moment(before, "before"), contains or None, where or None
-        )
+        result = await look_ups.search(topic, since, before, contains or None, where or None)
     elif topic:
-        result = await look_ups.newest(topic, moment(before, "before"))
+        result = await look_ups.newest(topic, since, before)
     return Shown(
         "messages.html",
         {
             "topic": topic,
             "key": key,
             "id": message_id,
-            "before": before,
-            "since": since,
+            "before": zone.write(before),
+            "since": zone.write(since),
             "contains": contains,
             "where": where,
             "found": result,
             "rows": [(message, summary(message.body)) for message in result.messages],
-            "oldest": result.messages[-1].store_timestamp if result.messages and result.more else None,
+            "older": zone.write(result.messages[-1].store_timestamp) if result.messages and result.more else "",
         },
     )
 

@@ -1,15 +1,16 @@
-"""The parts that pages share: what a page returns, the queries of a request, and times as a form has them."""
+"""The parts that pages share: what a page returns, the queries of a request, and a form's range of time."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
 from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.web.zones import form_zone, zone_of
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -88,15 +89,11 @@ def whole_number(values: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-def moment(text: str, name: str) -> datetime | None:
-    """Returns the instant that a form has; without a zone it is UTC, as everything on these pages is."""
-    if not text:
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidArgument(f"{name}={text!r} is no time; write 2026-01-31T12:00 (UTC) or with +02:00") from None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+def time_range(request: Request) -> tuple[datetime | None, datetime | None]:
+    """Returns the times `since` and `before` of the query; without an offset they are of the zone of its form."""
+    zone = form_zone(query(request, "zone"), zone_of(request))
+    since, before = (zone.read(query(request, name), name) for name in ("since", "before"))
+    return since, before
 
 
 async def tried(look_up: Callable[[], Awaitable[Answer]]) -> tuple[Answer | None, str]:

@@ -13,7 +13,8 @@ from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_dead_letter_topic
 from pyrmq_core.web.body_text import summary
 from pyrmq_core.web.history import Curve
 from pyrmq_core.web.look_ups import FoundMessages, LookUps
-from pyrmq_core.web.pages.page import Shown, matching, moment, needed, ordered, part, query
+from pyrmq_core.web.pages.page import Shown, matching, needed, ordered, part, query, time_range
+from pyrmq_core.web.zones import zone_of
 
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.producers import ConnectedProducer
@@ -67,12 +68,12 @@ async def producers_page(request: Request, look_ups: LookUps) -> Shown:
 
 async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the groups with a dead-letter topic, and the newest dead letters of the chosen one."""
-    group, before = query(request, "group"), query(request, "before")
+    group, (since, before), zone = query(request, "group"), time_range(request), zone_of(request)
     topic, groups = DLQ_PREFIX + group, list[LetterCount]()
     if not group:
         groups = await _letter_counts(request, look_ups)
     try:
-        letters = await look_ups.newest(topic, moment(before, "before")) if group else FoundMessages()
+        letters = await look_ups.newest(topic, since, before) if group else FoundMessages()
     except NoRoute:
         letters = FoundMessages()
     return Shown(
@@ -85,7 +86,9 @@ async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
             "topic": topic,
             "found": letters,
             "rows": [(message, summary(message.body)) for message in letters.messages],
-            "oldest": letters.messages[-1].store_timestamp if letters.messages and letters.more else None,
+            "before": zone.write(before),
+            "since": zone.write(since),
+            "older": zone.write(letters.messages[-1].store_timestamp) if letters.messages and letters.more else "",
         },
     )
 

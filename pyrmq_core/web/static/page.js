@@ -1,37 +1,23 @@
-// Renews the page in place while its box is checked, draws curves, and shows times in the reader's zone.
+// Renews the page in place while its box is checked, draws curves, copies bodies, and offers the browser's own zone.
 // Without this script every page works as well.
 "use strict";
 
 const main = document.getElementById("main");
 const renewBox = document.getElementById("renew");
-const localBox = document.getElementById("local");
+const zoneForm = document.getElementById("zone");
 const renewal = document.getElementById("renewal");
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // A form, a question and an error stay as they are.
 const renewSeconds = Number(main.dataset.renewSeconds || 0);
 const LINES = 6;
-
-function localText(date, withMilliseconds) {
-  const two = (number) => String(number).padStart(2, "0");
-  const minutes = -date.getTimezoneOffset();
-  const zone = `${minutes < 0 ? "-" : "+"}${two(Math.floor(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  const milliseconds = withMilliseconds ? `.${String(date.getMilliseconds()).padStart(3, "0")}` : "";
-  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}${milliseconds}${zone}`;
-}
-
-function showTimes() {
-  for (const time of main.querySelectorAll("time[datetime]")) {
-    const utc = time.dateTime.replace("T", " ");
-    const local = localText(new Date(time.dateTime), time.dateTime.includes("."));
-    [time.textContent, time.title] = localBox.checked ? [local, utc] : [utc, local];
-  }
-  document.getElementById("zone").textContent = localBox.checked ? "those of this browser's zone; in forms, UTC" : "UTC";
-}
+const AXIS_FONT = "13px system-ui, sans-serif";
 
 function clock(seconds, withSeconds) {
-  const date = new Date(seconds * 1e3);
-  const text = localBox.checked ? localText(date, false).slice(11, 19) : date.toISOString().slice(11, 19);
+  const zone = document.documentElement.dataset.zone;
+  const offset = /^UTC([+-])(\d\d):(\d\d)$/.exec(zone);
+  const ahead = offset ? (offset[1] === "+" ? 60 : -60) * (60 * Number(offset[2]) + Number(offset[3])) : 0;
+  const form = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+  const text = new Date((seconds + ahead) * 1e3).toLocaleTimeString("en-GB", { ...form, timeZone: offset ? "UTC" : zone });
   return withSeconds ? text : text.slice(0, 5);
 }
 
@@ -54,19 +40,19 @@ async function draw(place) {
   const chart = new uPlot(
     {
       width: Math.min(place.clientWidth, 1100),
-      height: 220,
+      height: 240,
       scales: {
         x: { range: () => [earliest, latest] },
         y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] },
       },
       axes: [
-        { ...axis, space: 75, values: (_, splits, axisIndex, space, step) => splits.map((split) => clock(split, step < 60)) },
-        { ...axis, size: 70, values: (_, splits) => splits.map(shown) },
+        { ...axis, space: 75, label: `time (${document.documentElement.dataset.zone})`, labelSize: 22, labelFont: AXIS_FONT, values: (_, splits, axisIndex, space, step) => splits.map((split) => clock(split, step < 60)) },
+        { ...axis, size: 70, label: unit, labelSize: 22, labelFont: AXIS_FONT, values: (_, splits) => splits.map(shown) },
       ],
       series: [
         { label: "time", value: (_, value) => (value ? clock(value, true) : "–") },
         ...names.map((name, number) => ({
-          label: unit ? `${name} (${unit})` : name,
+          label: name,
           stroke: colour(`--line-${(number % LINES) + 1}`),
           width: 2,
           dash: number % 2 ? [8, 5] : [], // lines that lie on each other are both seen
@@ -126,7 +112,6 @@ async function renew() {
   exchange(fresh);
   // Keeps the height until the curve is drawn again, so that nothing below it jumps.
   [...main.querySelectorAll(".chart")].forEach((place, number) => (place.style.minHeight = `${heights[number] || 0}px`));
-  showTimes();
   await drawAll();
 }
 
@@ -167,11 +152,15 @@ document.addEventListener("click", async (event) => {
   }
 });
 
-remembered(localBox, "local", () => {
-  showTimes();
-  drawAll();
+const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const zoneList = zoneForm.elements.zone;
+if (ownZone && ![...zoneList.options].some((option) => option.value === ownZone)) {
+  zoneList.add(new Option(`${ownZone} (this browser's)`, ownZone), 0);
+}
+zoneList.addEventListener("change", () => {
+  zoneForm.elements.back.value = location.pathname + location.search;
+  zoneForm.submit();
 });
 remembered(renewBox, "renew", () => (renewal.textContent = ""));
 if (renewSeconds) setInterval(renew, renewSeconds * 1e3);
-showTimes();
 drawAll();

@@ -1,0 +1,109 @@
+"""The time zone that a viewer chose: all times of a page are shown in it, and those of a form are read in it.
+
+The choice is a cookie, so that it needs no script. A zone has a name of the IANA database, or is an offset of UTC,
+which needs no database on this machine.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from starlette.requests import Request
+
+from pyrmq_core.errors import InvalidArgument
+
+COOKIE: Final = "zone"
+COOKIE_SECONDS: Final = 365 * 24 * 3600
+MAX_BACK_CHARACTERS: Final = 1024
+OFFSET: Final = re.compile(r"UTC([+-])(\d\d):([0-5]\d)")
+NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
+MAX_NAME_CHARACTERS: Final = 64
+# Offered without a script, which adds the browser's own zone.
+OFFERED: Final = (
+    *(f"UTC-{hours:02}:00" for hours in range(11, 0, -1)),
+    "UTC",
+    *("UTC+01:00", "UTC+02:00", "UTC+03:00", "UTC+03:30", "UTC+04:00", "UTC+05:00", "UTC+05:30", "UTC+05:45"),
+    *("UTC+06:00", "UTC+07:00", "UTC+08:00", "UTC+09:00", "UTC+09:30", "UTC+10:00", "UTC+11:00", "UTC+12:00"),
+    "UTC+13:00",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A zone and its name."""
+
+    name: str
+    info: tzinfo
+
+    def read(self, text: str, name: str) -> datetime | None:
+        """Returns the instant of a form's field, which is of this zone if it has none; None for an empty text."""
+        if not text:
+            return None
+        try:
+            time = datetime.fromisoformat(text)
+            return (time if time.tzinfo is not None else time.replace(tzinfo=self.info)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            example = f"2026-01-31T12:00 ({self.name}) or with +02:00"
+            raise InvalidArgument(f"{name}={text!r} is no time; write {example}") from None
+
+    def write(self, moment: datetime | None) -> str:
+        """Returns an instant for a field or a link, with its offset; an empty text for none."""
+        if moment is None:
+            return ""
+        return self.local(moment).isoformat(timespec="auto" if moment.microsecond else "seconds")
+
+    def local(self, moment: datetime) -> datetime:
+        """Returns the instant in this zone; in UTC at the ends of the calendar, where another has no date."""
+        try:
+            return moment.astimezone(self.info)
+        except OverflowError:
+            return moment.astimezone(UTC)
+
+
+UTC_ZONE: Final = Zone("UTC", UTC)
+
+
+def zone_named(name: str) -> Zone | None:
+    """Returns the zone with this name; None if there is none, or this machine does not know it."""
+    if name == "UTC":
+        return UTC_ZONE
+    if offset := OFFSET.fullmatch(name):
+        ahead = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+        return Zone(name, timezone(ahead if offset[1] == "+" else -ahead)) if ahead <= timedelta(hours=14) else None
+    if len(name) > MAX_NAME_CHARACTERS or not NAME.fullmatch(name):
+        return None
+    try:
+        return Zone(name, ZoneInfo(name))
+    except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+        return None
+
+
+def zone_of(request: Request) -> Zone:
+    """Returns the zone of the viewer's cookie; UTC without one, or with one that is no zone."""
+    return zone_named(request.cookies.get(COOKIE, "")) or UTC_ZONE
+
+
+def form_zone(name: str, otherwise: Zone) -> Zone:
+    """Returns the zone that a form was shown in, so that a link means the same to all viewers."""
+    zone = zone_named(name) if name else otherwise
+    if zone is None:
+        raise InvalidArgument(f"zone={name[:MAX_NAME_CHARACTERS]!r} is no zone that this machine knows; take UTC+08:00")
+    return zone
+
+
+def local_path(text: str) -> str:
+    """Returns the path of this page to go back to; the first page for an address elsewhere."""
+    is_local = text[:1] == "/" and text[1:2] not in ("/", "\\") and text.isprintable() and text.isascii()
+    return text if is_local and len(text) <= MAX_BACK_CHARACTERS else "/"
+
+
+def path_of(request: Request) -> str:
+    """Returns the path and the query of a page that was looked at, for `local_path`."""
+    if request.method != "GET":
+        return "/"
+    query = request.url.query
+    return local_path(f"{request.url.path}?{query}" if query else request.url.path)
