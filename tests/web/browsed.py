@@ -15,6 +15,7 @@ from pyrmq_core.blocking import Admin, Client, Producer, PullConsumer, PushConsu
 from tests.web.serving import HOSTILE, ORDERS
 
 LARGE = 4_000_000
+LONG_KEYS = (f"ORDER-{'0' * 30}1", f"TRACE-{'a' * 200}")
 # Each page, with a part of its text: the path is what stands behind the page's address.
 PAGES = {
     "cluster": ("", "broker-b"),
@@ -46,6 +47,9 @@ def filled(nameserver: str) -> Iterator[None]:
             for _ in range(times):
                 producer.send(Message("orders", b"skewed"), queue=MessageQueue("orders", "broker-b", number))
         producer.send(Message("large", b"x" * LARGE))
+        producer.send(
+            Message("invoices", b'{"invoice": "%s"}' % (b"long " * 40), keys=" ".join(LONG_KEYS), tags="paid")
+        )
         with PullConsumer("billing", client=client) as consumer:
             for queue in consumer.message_queues("orders"):
                 consumer.commit(queue, 1)

@@ -154,6 +154,23 @@ def test_dark_curves(chrome: Chrome, page: str, name: str) -> None:
         take(chrome, f"{name}-dark")
 
 
+@pytest.mark.parametrize(("width", "keys_at_most", "body_at_least"), [(1280, 240, 500), (NARROW, 376, 300)])
+def test_long_keys_leave_room_for_bodies(
+    chrome: Chrome, page: str, width: int, keys_at_most: int, body_at_least: int
+) -> None:
+    with looking(chrome, width=width):
+        chrome.get(f"{page}messages?topic=invoices")
+        keys, body = (chrome.find_element(By.CSS_SELECTOR, f"td.{name}").rect for name in ("keys", "body"))
+        assert keys["width"] <= keys_at_most
+        assert keys["height"] < 120
+        assert body["width"] >= body_at_least
+        assert body["x"] + body["width"] <= width
+        for path in ("topics", "groups", ""):
+            chrome.get(page + path)
+            cells = chrome.find_elements(By.CSS_SELECTOR, "table.cards td")
+            assert max(cell.rect["x"] + cell.rect["width"] for cell in cells) <= width
+
+
 def test_the_spread_is_drawn(chrome: Chrome, page: str) -> None:
     chrome.get(f"{page}topic?topic=orders")
     bars = chrome.find_elements(By.CSS_SELECTOR, ".spread rect.queue")
@@ -186,10 +203,10 @@ def test_times_in_the_zone_of_the_reader(chrome: Chrome, page: str) -> None:
     def shown(end: str, chrome: Chrome) -> bool:
         return chrome.find_element(By.CSS_SELECTOR, "tbody time").text.endswith(end)
 
-    chrome.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kolkata"})
+    chrome.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
     chrome.get(f"{page}messages?topic=orders&before=2100-01-01")
     assert shown("Z", chrome)
-    for zone, end in (("Asia/Kolkata", "+05:30"), ("UTC+08:00", "+08:00"), ("UTC", "Z")):
+    for zone, end in (("Asia/Tokyo", "+09:00"), ("UTC+08:00", "+08:00"), ("UTC", "Z")):
         Select(chrome.find_element(By.NAME, "zone")).select_by_value(zone)
         wait(chrome, partial(shown, end))
         assert (chrome.find_element(By.CSS_SELECTOR, "tbody time").get_attribute("title") or "").endswith("Z")

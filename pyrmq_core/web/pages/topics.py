@@ -129,6 +129,7 @@ async def topic_page(request: Request, look_ups: LookUps) -> Shown:
             "sort": query(request, "sort"),
             "filter": query(request, "filter"),
             "stats": stats,
+            "most": max((figures.messages for figures in stats.queues.values()), default=0),
             "rates": rates,
             "failures": failures,
             "groups": groups,
