@@ -178,14 +178,14 @@ class RequestSlot:
 
 
 class RequestSlots:
-    """At most so many slots, the oldest first.
+    """At most `most` slots, or `MAX_REQUESTS`, the oldest first.
 
     One address alone may hold all of them, as a proxy does. When they are full, an address with fewer takes the oldest
     of the address with the most.
     """
 
-    def __init__(self, most: int = MAX_REQUESTS) -> None:
-        self._most = most
+    def __init__(self, most: int | None = None) -> None:
+        self._most = MAX_REQUESTS if most is None else most
         self._taken: dict[RequestSlot, None] = {}
 
     def take(self, host: str) -> RequestSlot | None:
