@@ -41,13 +41,17 @@ async def test_every_page(apache: ApacheCluster) -> None:
             cluster = await text("/")
             assert all(broker.address in cluster for broker in apache.brokers.values())
             assert cluster.count(apache.version) >= len(apache.brokers)
-            assert TOPIC in await text("/topics")
+            row = await text(f"/topics?filter={TOPIC}")
+            assert TOPIC in row
+            lag = MESSAGES - 4 * len(apache.brokers)
+            for head, figure in (("messages", MESSAGES), ("lag", lag), ("groups", 1)):
+                assert f'data-head="{head}">{figure}</td>' in row
             topic = await text(f"/topic?topic={TOPIC}")
             assert topic.count('<rect class="queue"') == 4 * len(apache.brokers)
             assert f"{MESSAGES} messages in" in topic
             assert GROUP in topic
             assert GROUP in await text("/groups")
-            assert f"{MESSAGES - 4 * len(apache.brokers)} messages behind" in await text(f"/group?group={GROUP}")
+            assert f"{lag} messages behind" in await text(f"/group?group={GROUP}")
             for kind, name in (("topic", TOPIC), ("lag", GROUP)):
                 curve = (await http.get("/data/curve", params={"kind": kind, "name": name})).json()
                 assert len(curve["seconds"]) == 1
@@ -56,9 +60,13 @@ async def test_every_page(apache: ApacheCluster) -> None:
             assert await text("/dead-letters")
             assert await text(f"/dead-letters?group={GROUP}")
             found = await text(f"/messages?topic={TOPIC}&key=web-key-3")
+            ranged = await text(f"/messages?topic={TOPIC}&key=web-key-3&since=2100-01-01")
+            assert "No message has the key web-key-3" in ranged
             link = re.search(r'href="(/message\?[^"]*)"', found)
             assert link is not None
             message = await text(html.unescape(link[1]))
+            body = await http.get(html.unescape(link[1]).replace("/message?", "/body?"))
+            assert (body.status_code, body.content) == (200, HOSTILE.encode())
             assert html.escape(HOSTILE) in message
             assert GROUP in message
         nursery.cancel_scope.cancel()

@@ -46,7 +46,7 @@ async function draw(place) {
         y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] },
       },
       axes: [
-        { ...axis, space: 75, size: 36, label: `time (${document.documentElement.dataset.zone})`, labelSize: 22, labelFont: AXIS_FONT, values: (_, splits, axisIndex, space, step) => splits.map((split) => clock(split, step < 60)) },
+        { ...axis, space: place.clientWidth < 600 ? 60 : 75, size: 36, label: `time (${document.documentElement.dataset.zone})`, labelSize: 22, labelFont: AXIS_FONT, values: (_, splits, axisIndex, space, step) => splits.map((split) => clock(split, step < 60)) },
         { ...axis, size: 70, label: unit, labelSize: 22, labelFont: AXIS_FONT, values: (_, splits) => splits.map(shown) },
       ],
       series: [
