@@ -17,6 +17,8 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.clients.client_table import ClientTable
+from pyrmq_core.broker.clients.consumer_calls import ConsumerCalls
 from pyrmq_core.errors import InvalidArgument, ProtocolError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.network import Peer
@@ -40,9 +42,9 @@ MOST_MEMBERS: Final = 256
 MAX_STATUS_BYTES: Final = 256 * 1024
 
 
-def running_info(broker: Broker, request: Command, _: Peer) -> Answer:
+def running_info(calls: ConsumerCalls, clients: ClientTable, request: Command) -> Answer:
     header = GetConsumerRunningInfo.from_command(request)
-    return _pass_on(broker, header.consumer_group, header.client_id, header.to_command())
+    return _pass_on(calls, clients, header.consumer_group, header.client_id, header.to_command())
 
 
 def consume_directly(broker: Broker, request: Command, _: Peer) -> Answer:
@@ -66,20 +68,20 @@ def consume_directly(broker: Broker, request: Command, _: Peer) -> Answer:
         group_sys_flag=None if group is None else group["groupSysFlag"],
         record=bytes(record),
     )
-    return _pass_on(broker, header.consumer_group, header.client_id, passed.to_command())
+    return _pass_on(broker.calls, broker.clients, header.consumer_group, header.client_id, passed.to_command())
 
 
-def _pass_on(broker: Broker, group: str, client_id: str | None, request: Command) -> Answer:
-    members = broker.clients.members(group)
+def _pass_on(calls: ConsumerCalls, clients: ClientTable, group: str, client_id: str | None, request: Command) -> Answer:
+    members = clients.members(group)
     peer = next((peer for peer, client in members.items() if client.client_id == client_id), None)
     if peer is None:
         return refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
-    return broker.calls.call(peer, request, f"<{group}> <{client_id}>", seconds=CALL_SECONDS)
+    return calls.call(peer, request, f"<{group}> <{client_id}>", seconds=CALL_SECONDS)
 
 
-def consumer_status(broker: Broker, request: Command, _: Peer) -> Answer:
+def consumer_status(calls: ConsumerCalls, clients: ClientTable, request: Command) -> Answer:
     header = GetStatusOfConsumers.from_command(request)
-    members = broker.clients.members(header.group)
+    members = clients.members(header.group)
     if not members:
         remark = f"No Any Consumer online in the consumer group: [{header.group}]"
         return refusal(ResponseCode.SYSTEM_ERROR, remark)
@@ -91,17 +93,17 @@ def consumer_status(broker: Broker, request: Command, _: Peer) -> Answer:
     if len(called) > MOST_MEMBERS:
         remark = f"the group has {len(called)} members; name one of them, {MOST_MEMBERS} at most are called at a time"
         return refusal(ResponseCode.SYSTEM_ERROR, remark)
-    return _collect(broker, called, GetConsumerStatus(header.topic, header.group))
+    return _collect(calls, called, GetConsumerStatus(header.topic, header.group))
 
 
-async def _collect(broker: Broker, called: Mapping[str, Peer], header: GetConsumerStatus) -> Command:
+async def _collect(calls: ConsumerCalls, called: Mapping[str, Peer], header: GetConsumerStatus) -> Command:
     """Calls the members in turns of a few; one that does not answer costs `STATUS_SECONDS` once in all."""
     offsets_of: dict[str, Mapping[MessageQueue, int]] = {}
     waiting = iter(called.items())
 
     async def ask_next() -> None:
         for client_id, peer in waiting:
-            offsets = await _offsets_of(broker, client_id, peer, header)
+            offsets = await _offsets_of(calls, client_id, peer, header)
             if offsets is not None:
                 offsets_of[client_id] = offsets
 
@@ -113,9 +115,9 @@ async def _collect(broker: Broker, called: Mapping[str, Peer], header: GetConsum
 
 
 async def _offsets_of(
-    broker: Broker, client_id: str, peer: Peer, header: GetConsumerStatus
+    calls: ConsumerCalls, client_id: str, peer: Peer, header: GetConsumerStatus
 ) -> Mapping[MessageQueue, int] | None:
-    answer = await broker.calls.call(peer, header.to_command(), client_id, seconds=STATUS_SECONDS)
+    answer = await calls.call(peer, header.to_command(), client_id, seconds=STATUS_SECONDS)
     if answer.code != ResponseCode.SUCCESS or len(answer.body) > MAX_STATUS_BYTES:
         log.info("consumer %s of group %s answered %d, %s", client_id, header.group, answer.code, answer.remark)
         return None

@@ -18,6 +18,7 @@ from pyrmq_core.broker.clients.queue_locks import QueueLocks
 from pyrmq_core.broker.processors.name_rules import client_fault, group_fault, topic_fault
 from pyrmq_core.broker.processors.pulls.pull_filters import filter_of_expression
 from pyrmq_core.broker.processors.put_message import announce_topics
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.topics import READ_WRITE
 from pyrmq_core.errors import BodyError
@@ -150,7 +151,7 @@ def consumer_list(clients: ClientTable, request: Command) -> Command:
     return ConsumerList(tuple(members.client_ids)).to_command()
 
 
-def check_client_config(broker: Broker, request: Command, _peer: Peer) -> Command:
+def check_client_config(config: BrokerConfig, request: Command) -> Command:
     """Returns success if this broker can evaluate the subscription's expression, otherwise a refusal."""
     members = load_object(request.body, "client configuration")
     subscription: Any = members.get("subscriptionData")
@@ -158,7 +159,7 @@ def check_client_config(broker: Broker, request: Command, _peer: Peer) -> Comman
         return success()
     if not isinstance(subscription, dict):
         raise BodyError("client configuration: subscriptionData is not an object")
-    parsed = filter_of_expression(broker, subscription.get("subString"), subscription.get("expressionType"))
+    parsed = filter_of_expression(config, subscription.get("subString"), subscription.get("expressionType"))
     return parsed if isinstance(parsed, Command) else success()
 
 

@@ -1,7 +1,8 @@
 """The table of request codes and the functions that answer them; every other code is refused by its name.
 
-A function takes the broker, the request and the peer. It returns the answer, or a coroutine that does. `checked` tests
-the names in a request's header before the function runs. The functions of sends, pulls and 36 test these themselves,
+A function takes the broker, the request and the peer. It returns the answer, or a coroutine that does. Where a
+processor needs few parts of the broker, it takes these alone, and its line here hands them over. `checked` tests the
+names in a request's header before the function runs. The functions of sends, pulls and 36 test these themselves,
 with RocketMQ's own answers; those of 34, 41, 42 and 200 test the names in the body.
 """
 
@@ -77,7 +78,7 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
         broker.config, broker.store, broker.timers
     ),
     RequestCode.GET_TIMER_METRICS: lambda broker, _request, _: slave_state.timer_metrics(broker.timers),
-    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: slave_state.message_request_modes,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: lambda _broker, _request, _: slave_state.message_request_modes(),
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: lambda broker, _request, _: slave_state.min_broker_id_changed(
         broker.acting
     ),
@@ -92,7 +93,9 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: checked(
         lambda broker, request, _: client_requests.consumer_list(broker.clients, request), consumerGroup=group_fault
     ),
-    RequestCode.CHECK_CLIENT_CONFIG: client_requests.check_client_config,
+    RequestCode.CHECK_CLIENT_CONFIG: lambda broker, request, _: client_requests.check_client_config(
+        broker.config, request
+    ),
     RequestCode.GET_CONSUMER_CONNECTION_LIST: checked(
         lambda broker, request, _: client_requests.consumer_connections(broker.clients, request),
         consumerGroup=group_fault,
@@ -107,10 +110,15 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: checked(resets.reset_offset, topic=topic_fault, group=group_fault),
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: checked(
-        called.consumer_status, topic=topic_fault, group=group_fault, clientAddr=client_fault
+        lambda broker, request, _: called.consumer_status(broker.calls, broker.clients, request),
+        topic=topic_fault,
+        group=group_fault,
+        clientAddr=client_fault,
     ),
     RequestCode.GET_CONSUMER_RUNNING_INFO: checked(
-        called.running_info, consumerGroup=group_fault, clientId=client_fault
+        lambda broker, request, _: called.running_info(broker.calls, broker.clients, request),
+        consumerGroup=group_fault,
+        clientId=client_fault,
     ),
     RequestCode.CONSUME_MESSAGE_DIRECTLY: checked(
         called.consume_directly, consumerGroup=group_fault, clientId=client_fault, topic=if_any(topic_fault)
@@ -136,10 +144,19 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: lambda broker, request, _: topic_requests.all_groups(
         broker.long_work, broker.groups, request
     ),
-    RequestCode.DELETE_SUBSCRIPTIONGROUP: checked(topic_requests.delete_group, groupName=group_fault),
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: checked(
+        lambda broker, request, _: topic_requests.delete_group(
+            broker.groups, broker.offsets, broker.figures, broker.now_ms(), request
+        ),
+        groupName=group_fault,
+    ),
     RequestCode.DELETE_EXPIRED_COMMITLOG: lambda broker, _request, _: retention.delete_expired_log(broker.retention),
-    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: retention.clean_expired_queues,
-    RequestCode.CLEAN_UNUSED_TOPIC: retention.clean_unused_topics,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: lambda broker, _request, _: retention.clean_expired_queues(
+        broker.store, broker.flusher
+    ),
+    RequestCode.CLEAN_UNUSED_TOPIC: lambda broker, _request, _: retention.clean_unused_topics(
+        broker.store, broker.flusher, broker.topics
+    ),
     RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: lambda broker, request, _: acl_requests.update_account(
         broker.access, request
     ),
@@ -164,7 +181,9 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: lists.update_topics,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: lists.update_groups,
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: lambda broker, _request, _: lists.system_topics(broker.topics),
-    RequestCode.GET_ALL_PRODUCER_INFO: lists.all_producers,
+    RequestCode.GET_ALL_PRODUCER_INFO: lambda broker, _request, _: lists.all_producers(
+        broker.long_work, broker.clients, broker.now_ms() - broker.running_ms()
+    ),
     RequestCode.QUERY_TOPICS_BY_CONSUMER: checked(
         lambda broker, request, _: consumption.topics_of_group(broker.offsets, broker.address, request),
         group=group_fault,
@@ -176,17 +195,27 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     ),
     RequestCode.QUERY_CONSUME_TIME_SPAN: checked(consumption.time_spans, group=group_fault, topic=topic_fault),
     RequestCode.QUERY_CORRECTION_OFFSET: checked(
-        consumption.correction_offsets, compareGroup=group_fault, topic=topic_fault
+        lambda broker, request, _: consumption.correction_offsets(
+            broker.long_work, broker.offsets, broker.store.reader, request
+        ),
+        compareGroup=group_fault,
+        topic=topic_fault,
     ),
     RequestCode.CLONE_GROUP_OFFSET: checked(
         consumption.clone_offsets, srcGroup=group_fault, destGroup=group_fault, topic=if_any(topic_fault)
     ),
     RequestCode.GET_BROKER_CONSUME_STATS: consumption.broker_consume_stats,
     RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: checked(
-        consumption.group_forbidden, group=group_fault, topic=topic_fault
+        lambda broker, request, _: consumption.group_forbidden(broker.groups, broker.now_ms(), request),
+        group=group_fault,
+        topic=topic_fault,
     ),
     RequestCode.QUERY_CONSUME_QUEUE: checked(
-        look_ups.queue_entries, topic=topic_fault, consumerGroup=if_any(group_fault)
+        lambda broker, request, _: look_ups.queue_entries(
+            broker.long_work, broker.store, broker.clients, broker.filters, request
+        ),
+        topic=topic_fault,
+        consumerGroup=if_any(group_fault),
     ),
     RequestCode.GET_BROKER_CONFIG: lambda broker, _request, _: status_requests.broker_config(
         broker.config, broker.settings_version

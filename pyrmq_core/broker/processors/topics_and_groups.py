@@ -19,6 +19,8 @@ from pyrmq_core.broker.in_turns import BoundedWork
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, object_pieces
 from pyrmq_core.broker.processors.name_rules import group_fault
 from pyrmq_core.broker.processors.put_message import RequestRefused, announce_topics, make_topic, refused_by_disk
+from pyrmq_core.broker.statistics.figures import BrokerFigures
+from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import MAX_GROUP_BYTES, GroupTable
 from pyrmq_core.broker.tables.table_file import TableFile
 from pyrmq_core.broker.tables.topics import TopicTable
@@ -288,11 +290,13 @@ def _page(request: Command, first: str, most: str, version: DataVersion) -> tupl
     return start, start + count
 
 
-def delete_group(broker: Broker, request: Command, _: Peer) -> Answer:
+def delete_group(
+    groups: GroupTable, offsets: GroupOffsets, figures: BrokerFigures, now_ms: int, request: Command
+) -> Answer:
     name = request.ext.get("groupName", "")
-    if name in broker.groups:
-        broker.figures.forget_group(name)
-    broker.groups.remove(name, broker.now_ms())
+    if name in groups:
+        figures.forget_group(name)
+    groups.remove(name, now_ms)
     if any(parse_bool(request.ext.get(field, "false")) for field in CLEAN_OFFSET):
-        broker.offsets.forget_group(name)
-    return saved(broker.groups.file)
+        offsets.forget_group(name)
+    return saved(groups.file)

@@ -17,11 +17,13 @@ import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.clients.client_table import ClientTable
-from pyrmq_core.broker.in_turns import take_all
+from pyrmq_core.broker.in_turns import BoundedWork, take_all
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, in_turn, separated
 from pyrmq_core.broker.processors.put_message import RequestRefused, refused_by_disk
 from pyrmq_core.broker.processors.statistics import group_row, row_of_queue
+from pyrmq_core.broker.store.store_reader import StoreReader
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageQueue, TopicConfig
 from pyrmq_core.network import Peer
@@ -95,23 +97,24 @@ def _time_span(broker: Broker, header: QueryConsumeTimeSpan, queue_id: int) -> d
     }
 
 
-def correction_offsets(broker: Broker, request: Command, _: Peer) -> Answer:
+def correction_offsets(long_work: BoundedWork, offsets: GroupOffsets, reader: StoreReader, request: Command) -> Answer:
     """Returns the lowest offset that a group committed in each queue, or the largest number where it is ahead of the
     group compared with."""
-    return answer_in_turns(broker.long_work, _correction_offsets(broker, QueryCorrectionOffset.from_command(request)))
+    header = QueryCorrectionOffset.from_command(request)
+    return answer_in_turns(long_work, _correction_offsets(offsets, reader, header))
 
 
-def _correction_offsets(broker: Broker, header: QueryCorrectionOffset) -> Iterator[bytes]:
+def _correction_offsets(offsets: GroupOffsets, reader: StoreReader, header: QueryCorrectionOffset) -> Iterator[bytes]:
     left_out = {name for name in (header.filter_groups or "").split(",") if name}
     lowest: dict[int, int] = {}
-    for group in broker.offsets.groups_of(header.topic):
+    for group in offsets.groups_of(header.topic):
         if group in left_out:
             continue
-        for queue_id, offset in broker.offsets.of_group(group, header.topic).items():
-            if offset >= broker.store.reader.bounds((header.topic, queue_id))[0]:
+        for queue_id, offset in offsets.of_group(group, header.topic).items():
+            if offset >= reader.bounds((header.topic, queue_id))[0]:
                 lowest[queue_id] = min(offset, lowest.get(queue_id, MAX_LONG))
             yield b""
-    for queue_id, offset in broker.offsets.of_group(header.compare_group, header.topic).items():
+    for queue_id, offset in offsets.of_group(header.compare_group, header.topic).items():
         if lowest.get(queue_id, 0) > offset:
             lowest[queue_id] = MAX_LONG
     yield b'{"correctionOffsets":{'
@@ -136,15 +139,15 @@ def _cloning(broker: Broker, header: CloneGroupOffset) -> Iterator[None]:
     """Copies one offset a step."""
     names = [header.topic] if header.topic else broker.offsets.topics_of(header.src_group)
     for topic in names:
-        if topic in broker.topics and (header.offline or _is_read(broker, header.src_group, topic)):
+        if topic in broker.topics and (header.offline or _is_read(broker.clients, header.src_group, topic)):
             for queue_id, offset in broker.offsets.of_group(header.src_group, topic).items():
                 broker.offsets.commit(header.dest_group, topic, queue_id, offset)
                 yield
 
 
-def _is_read(broker: Broker, group: str, topic: str) -> bool:
+def _is_read(clients: ClientTable, group: str, topic: str) -> bool:
     """Returns False if the group is online and does not subscribe to the topic."""
-    online = broker.clients.consumers.get(group)
+    online = clients.consumers.get(group)
     return online is None or not online.subscriptions or topic in online.subscriptions
 
 
@@ -161,7 +164,9 @@ def _consume_stats(broker: Broker, *, is_order: bool) -> Iterator[bytes]:
     for number, group in enumerate(broker.groups.names()):
         yield (b"," if number else b"") + b"{" + dumps(group) + b":["
         topics = [topic for name in broker.offsets.topics_of(group) if (topic := broker.topics.get(name)) is not None]
-        chosen = [topic for topic in topics if _is_read(broker, group, topic.topic) and (topic.order or not is_order)]
+        chosen = [
+            topic for topic in topics if _is_read(broker.clients, group, topic.topic) and (topic.order or not is_order)
+        ]
         for place, topic in enumerate(chosen):
             tps = dumps(broker.figures.get_tps(topic.topic, group))
             yield (b"," if place else b"") + b'{"consumeTps":' + tps + b',"offsetTable":{'
@@ -181,27 +186,27 @@ def _counted_rows(broker: Broker, group: str, topic: TopicConfig, behind: _Behin
         yield row_of_queue(broker, row)
 
 
-def group_forbidden(broker: Broker, request: Command, _: Peer) -> Answer:
+def group_forbidden(groups: GroupTable, now_ms: int, request: Command) -> Answer:
     """Forbids a group to read a topic, or allows it again; returns the state after the change."""
     header = UpdateGroupForbidden.from_command(request)
     if header.readable is None:
-        return _forbidden(broker, header)
+        return _forbidden(groups, header)
     try:
-        broker.groups.set_readable(header.group, header.topic, broker.now_ms(), is_readable=header.readable)
+        groups.set_readable(header.group, header.topic, now_ms, is_readable=header.readable)
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
-    return _when_written(broker, header)
+    return _when_written(groups, header)
 
 
-async def _when_written(broker: Broker, header: UpdateGroupForbidden) -> Command:
+async def _when_written(groups: GroupTable, header: UpdateGroupForbidden) -> Command:
     try:
         with refused_by_disk():
-            await broker.groups.file.written()
+            await groups.file.written()
     except RequestRefused as refused:
         return refusal(refused.code, str(refused))
-    return _forbidden(broker, header)
+    return _forbidden(groups, header)
 
 
-def _forbidden(broker: Broker, header: UpdateGroupForbidden) -> Command:
-    readable = broker.groups.is_readable(header.group, header.topic)
+def _forbidden(groups: GroupTable, header: UpdateGroupForbidden) -> Command:
+    readable = groups.is_readable(header.group, header.topic)
     return success(body=dumps({"group": header.group, "readable": readable, "topic": header.topic}))

@@ -14,8 +14,8 @@ from typing import Any, Final
 import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
-from pyrmq_core.broker.clients.client_table import ClientInfo
-from pyrmq_core.broker.in_turns import InTurns
+from pyrmq_core.broker.clients.client_table import ClientInfo, ClientTable
+from pyrmq_core.broker.in_turns import BoundedWork, InTurns
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, in_turn, separated
 from pyrmq_core.broker.processors.name_rules import group_fault, topic_fault
 from pyrmq_core.broker.processors.topics_and_groups import ATTRIBUTES, announced, changed_topic, saved
@@ -159,17 +159,16 @@ def system_topics(topics: TopicTable) -> Command:
     return success(body=dumps({"topicList": sorted(SYSTEM_TOPICS | topics.system_names)}))
 
 
-def all_producers(broker: Broker, _request: Command, _: Peer) -> Answer:
-    """Returns the clients of every producer group."""
-    return answer_in_turns(broker.long_work, _producer_groups(broker))
+def all_producers(long_work: BoundedWork, clients: ClientTable, since_ms: int) -> Answer:
+    """Returns the clients of every producer group; `since_ms` is the time at which the running time was 0."""
+    return answer_in_turns(long_work, _producer_groups(clients, since_ms))
 
 
-def _producer_groups(broker: Broker) -> Iterator[bytes]:
+def _producer_groups(clients: ClientTable, since_ms: int) -> Iterator[bytes]:
     yield b'{"data":{'
-    since_ms = broker.now_ms() - broker.running_ms()
-    for number, group in enumerate(list(broker.clients.producers)):
+    for number, group in enumerate(list(clients.producers)):
         yield (b"," if number else b"") + dumps(group) + b":["
-        members = list(broker.clients.producers.get(group, {}).items())  # none if they left meanwhile
+        members = list(clients.producers.get(group, {}).items())  # none if they left meanwhile
         yield from separated(dumps(_producer(peer, client, since_ms)) for peer, client in members)
         yield b"]"
     yield b"}}"

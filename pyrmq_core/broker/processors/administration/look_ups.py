@@ -13,13 +13,16 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.broker import Answer
+from pyrmq_core.broker.clients.client_table import ClientTable
+from pyrmq_core.broker.in_turns import BoundedWork
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, separated
 from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.store.batch_queue import BatchEntry
+from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.store_reader import StoreReader
 from pyrmq_core.broker.store_services.key_indexing import Found, KeyIndexing
-from pyrmq_core.network import Peer
+from pyrmq_core.broker.tables.consumer_filters import ConsumerFilters
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.java.json_text import dumps
@@ -62,30 +65,43 @@ def view_message(reader: StoreReader, request: Command) -> Command:
     return success(body=record)
 
 
-def queue_entries(broker: Broker, request: Command, _: Peer) -> Answer:
+def queue_entries(
+    long_work: BoundedWork, store: MessageStore, clients: ClientTable, filters: ConsumerFilters, request: Command
+) -> Answer:
     """Returns `count` entries from `index` on, the queue's bounds, and the subscription and filter of a group."""
     header = QueryConsumeQueue.from_command(request)
     key = (header.topic, header.queue_id)
-    if broker.store.queues.get(key) is None:
+    if store.queues.get(key) is None:
         remark = f"{header.queue_id}@{header.topic} is not exist!"
         return refusal(ResponseCode.SYSTEM_ERROR, remark)
-    start, end = broker.store.reader.bounds(key)
+    start, end = store.reader.bounds(key)
     if not start <= header.index < end:
         remark = f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!"
         return Command(success().code, remark=remark)
-    return answer_in_turns(broker.long_work, _pieces(broker, header, start, end))
+    return answer_in_turns(long_work, _pieces(store.reader, clients, filters, header, start, end))
 
 
-def _pieces(broker: Broker, header: QueryConsumeQueue, start: int, end: int) -> Iterator[bytes]:
-    yield b"{" + _filter_members(broker, header) + b'"maxQueueIndex":%d,"minQueueIndex":%d,"queueData":[' % (end, start)
-    yield from separated(_rows(broker, header, min(end, header.index + max(0, header.count))))
+def _pieces(
+    reader: StoreReader,
+    clients: ClientTable,
+    filters: ConsumerFilters,
+    header: QueryConsumeQueue,
+    start: int,
+    end: int,
+) -> Iterator[bytes]:
+    yield (
+        b"{"
+        + _filter_members(clients, filters, header)
+        + b'"maxQueueIndex":%d,"minQueueIndex":%d,"queueData":[' % (end, start)
+    )
+    yield from separated(_rows(reader, header, min(end, header.index + max(0, header.count))))
     yield b"]}"
 
 
-def _rows(broker: Broker, header: QueryConsumeQueue, end: int) -> Iterator[bytes]:
+def _rows(reader: StoreReader, header: QueryConsumeQueue, end: int) -> Iterator[bytes]:
     offset = header.index
     while offset < end:
-        entry = broker.store.reader.entry((header.topic, header.queue_id), offset)
+        entry = reader.entry((header.topic, header.queue_id), offset)
         yield dumps(
             {
                 "eval": False,
@@ -97,12 +113,12 @@ def _rows(broker: Broker, header: QueryConsumeQueue, end: int) -> Iterator[bytes
         offset = entry.end if isinstance(entry, BatchEntry) else offset + 1
 
 
-def _filter_members(broker: Broker, header: QueryConsumeQueue) -> bytes:
+def _filter_members(clients: ClientTable, filters: ConsumerFilters, header: QueryConsumeQueue) -> bytes:
     if header.consumer_group is None:
         return b""
-    subscription = broker.clients.subscription(header.consumer_group, header.topic)
+    subscription = clients.subscription(header.consumer_group, header.topic)
     if subscription is None:
         absent = f"{header.consumer_group}@{header.topic} is not online!"
         return dumps({"filterData": absent})[1:-1] + b","
-    text = json.dumps(broker.filters.members_of(header.consumer_group, header.topic), indent="\t", sort_keys=True)
+    text = json.dumps(filters.members_of(header.consumer_group, header.topic), indent="\t", sort_keys=True)
     return dumps({"filterData": text, "subscriptionData": subscription.to_members()})[1:-1] + b","

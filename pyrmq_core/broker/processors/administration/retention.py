@@ -10,12 +10,13 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.processors.put_message import RequestRefused, refused_by_disk
+from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import QueueKey
+from pyrmq_core.broker.store_services.flush import Flusher
 from pyrmq_core.broker.store_services.retention import Retention
+from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.errors import StoreError
-from pyrmq_core.network import Peer
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.messages.names import is_system_topic
@@ -32,30 +33,30 @@ def delete_expired_log(retention: Retention) -> Command:
     return success()
 
 
-def clean_expired_queues(broker: Broker, _request: Command, _: Peer) -> Answer:
+async def clean_expired_queues(store: MessageStore, flusher: Flusher) -> Command:
     """Deletes queues whose messages are all gone: such a queue begins at 0 again."""
-    return _deleted(broker, broker.store.queues.is_expired)
+    return await _deleted(store, flusher, store.queues.is_expired)
 
 
-def clean_unused_topics(broker: Broker, _request: Command, _: Peer) -> Answer:
+async def clean_unused_topics(store: MessageStore, flusher: Flusher, topics: TopicTable) -> Command:
     """Deletes the queues of topics that the broker does not have."""
-    return _deleted(broker, lambda key: key[0] not in broker.topics)
+    return await _deleted(store, flusher, lambda key: key[0] not in topics)
 
 
-async def _deleted(broker: Broker, is_gone: Callable[[QueueKey], bool]) -> Command:
+async def _deleted(store: MessageStore, flusher: Flusher, is_gone: Callable[[QueueKey], bool]) -> Command:
     """Deletes the queues that are gone, except those of RocketMQ's own topics, some at a time."""
-    queues = broker.store.queues
+    queues = store.queues
     keys = [key for key in queues.by_key if not is_system_topic(key[0])]
     try:
         for at in range(0, len(keys), AT_ONCE):
             part = [key for key in keys[at : at + AT_ONCE] if is_gone(key)]
             if part:
-                await broker.flusher.flush_queues()  # in a thread: deleting flushes the rest on the loop
+                await flusher.flush_queues()  # in a thread: deleting flushes the rest on the loop
             if gone := [key for key in part if key in queues.by_key and is_gone(key)]:
                 names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in gone)
                 log.info("queues without messages or without a topic are deleted: %s", names)
                 with refused_by_disk():
-                    frees = broker.store.delete_queues(gone, [queues.folder(key) for key in gone])
+                    frees = store.delete_queues(gone, [queues.folder(key) for key in gone])
                 for free in frees:
                     await trio.to_thread.run_sync(free)
             await trio.lowlevel.checkpoint()

@@ -45,7 +45,7 @@ def timer_metrics(timers: Timers) -> Command:
     return success(body=dumps({"dataVersion": NO_VERSION.to_members(), "timingCount": {}}))
 
 
-def message_request_modes(_broker: Broker, _request: Command, _: Peer) -> Command:
+def message_request_modes() -> Command:
     return success(body=dumps({"messageRequestModeMap": {}}))
 
 

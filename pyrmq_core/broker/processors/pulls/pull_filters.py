@@ -12,6 +12,7 @@ from typing import Final
 
 from pyrmq_core.broker.broker import HELP, Broker
 from pyrmq_core.broker.clients.client_table import BROADCASTING
+from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.broker.tables.consumer_filters import SQL92, Passes
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.filtering.sql92 import parse
@@ -39,7 +40,7 @@ class PullFilter:
 def filter_of(broker: Broker, header: PullMessage) -> PullFilter | Command:
     """Returns the pull's filter; a refusal if the group, its subscription or the expression does not allow the pull."""
     if header.sys_flag & SUBSCRIPTION:
-        return filter_of_expression(broker, header.subscription, header.expression_type)
+        return filter_of_expression(broker.config, header.subscription, header.expression_type)
     group = broker.clients.consumers.get(header.consumer_group)
     if group is None:
         return refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist\n{HELP}")
@@ -71,12 +72,14 @@ def _registered(broker: Broker, header: PullMessage, subscription: SubscriptionD
     return PullFilter(passes=passes)
 
 
-def filter_of_expression(broker: Broker, expression: str | None, expression_type: str | None) -> PullFilter | Command:
+def filter_of_expression(
+    config: BrokerConfig, expression: str | None, expression_type: str | None
+) -> PullFilter | Command:
     """Returns the filter of an expression in a request, or a refusal."""
     if (expression_type or "") not in TAG_TYPES:
         if not expression:
             return refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
-        if not broker.config.enable_property_filter or expression_type != SQL92:
+        if not config.enable_property_filter or expression_type != SQL92:
             return _sql_off(expression_type)
         try:
             return PullFilter(passes=sql_of(expression))
