@@ -148,7 +148,7 @@ async def test_one_alone_is_no_batch(stage: Stage, client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "requests"),
+    ("first", "second", "requests"),
     [
         (Message("orders", b"1"), Message("orders", b"2"), 1),
         (Message("orders", b"1"), Message("bills", b"2"), 2),
@@ -162,11 +162,11 @@ async def test_one_alone_is_no_batch(stage: Stage, client: Client) -> None:
     ],
 )
 async def test_what_may_share_a_request(
-    stage: Stage, client: Client, jumping_clock: MockClock, one: Message, other: Message, requests: int
+    stage: Stage, client: Client, jumping_clock: MockClock, first: Message, second: Message, requests: int
 ) -> None:
     stage.topic("bills")
     async with Producer("g", client=client, batching=True) as producer:
-        for pending in await soon(producer, one, other):
+        for pending in await soon(producer, first, second):
             await pending.wait()
     assert len(stage.sends()) == requests
 

@@ -257,10 +257,10 @@ async def test_traces_and_hooks_see_requests_of_rows(stage: Stage, client: Clien
 async def test_a_range_comes_as_record_batches(stage: Stage, consumer: PullConsumer) -> None:
     bodies = fill(stage, 30_000, size=400)
     async with consumer.read_arrow(A0, 100, 29_900) as batches:
-        found = [batch async for batch in batches]
-    assert len(found) > 2
-    assert found[0].schema.names == list(DEFAULT_COLUMNS)
-    table = pa.Table.from_batches(found)
+        read = [batch async for batch in batches]
+    assert len(read) > 2
+    assert read[0].schema.names == list(DEFAULT_COLUMNS)
+    table = pa.Table.from_batches(read)
     assert table.column("queueOffset").to_pylist() == list(range(100, 29_900))
     assert table.column("body").to_pylist() == bodies[100:29_900]
 
@@ -279,8 +279,8 @@ async def test_only_the_columns_asked_for_in_the_types_asked_for(stage: Stage, c
 async def test_what_a_filter_drops_makes_no_batch(stage: Stage, consumer: PullConsumer) -> None:
     fill(stage, 3000, tag_every=1000)
     async with consumer.read_arrow(A0, 0, 3000, columns=["queueOffset"], tags="yes") as batches:
-        found = [batch async for batch in batches]
-    assert [offset for batch in found for offset in batch.column(0).to_pylist()] == [0, 1000, 2000]
+        read = [batch async for batch in batches]
+    assert [offset for batch in read for offset in batch.column(0).to_pylist()] == [0, 1000, 2000]
     async with consumer.read_arrow(A0, 5, 5) as batches:
         assert [batch async for batch in batches] == []
 

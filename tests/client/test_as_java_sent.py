@@ -54,16 +54,16 @@ class Sent:
 
 def java(name: str) -> list[Sent]:
     """Returns the route requests, messages and ends of transactions of a recorded producer."""
-    found = []
+    lines = []
     ids: dict[str, str] = {}
     for line in golden.text(f"log_{name}.txt").splitlines():
         if match := LINE.fullmatch(line):
             header = json.loads(match.group(1))
             if header["code"] in (ROUTE, SEND, BATCH, END):
-                found.append(
+                lines.append(
                     sent(header["code"], header["flag"], header["extFields"], ast.literal_eval(match.group(2)), ids)
                 )
-    return found
+    return lines
 
 
 def sent(code: int, flag: int, ext: dict[str, str], body: bytes, ids: dict[str, str]) -> Sent:

@@ -48,15 +48,15 @@ def messages(*tags: str | None) -> list[Message]:
 
 def requests(stage: Stage) -> list[tuple[dict[str, str], list[tuple[str, str | None]]]]:
     """Returns each batch's own properties, and body and tag of its messages."""
-    found = []
+    matching = []
     for _, sent in stage.sends():
         assert sent.batch
         inner = [
             (bytes(item.body).decode(), decode_properties(item.properties.decode()).get("TAGS"))
             for item in iterate_batch_body(sent.body)
         ]
-        found.append((decode_properties(sent.properties or ""), inner))
-    return found
+        matching.append((decode_properties(sent.properties or ""), inner))
+    return matching
 
 
 def requested(stage: Stage) -> int:
@@ -252,16 +252,18 @@ async def test_a_batch_topic_is_made_where_brokers_have_them() -> None:
         async def seen(request: Command, peer: Peer) -> Pass:
             return PASS
 
-        made = cluster.control(RequestCode.UPDATE_AND_CREATE_TOPIC, seen)
+        creations = cluster.control(RequestCode.UPDATE_AND_CREATE_TOPIC, seen)
         old = cluster.control(ASK, unknown, server="broker-b")
         with pytest.raises(InvalidArgument, match=r"was not made: broker-b .* is older than 5\.0"):
             await admin.create_topic("orders", batch=True)
-        assert made.seen == []
+        assert creations.seen == []
         old.remove()
         await admin.create_topic("orders", queues=2, batch=True)
         await admin.create_topic("orders", queues=3, batch=True)
         configs = (await admin.topic_config("orders")).values()
-        assert [(one.write_queue_nums, one.attributes["queue.type"]) for one in configs] == [(3, "BatchCQ")] * 2
+        assert [(config.write_queue_nums, config.attributes["queue.type"]) for config in configs] == [
+            (3, "BatchCQ")
+        ] * 2
         await admin.create_topic("plain", queues=1)
         with pytest.raises(InvalidArgument, match=r"exists on broker-a .* as a plain topic, and stays one"):
             await admin.create_topic("plain", batch=True)

@@ -58,7 +58,7 @@ def row(message: MessageExt) -> tuple[int, bytes, str | None, str]:
 
 
 @pytest.mark.parametrize(
-    ("tags", "sql", "some"),
+    ("tags", "sql", "has_rows"),
     [
         ("*", None, True),
         ("a", None, True),
@@ -67,10 +67,10 @@ def row(message: MessageExt) -> tuple[int, bytes, str | None, str]:
         ("*", "n > 300 AND TAGS = 'b'", True),
     ],
 )
-async def test_tags_and_sql_give_the_same_rows(both: Both, tags: str, sql: str | None, some: bool) -> None:
+async def test_tags_and_sql_give_the_same_rows(both: Both, tags: str, sql: str | None, has_rows: bool) -> None:
     """Though a broker filters the records of a batch topic as wholes, by their own properties alone."""
     consumer = both.consumer
-    found = []
+    rows = []
     for queue in (both.plain, both.batch):
         one_by_one, by_columns = [], []
         async with consumer.read(queue, 0, COUNT, tags=tags, sql=sql) as pulls:
@@ -83,9 +83,9 @@ async def test_tags_and_sql_give_the_same_rows(both: Both, tags: str, sql: str |
                 for offset, body, tag, properties in zip(*batch.to_pydict().values(), strict=True):
                     by_columns.append((offset, body, tag, dict(properties)["n"]))
         assert by_columns == one_by_one
-        found.append(one_by_one)
-    assert found[0] == found[1]
-    assert bool(found[0]) == some
+        rows.append(one_by_one)
+    assert rows[0] == rows[1]
+    assert bool(rows[0]) == has_rows
 
 
 async def test_ranges_that_begin_and_end_inside_records(both: Both) -> None:
@@ -95,8 +95,8 @@ async def test_ranges_that_begin_and_end_inside_records(both: Both) -> None:
         start, end = sorted(chance.sample(range(COUNT + 1), 2))
         expected = [number for number in every[start:end] if tags in ("*", TAGS[number % 3])]
         async with both.consumer.read_arrow(both.batch, start, end, columns=["body"], tags=tags) as batches:
-            found = [int(body) async for batch in batches for body in batch["body"].to_pylist()]
-        assert found == expected
+            numbers = [int(body) async for batch in batches for body in batch["body"].to_pylist()]
+        assert numbers == expected
 
 
 async def test_one_pull_inside_a_record(both: Both) -> None:

@@ -105,7 +105,7 @@ async def committed(consumer: PullConsumer, topic: str, start: int | None = None
 
 async def test_only_committed_rows_are_read(consumer: PullConsumer, producer: Producer, topic: str) -> None:
     ranges = await stored(producer, topic, range(20))
-    assert sum(one.count for one in ranges) == 20
+    assert sum(entry.count for entry in ranges) == 20
     await stored(producer, topic, range(100, 120))
     assert await committed(consumer, topic) == []
     assert await commit(consumer, producer, topic, "w", 0, ranges) == 0
@@ -116,9 +116,12 @@ async def test_only_committed_rows_are_read(consumer: PullConsumer, producer: Pr
     assert await committed(consumer, topic) == list(range(30))
     assert await committed(consumer, topic, 1) == list(range(20, 30))
     assert await committed(consumer, topic, 0, 1) == list(range(20))
-    found = await consumer.read_manifest(f"{topic}-committed")
-    assert (found.start, found.end, found.rows) == (0, 2, 30)
-    assert [(type(one), one.writer, one.number) for one in found.commits] == [(Commit, "w", 0), (Commit, "w", 1)]
+    manifest = await consumer.read_manifest(f"{topic}-committed")
+    assert (manifest.start, manifest.end, manifest.rows) == (0, 2, 30)
+    assert [(type(entry), entry.writer, entry.number) for entry in manifest.commits] == [
+        (Commit, "w", 0),
+        (Commit, "w", 1),
+    ]
 
 
 async def test_hundreds_of_commits(consumer: PullConsumer, producer: Producer, topic: str) -> None:
@@ -138,11 +141,11 @@ async def test_hundreds_of_commits(consumer: PullConsumer, producer: Producer, t
 async def test_other_messages_at_the_place_of_committed_ones_are_data_loss(
     consumer: PullConsumer, producer: Producer, topic: str
 ) -> None:
-    (one,) = await stored(producer, topic, range(3))
+    (stored_range,) = await stored(producer, topic, range(3))
     await stored(producer, topic, range(3))
-    wrong = StoredRange(one.queue, one.start, one.count, one.first_id, "0" * 32)
+    wrong = StoredRange(stored_range.queue, stored_range.start, stored_range.count, stored_range.first_id, "0" * 32)
     await commit(consumer, producer, topic, "w", 0, [wrong])
-    with pytest.raises(DataLost, match=f"offset {one.end - 1} of .* is not the committed one"):
+    with pytest.raises(DataLost, match=f"offset {stored_range.end - 1} of .* is not the committed one"):
         await committed(consumer, topic)
 
 

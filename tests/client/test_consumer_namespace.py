@@ -175,9 +175,9 @@ async def test_the_second_form_reaches_consumers(stage: Stage) -> None:
         await consumer.commit(queue, 1)
         await consumer.committed(queue)
     seen = [*stage.brokers["broker-b"].seen, *stage.nameserver.seen]
-    assert {RequestCode.PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET} < {one.command.code for one in seen}
-    assert {(one.command.ext.get("nsd"), one.command.ext.get("ns")) for one in seen} == {("true", "tenant")}
-    assert {one.command.ext["topic"] for one in seen if one.command.code == PULL} == {"orders"}
+    assert {RequestCode.PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET} < {request.command.code for request in seen}
+    assert {(request.command.ext.get("nsd"), request.command.ext.get("ns")) for request in seen} == {("true", "tenant")}
+    assert {request.command.ext["topic"] for request in seen if request.command.code == PULL} == {"orders"}
 
 
 async def test_replies_of_our_broker(tenant: Stage) -> None:

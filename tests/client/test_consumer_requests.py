@@ -70,8 +70,8 @@ async def ask(peer: Peer, command: Command) -> Command:
 
 
 async def test_each_request_reaches_the_member_of_its_group(stage: Stage, client: Client) -> None:
-    one, other = Member(), Member()
-    peer = await connected(stage, client, g=one, h=other)
+    member, other = Member(), Member()
+    peer = await connected(stage, client, g=member, h=other)
     await peer.connection.send_oneway(NotifyConsumerIdsChanged("g").to_command(), timeout=3)
     reset = ResetConsumerOffset("orders", "g", -1, True, offsets={Q0: 7})
     await peer.connection.send_oneway(reset.to_command(), timeout=3)
@@ -80,10 +80,10 @@ async def test_each_request_reaches_the_member_of_its_group(stage: Stage, client
     for jstack in (False, True):
         answer = await ask(peer, GetConsumerRunningInfo("g", "me", jstack).to_command())
         assert ConsumerRunningInfo.from_command(answer).jstack == ("main" if jstack else None)
-    one.go.set()
+    member.go.set()
     result = ConsumeDirectlyResult.from_command(await ask(peer, DIRECT.to_command()))
     assert (result.consume_result, result.spent_time_ms) == (CMResult.LATER, 3)
-    assert one.heard == ["changed", ("orders", {Q0: 7}), ("orders", "broker-a", b"half")]
+    assert member.heard == ["changed", ("orders", {Q0: 7}), ("orders", "broker-a", b"half")]
     assert other.heard == []
 
 

@@ -60,7 +60,7 @@ async def test_lists_and_values_are_found(client: Client, caplog: pytest.LogCapt
     caplog.set_level(logging.INFO)
     async with Admin(client=client) as admin, PullConsumer("g", client=client) as consumer:
         assert await admin.topics.list() == ("orders",)
-        assert [one.broker_name for one in await admin.brokers.list()] == ["broker-a"]
+        assert [broker.broker_name for broker in await admin.brokers.list()] == ["broker-a"]
         assert await admin.kv_values("ORDER_TOPIC_CONFIG") == {"orders": "broker-a:4"}
         assert await consumer.topics() == ("orders",)
         assert list((await consumer.cluster_info()).broker_addr_table) == ["broker-a"]

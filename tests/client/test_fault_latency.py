@@ -64,8 +64,8 @@ def test_durations_of_4(milliseconds: int, seconds: float) -> None:
 
 
 @given(st.floats(0, 100), st.floats(0, 100), st.sampled_from([RELEASE_5, RELEASE_4]))
-def test_slower_is_never_shorter(one: float, other: float, settings: FaultLatencySettings) -> None:
-    slow, fast = max(one, other), min(one, other)
+def test_slower_is_never_shorter(first: float, second: float, settings: FaultLatencySettings) -> None:
+    slow, fast = max(first, second), min(first, second)
     assert settings.not_available_seconds(slow) >= settings.not_available_seconds(fast)
 
 

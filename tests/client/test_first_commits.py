@@ -16,12 +16,12 @@ async def test_no_first_commit_is_lost() -> None:
     async def commit(request: Command, _peer: Peer) -> Command:
         """Does as ConsumerOffsetManager.commitOffset, with all requests between its look-up and its change."""
         header = UpdateConsumerOffset.from_command(request)
-        known = tables.get(header.topic)
+        offsets = tables.get(header.topic)
         await trio.testing.wait_all_tasks_blocked(0.01)
-        if known is None:
+        if offsets is None:
             tables[header.topic] = {header.queue_id: header.commit_offset}
         else:
-            known[header.queue_id] = header.commit_offset
+            offsets[header.queue_id] = header.commit_offset
         return Command(0)
 
     async with EmbeddedCluster(brokers=1, topics={"orders": 4, "bills": 2}) as cluster:

@@ -62,8 +62,8 @@ def test_never_an_empty_or_secret_part(access_key: str, draw: int) -> None:
 
 
 def test_two_clients_of_one_name_differ() -> None:
-    one, two = (Client(nameserver="127.0.0.1:1", instance_name="same") for _ in range(2))
-    assert one.client_id != two.client_id
+    first, second = (Client(nameserver="127.0.0.1:1", instance_name="same") for _ in range(2))
+    assert first.client_id != second.client_id
 
 
 def test_secrets_are_not_shown() -> None:

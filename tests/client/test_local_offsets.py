@@ -242,5 +242,5 @@ def test_a_name_that_looks_escaped_is_escaped_too() -> None:
 
 
 @given(NAMES, NAMES)
-def test_two_names_never_share_a_folder(one: str, other: str) -> None:
-    assert (folder_name(one) == folder_name(other)) == (one == other)
+def test_two_names_never_share_a_folder(first: str, second: str) -> None:
+    assert (folder_name(first) == folder_name(second)) == (first == second)

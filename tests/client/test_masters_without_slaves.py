@@ -83,8 +83,8 @@ async def test_with_the_setting_the_message_goes_to_a_broker_that_stores_it_safe
         (SendStatus.SEND_OK, "broker-b")
     ] * 4
     messages = await stored(cluster, {b"nowhere", b"safe"})
-    assert {one.broker_name for one in messages if one.body == b"nowhere"} == {"broker-a", "broker-b"}
-    assert {one.msg_id for one in messages if one.body == b"nowhere"} == {nowhere.msg_id}
+    assert {message.broker_name for message in messages if message.body == b"nowhere"} == {"broker-a", "broker-b"}
+    assert {message.msg_id for message in messages if message.body == b"nowhere"} == {nowhere.msg_id}
 
 
 async def test_a_transaction_is_rolled_back(cluster: EmbeddedCluster, status: SendStatus) -> None:

@@ -129,11 +129,11 @@ async def test_hooks_and_errors_name_the_tenants_topic(tenant: Stage, client: Cl
 async def test_two_tenants_share_a_client(tenant: Stage, client: Client) -> None:
     tenant.topic("OTHER%bills")
     async with (
-        Producer("payers", client=client, namespace="NS") as one,
+        Producer("payers", client=client, namespace="NS") as payers,
         Producer("payers", client=client, namespace="OTHER") as other,
         Producer("payers", client=client) as plain,
     ):
-        await one.send(Message("bills", b"x"))
+        await payers.send(Message("bills", b"x"))
         await other.send(Message("bills", b"x"))
         await plain.send(Message("orders", b"x"))
     assert [sent.topic for _, sent in tenant.sends()] == ["NS%bills", "OTHER%bills", "orders"]

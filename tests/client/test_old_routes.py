@@ -84,7 +84,7 @@ async def test_sends_in_turn_find_the_queue_that_is_left(shrinking: Stage, produ
 async def test_a_send_in_the_background_finds_it_too(shrinking: Stage, producer: Producer) -> None:
     heard(shrinking)
     pending = [await producer.send_soon(Message("orders", b"%d" % number)) for number in range(50)]
-    assert {(await one.wait()).message_queue.queue_id for one in pending} == {0}
+    assert {(await send.wait()).message_queue.queue_id for send in pending} == {0}
     results = await producer.send_batch([Message("orders", b"%d" % number) for number in range(50)])
     assert {result.message_queue.queue_id for result in results} == {0}
     assert len(shrinking.stored("orders")) == 100

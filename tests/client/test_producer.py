@@ -138,10 +138,12 @@ async def test_a_batch_is_one_request_in_one_queue(stage: Stage, client: Client)
     assert request.properties in (None, "")  # a UNIQ_KEY of the request would hide every message's own
     (queue,) = {result.message_queue for result in results}
     stored = stage.stores[queue.broker_name].queues["orders", queue.queue_id]
-    assert [(one.unique_id, index) for index, one in enumerate(stored)] == [
+    assert [(message.unique_id, index) for index, message in enumerate(stored)] == [
         (result.msg_id, result.queue_offset) for result in results
     ]
-    assert [decode_properties(one.properties)["KEYS"] for one in stored] == [str(number) for number in range(1000)]
+    assert [decode_properties(message.properties)["KEYS"] for message in stored] == [
+        str(number) for number in range(1000)
+    ]
     assert len({result.offset_msg_id for result in results}) == 1000
 
 
@@ -153,15 +155,15 @@ async def test_a_large_batch_is_divided_and_stays_in_one_queue(stage: Stage, cli
     assert all(len(request.body) <= 1024 * 1024 for request in requests)
     (queue,) = {result.message_queue for result in results}
     assert [result.queue_offset for result in results] == list(range(300))
-    bodies = [one.body for one in stage.stores[queue.broker_name].queues["orders", queue.queue_id]]
+    bodies = [stored.body for stored in stage.stores[queue.broker_name].queues["orders", queue.queue_id]]
     assert bodies == [message.body for message in messages(300, size=10_000)]
 
 
 async def test_a_partly_failed_batch_says_which_parts(stage: Stage, client: Client) -> None:
     for server in stage.brokers.values():
         server.always(BATCH, refuse(13, "too large"))
-    some = stage.brokers["broker-b"]
-    some.on(BATCH, stage.stores["broker-b"])  # the first part is stored
+    broker_b = stage.brokers["broker-b"]
+    broker_b.on(BATCH, stage.stores["broker-b"])  # the first part is stored
     async with Producer("g", client=client) as producer:
         with pytest.raises(BatchFailed, match=r"part 2 of 4 of the batch failed: 1 parts stored") as caught:
             await producer.send_batch(messages(400, size=10_000), queue=B3)

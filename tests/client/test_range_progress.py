@@ -51,10 +51,10 @@ class Read:
                 answered = self.answer_one()
                 if answered.state is not ASKED and answered is self.progress.slices[0]:
                     self.post(self.progress.deliver_in_order())
-            taken = self.progress.take()
-            if not taken:
+            pulls = self.progress.take()
+            if not pulls:
                 return self.pulls
-            self.pulls += taken
+            self.pulls += pulls
 
     def post(self, slices: list[PullSlice]) -> None:
         for each in slices:

@@ -51,11 +51,11 @@ def without(offset: int) -> Callable[[PullMessage, PullAnswer], PullAnswer]:
 
 
 async def arrow_offsets(consumer: PullConsumer, end: int, **how: object) -> list[int]:
-    found: list[int] = []
+    offsets: list[int] = []
     async with consumer.read_arrow(A0, 0, end, columns=COLUMNS, **how) as batches:  # type: ignore[arg-type]
         async for batch in batches:
-            found += batch.column("queueOffset").to_pylist()
-    return found
+            offsets += batch.column("queueOffset").to_pylist()
+    return offsets
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ async def test_the_others_stay_in_one_queue_in_order(stage: Stage, producer: Pro
         refused = window.take_refused()
         assert window.take_refused() == []
     assert (summary.messages, len(summary.messages_by_queue)) == (8, 1)
-    assert [(one.payload.count, one.code) for one in refused] == [(1, ResponseCode.MESSAGE_ILLEGAL)] * 2
+    assert [(refusal.payload.count, refusal.code) for refusal in refused] == [(1, ResponseCode.MESSAGE_ILLEGAL)] * 2
     assert [bytes(stored.body) for stored in stage.stored("orders")] == [b"%d" % number for number in range(8)]
 
 

@@ -45,8 +45,8 @@ def test_the_table_is_that_of_the_sources() -> None:
         name, at_broker, at_nameserver = sources[code]
         assert name == code.name
         release = at_nameserver if at_broker == "-" else at_broker
-        known = version_name(KNOWN_SINCE[code]) if code in KNOWN_SINCE else "4.0.0"
-        assert known == release, code
+        since = version_name(KNOWN_SINCE[code]) if code in KNOWN_SINCE else "4.0.0"
+        assert since == release, code
         if code in KNOWN_SINCE:
             assert (code in NEW_AT_NAMESERVERS) == (at_broker == "-"), code
 

@@ -199,8 +199,8 @@ async def test_a_cancelled_asker_leaves_nothing(stage: Stage, client: Client) ->
 
 def received(**properties: str) -> MessageExt:
     """Returns a request as a consumer of broker-a read it."""
-    known = {"CLUSTER": "DefaultCluster", "CORRELATION_ID": "c-1", "REPLY_TO_CLIENT": "someone@1", "TTL": "3000"}
-    merged = {**known, **properties}
+    texts = {"CLUSTER": "DefaultCluster", "CORRELATION_ID": "c-1", "REPLY_TO_CLIENT": "someone@1", "TTL": "3000"}
+    merged = {**texts, **properties}
     push = pushed({})
     return replace(push.message(), properties={name: value for name, value in merged.items() if value}, msg_id="M-1")
 

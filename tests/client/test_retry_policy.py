@@ -122,12 +122,12 @@ def test_a_refused_queue_is_an_old_route_and_neither_content_nor_a_try(code: int
 
 
 @pytest.mark.parametrize(
-    ("target", "made", "expected"),
+    ("target", "tries", "expected"),
     [(ANY, 1, True), (ANY, 2, True), (ANY, 3, False), (KEYED, 3, True), (KEYED, 50, True), (THIS, 0, False)],
 )
-def test_how_often_each_target_is_tried(target: Target, made: int, expected: bool) -> None:
+def test_how_often_each_target_is_tried(target: Target, tries: int, expected: bool) -> None:
     """Three tries over any queues; a key's queue is waited for while there is time; a given queue has one try."""
-    assert is_retried(ConnectFailed("x", address="a:1"), target, made, 3) is expected
+    assert is_retried(ConnectFailed("x", address="a:1"), target, tries, 3) is expected
 
 
 def test_one_perhaps_makes_the_whole_send_perhaps() -> None:
@@ -202,8 +202,8 @@ def test_a_batch_says_how_many_and_that_it_is_safe() -> None:
 
 def test_a_failure_that_repeats_is_reported_once() -> None:
     """A wrong key is refused by each broker in the same words."""
-    one, other = (Attempt(name, f"{name}:1", 0.5, NOT, f"{name} answered NO_PERMISSION") for name in "ab")
-    text = str(send_failed("orders", [one, other, one], 1.0, 1))
+    attempt, other = (Attempt(name, f"{name}:1", 0.5, NOT, f"{name} answered NO_PERMISSION") for name in "ab")
+    text = str(send_failed("orders", [attempt, other, attempt], 1.0, 1))
     assert text.endswith(
         "[1, 3] a (a:1) after 0.50 s: a answered NO_PERMISSION [not stored]; "
         "[2] b (b:1) after 0.50 s: b answered NO_PERMISSION [not stored]"

@@ -114,11 +114,11 @@ def test_the_counter_wraps_from_2147483647_to_0() -> None:
 def test_the_walk_takes_every_queue_in_turn_whatever_it_starts_with(start: int, brokers: list[str], steps: int) -> None:
     queues = [MessageQueue("T", name, number) for number, name in enumerate(brokers)]
     info = TopicPublishInfo("T", queues, counter_start=start)
-    taken = [info.select_one_message_queue().queue_id for _ in range(steps)]
+    queue_ids = [info.select_one_message_queue().queue_id for _ in range(steps)]
     wraps = (start & 0x7FFFFFFF) + steps >= 0x7FFFFFFF
     if not wraps:
-        assert taken == [(taken[0] + step) % len(queues) for step in range(steps)]
-    assert all(0 <= number < len(queues) for number in taken)
+        assert queue_ids == [(queue_ids[0] + step) % len(queues) for step in range(steps)]
+    assert all(0 <= number < len(queues) for number in queue_ids)
 
 
 @given(st.integers(-(2**40), 2**40), st.lists(names, min_size=1, max_size=12), names)
@@ -184,11 +184,11 @@ def test_writers_with_counters_in_a_row_share_brokers_by_their_numbers_of_queues
     if not queues:
         return
     info = TopicPublishInfo("T", queues, counter_start=0)
-    taken = [info.interleaved(base + writer).select_one_message_queue() for writer in range(len(queues))]
-    assert sorted(taken, key=str) == sorted(queues, key=str)
+    chosen = [info.interleaved(base + writer).select_one_message_queue() for writer in range(len(queues))]
+    assert sorted(chosen, key=str) == sorted(queues, key=str)
     if len(set(counts.values())) == 1:
-        for writers in range(1, len(taken) + 1):
-            brokers = Counter(queue.broker_name for queue in taken[:writers])
+        for writers in range(1, len(chosen) + 1):
+            brokers = Counter(queue.broker_name for queue in chosen[:writers])
             shares = [brokers[name] for name in counts]
             assert max(shares) - min(shares) <= 1
 

@@ -125,7 +125,7 @@ async def test_lists_share_the_room_of_messages(stage: Stage, client: Client) ->
 async def test_leaving_waits_for_lists(stage: Stage, client: Client) -> None:
     async with Producer("g", client=client) as producer:
         pending = [await producer.send_batch_soon(messages(10)) for _ in range(5)]
-    assert all(one.is_done and one.error is None for one in pending)
+    assert all(batch.is_done and batch.error is None for batch in pending)
     assert len(stage.stored("orders")) == 50
 
 
@@ -169,4 +169,4 @@ def test_the_blocking_face_gives_a_future() -> None:
         with pytest.raises(InvalidMessage):
             producer.send_batch_soon([Message("orders", b"")])
         last = [producer.send_batch_soon(messages(5)) for _ in range(20)]
-    assert all(len(one.result(timeout=0)) == 5 for one in last)  # closing waited for them
+    assert all(len(batch.result(timeout=0)) == 5 for batch in last)  # closing waited for them

@@ -36,15 +36,15 @@ async def test_what_is_under_way_has_no_task_of_its_own(stage: Stage, client: Cl
         pending = [await producer.send_soon(Message("orders", b"%d" % number)) for number in range(300)]
         assert len(nursery.child_tasks) == before
         release.set()
-        assert len({(await one.wait()).msg_id for one in [*warm, *pending]}) == 308
+        assert len({(await send.wait()).msg_id for send in [*warm, *pending]}) == 308
 
 
 async def test_a_queue_that_was_chosen_keeps_its_turn(stage: Stage, sender: Sender) -> None:
     """Its connection is not open yet, so a task takes over: the next queue is not passed over."""
     for _ in range(8):
         await sender.send(payload(), AnyQueue(), timeout=3)
-    taken = sorted((broker, request.queue_id) for broker, request in stage.sends())
-    assert taken == [(broker, queue) for broker in ("broker-a", "broker-b") for queue in range(4)]
+    used = sorted((broker, request.queue_id) for broker, request in stage.sends())
+    assert used == [(broker, queue) for broker in ("broker-a", "broker-b") for queue in range(4)]
 
 
 async def test_a_broker_that_says_go_away_is_asked_again(stage: Stage, client: Client) -> None:

@@ -21,12 +21,12 @@ async def test_send_soon_gives_results_later(stage: Stage, client: Client) -> No
         server.always(SEND, after(release, stage.stores[name]))
     async with Producer("g", client=client) as producer:
         pending = [await producer.send_soon(Message("orders", b"%d" % number)) for number in range(20)]
-        assert not any(one.is_done for one in pending)
+        assert not any(send.is_done for send in pending)
         reported: list[PendingSend] = []
-        for one in pending:
-            one.add_done_callback(reported.append)
+        for send in pending:
+            send.add_done_callback(reported.append)
         release.set()
-        results = [await one.wait() for one in pending]
+        results = [await send.wait() for send in pending]
     assert len({result.msg_id for result in results}) == 20
     assert sorted(map(id, reported)) == sorted(map(id, pending))
     pending[0].add_done_callback(reported.append)
@@ -115,7 +115,7 @@ async def test_leaving_waits_for_what_is_under_way(stage: Stage, client: Client,
         server.always(SEND, later(0.5, stage.stores[name]))
     async with Producer("g", client=client) as producer:
         pending = [await producer.send_soon(Message("orders", b"x")) for _ in range(10)]
-    assert all(one.is_done and one.error is None for one in pending)
+    assert all(send.is_done and send.error is None for send in pending)
     assert len(stage.stored("orders")) == 10
 
 

@@ -45,8 +45,8 @@ async def test_many_sends_take_turns_over_all_queues(stage: Stage, sender: Sende
     async with trio.open_nursery() as nursery:
         for _ in range(16):
             nursery.start_soon(lambda: sender.send(payload(), AnyQueue(), timeout=3))
-    taken = sorted((broker, request.queue_id) for broker, request in stage.sends())
-    assert taken == sorted([(broker, queue) for broker in stage.brokers for queue in range(4)] * 2)
+    used = sorted((broker, request.queue_id) for broker, request in stage.sends())
+    assert used == sorted([(broker, queue) for broker in stage.brokers for queue in range(4)] * 2)
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,12 @@ async def bodies(
     ranges: Iterable[tuple[MessageQueue, OffsetRange]],
     window: ReadWindow | None = None,
 ) -> list[bytes]:
-    found: list[bytes] = []
+    contents: list[bytes] = []
     async with puller.read_ranges(ranges, window=window or ReadWindow()) as lists:
         async for pulls in lists:
             assert len({pull.queue for pull in pulls}) == 1
-            found += [message.body for pull in pulls for message in decode(pull, own(pull))]
-    return found
+            contents += [message.body for pull in pulls for message in decode(pull, own(pull))]
+    return contents
 
 
 def own(pull: RawPull) -> OffsetRange:
@@ -104,10 +104,10 @@ def bodies_of(lists: Iterable[list[RawPull]]) -> list[bytes]:
 
 @pytest.mark.parametrize("queues", [1, RANGES_AT_ONCE + 1, SMALL_RANGES_AT_ONCE + 30])
 async def test_small_ranges_share_a_list(stage: Stage, puller: Puller, queues: int) -> None:
-    found: list[list[RawPull]] = []
-    await shared_lists(puller, [*fill(stage, queues, 3), (queue(0), OffsetRange(2, 2))], found)
-    assert bodies_of(found) == [b"%d %d" % (number, offset) for number in range(queues) for offset in range(3)]
-    assert len(found) <= 1 + queues // SMALL_RANGES_AT_ONCE
+    lists: list[list[RawPull]] = []
+    await shared_lists(puller, [*fill(stage, queues, 3), (queue(0), OffsetRange(2, 2))], lists)
+    assert bodies_of(lists) == [b"%d %d" % (number, offset) for number in range(queues) for offset in range(3)]
+    assert len(lists) <= 1 + queues // SMALL_RANGES_AT_ONCE
 
 
 async def test_shared_lists_have_the_bounds_of_others(
@@ -119,22 +119,22 @@ async def test_shared_lists_have_the_bounds_of_others(
     fill(stage, 3, 50)
     fill(stage, 1, large - 50)
     ranges = [(queue(1), OffsetRange(0, 50)), (queue(0), OffsetRange(0, large)), (queue(2), OffsetRange(0, 50))]
-    found: list[list[RawPull]] = []
-    await shared_lists(puller, ranges, found)
-    sizes = [sum(pull.next_offset - pull.start for pull in pulls) for pulls in found]
+    lists: list[list[RawPull]] = []
+    await shared_lists(puller, ranges, lists)
+    sizes = [sum(pull.next_offset - pull.start for pull in pulls) for pulls in lists]
     assert sum(sizes) == large + 100
-    assert [{pull.queue.queue_id for pull in pulls} for pulls in found] == [{1}, {0}, {0, 2}]
+    assert [{pull.queue.queue_id for pull in pulls} for pulls in lists] == [{1}, {0}, {0, 2}]
     assert max(sizes) < JOIN_MESSAGES + 64
 
 
 async def test_an_error_ends_a_shared_list(stage: Stage, puller: Puller) -> None:
     ranges = fill(stage, 4)
     stage.stores["broker-a"].first_offset["orders", 2] = 100
-    found: list[list[RawPull]] = []
+    lists: list[list[RawPull]] = []
     with pytest.raises(DataLost) as caught:
-        await shared_lists(puller, ranges, found)
+        await shared_lists(puller, ranges, lists)
     assert caught.value.queue == queue(2)
-    assert bodies_of(found) == [b"%d %d" % (number, offset) for number in (0, 1) for offset in range(COUNT)]
+    assert bodies_of(lists) == [b"%d %d" % (number, offset) for number in (0, 1) for offset in range(COUNT)]
 
 
 async def test_a_range_that_waits_holds_back_none_before_it(stage: Stage, puller: Puller) -> None:
@@ -148,20 +148,20 @@ async def test_a_range_that_waits_holds_back_none_before_it(stage: Stage, puller
         return await ask(store, request, peer)
 
     broker.always(PULL, first_alone)
-    found: list[list[RawPull]] = []
+    lists: list[list[RawPull]] = []
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(shared_lists, puller, ranges, found)
+        nursery.start_soon(shared_lists, puller, ranges, lists)
         await trio.sleep(10 * HOLD_SECONDS)
-        assert bodies_of(found) == [b"0 %d" % offset for offset in range(20)]
+        assert bodies_of(lists) == [b"0 %d" % offset for offset in range(20)]
         release.set()
-    assert bodies_of(found) == [b"%d %d" % (number, offset) for number in range(3) for offset in range(20)]
+    assert bodies_of(lists) == [b"%d %d" % (number, offset) for number in range(3) for offset in range(20)]
 
 
 async def test_a_large_range_comes_in_several_lists(stage: Stage, puller: Puller) -> None:
     ranges = fill(stage, 1, JOIN_MESSAGES + 100)
     ranges += fill(stage, 1, 0)
-    found = await bodies(puller, ranges)
-    assert found == [b"0 %d" % offset for offset in range(JOIN_MESSAGES + 100)]
+    contents = await bodies(puller, ranges)
+    assert contents == [b"0 %d" % offset for offset in range(JOIN_MESSAGES + 100)]
 
 
 async def test_a_read_that_is_left_early_ignores_the_pulls_under_way(
@@ -180,6 +180,6 @@ async def test_a_read_that_is_left_early_ignores_the_pulls_under_way(
     release.set()
     await settled()
     assert len(broker.of(PULL)) == before
-    assert not [one for one in caplog.records if one.levelname in {"ERROR", "CRITICAL"}]
+    assert not [record for record in caplog.records if record.levelname in {"ERROR", "CRITICAL"}]
     broker.always(PULL, store)
     assert len(await bodies(puller, ranges)) == 1200

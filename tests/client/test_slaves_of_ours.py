@@ -34,13 +34,13 @@ def numbers(first: int, last: int) -> list[bytes]:
 
 async def pulled(consumer: PullConsumer, first: int, last: int) -> list[bytes]:
     """Returns the bodies of pulls from one offset to another."""
-    found, offset = [], first
+    bodies, offset = [], first
     with trio.fail_after(30):
         while offset < last:
             result = await consumer.pull(QUEUE, offset, max_messages=last - offset, wait=0.5)
-            found += [message.body for message in result.messages]
+            bodies += [message.body for message in result.messages]
             offset = result.next_offset
-    return found
+    return bodies
 
 
 async def test_pulls_go_on_with_the_slave_and_return(cluster: EmbeddedCluster) -> None:
@@ -88,18 +88,18 @@ async def test_a_range_is_read_whole_over_the_death_of_the_master(cluster: Embed
         PullConsumer("audit", nameserver=cluster.nameserver) as consumer,
         consumer.read(QUEUE, 0, 400, window=window) as pulls,
     ):
-        found, addresses = [], set()
+        bodies, addresses = [], set()
         async for pull in pulls:
             messages = decode(pull, OffsetRange(pull.start, pull.next_offset))
             addresses.add(pull.address)
             for message in messages:
-                found.append(message.body)
-                if len(found) == 100:
+                bodies.append(message.body)
+                if len(bodies) == 100:
                     await cluster.kill("broker-a")
-                elif len(found) == 250:
+                elif len(bodies) == 250:
                     await cluster.start("broker-a")
                     await cluster.stop("broker-a-1")
-    assert found == numbers(0, 400)
+    assert bodies == numbers(0, 400)
     assert len(addresses) == 2
 
 
@@ -111,5 +111,5 @@ async def test_arrow_batches_are_whole_over_the_death_of_the_master(cluster: Emb
         consumer.read_arrow(QUEUE, 0, 400, columns=["body"], window=window) as batches,
     ):
         await cluster.kill("broker-a")
-        found = [body async for batch in batches for body in batch.column("body").to_pylist()]
-    assert found == numbers(0, 400)
+        bodies = [body async for batch in batches for body in batch.column("body").to_pylist()]
+    assert bodies == numbers(0, 400)

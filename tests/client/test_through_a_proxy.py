@@ -86,8 +86,8 @@ async def test_ranges_follow_one_another_at_an_address_that_is_also_the_nameserv
     ranges = [(MessageQueue("orders", "broker-a", number), OffsetRange(0, COUNT)) for number in range(4)]
     messages = 0
     async with puller.read_ranges(ranges) as lists:
-        async for found in lists:
-            messages += sum(pull.next_offset - pull.start for pull in found)
+        async for part in lists:
+            messages += sum(pull.next_offset - pull.start for pull in part)
     assert messages == 4 * COUNT
     assert proxied.most_queues == 1
     assert proxied.most_bytes <= PROXY_BYTES

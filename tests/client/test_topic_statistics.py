@@ -64,7 +64,7 @@ def expected(queues: list[MessageQueue] = QUEUES) -> dict[MessageQueue, OffsetRa
 def counts(stage: Stage) -> tuple[int, int]:
     """Returns the requests for statistics and those for single queues."""
     brokers = stage.brokers.values()
-    return sum(len(one.of(STATS)) for one in brokers), sum(len(one.of(*SINGLE)) for one in brokers)
+    return sum(len(broker.of(STATS)) for broker in brokers), sum(len(broker.of(*SINGLE)) for broker in brokers)
 
 
 async def test_one_request_a_broker(many: Stage, consumer: PullConsumer) -> None:
@@ -180,7 +180,9 @@ async def test_a_tenants_topic_has_its_own_name_on_the_wire(many: Stage, client:
     many.topic("tenant%many", queues=MANY_QUEUES)
     async with PullConsumer("readers", client=client, namespace="tenant") as consumer:
         assert await consumer.offset_bounds(QUEUES) == expected()
-    topics = {GetTopicStats.from_command(one).topic for server in many.brokers.values() for one in server.of(STATS)}
+    topics = {
+        GetTopicStats.from_command(request).topic for server in many.brokers.values() for request in server.of(STATS)
+    }
     assert topics == {"tenant%many"}
     assert counts(many)[1] == 0
 
@@ -196,12 +198,12 @@ LAST = FIRST_STORE_MS + 9
 
 
 def searches(stage: Stage) -> int:
-    return sum(len(one.of(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)) for one in stage.brokers.values())
+    return sum(len(broker.of(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)) for broker in stage.brokers.values())
 
 
-@pytest.mark.parametrize(("when", "found", "searched"), [(LAST + 1, 10, 0), (LAST, 9, 1), (LAST - 4, 5, 1)])
+@pytest.mark.parametrize(("when", "offset", "searched"), [(LAST + 1, 10, 0), (LAST, 9, 1), (LAST - 4, 5, 1)])
 async def test_only_queues_with_messages_so_late_are_searched_by_time(
-    many: Stage, consumer: PullConsumer, when: int, found: int, searched: int
+    many: Stage, consumer: PullConsumer, when: int, offset: int, searched: int
 ) -> None:
     for name in many.brokers:
         rows = {number: (number, 10 + number, LAST) for number in range(MANY_QUEUES)}
@@ -209,7 +211,7 @@ async def test_only_queues_with_messages_so_late_are_searched_by_time(
     times = dict.fromkeys(QUEUES, when) | {QUEUES[0]: LAST + 1}
     offsets = await consumer.offsets_at(times)
     assert list(offsets) == QUEUES
-    assert offsets == {queue: queue.queue_id + found for queue in QUEUES} | {QUEUES[0]: 10}
+    assert offsets == {queue: queue.queue_id + offset for queue in QUEUES} | {QUEUES[0]: 10}
     assert searches(many) == searched * (len(QUEUES) - 1)
     assert counts(many) == (2, 0)
 

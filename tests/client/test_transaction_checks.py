@@ -86,9 +86,9 @@ async def test_a_check_that_raises_is_unknown(stage: Stage, client: Client) -> N
 async def test_checks_go_to_the_producer_of_their_group(
     stage: Stage, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one, other = Listener(), Listener(ROLLBACK)
+    committing, other = Listener(), Listener(ROLLBACK)
     async with (
-        Producer("one", client=client, transaction_listener=one),
+        Producer("one", client=client, transaction_listener=committing),
         Producer("other", client=client, transaction_listener=other),
     ):
         for group in ("one", "other", "strangers"):
@@ -96,7 +96,7 @@ async def test_checks_go_to_the_producer_of_their_group(
                 await check(stage, client, replace(CHECK, record=half_record(group)))
         await stage.brokers["broker-a"].wait_seen(END, 2)
         await settled()
-    assert len(one.checked) == len(other.checked) == 1
+    assert len(committing.checked) == len(other.checked) == 1
     assert "asks for a transaction of group 'strangers', which has no producer here" in caplog.text
 
 

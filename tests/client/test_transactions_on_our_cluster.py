@@ -119,5 +119,5 @@ async def test_a_power_cut_after_a_commit_loses_nothing() -> None:
         await cluster.start("broker-a")
         async with transacting(nameserver, ledger, group) as (producer, consumer):
             await begin(producer, topic, b"heartbeat")
-            found = await wait_visible(consumer, topic, {b"committed"})
-            assert [message.msg_id for message in found] == [begun[b"committed"].result.msg_id]
+            visible = await wait_visible(consumer, topic, {b"committed"})
+            assert [message.msg_id for message in visible] == [begun[b"committed"].result.msg_id]

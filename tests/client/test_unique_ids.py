@@ -34,7 +34,7 @@ def test_many_threads_draw_no_id_twice() -> None:
         thread.start()
     for thread in threads:
         thread.join(20)
-    flat = [one for some in drawn for one in some]
+    flat = [drawn_id for ids in drawn for drawn_id in ids]
     assert len(flat) == 8 * 1008
     assert len(set(flat)) == len(flat)
 
@@ -44,7 +44,9 @@ def test_a_full_millisecond_takes_from_the_next(standing_clock: list[int]) -> No
     maker = UniqueIds()
     drawn = maker.draw(2 * IDS_A_MILLISECOND + 10) + maker.draw(1)
     assert len(set(drawn)) == 2 * IDS_A_MILLISECOND + 11
-    assert [decode_unique_id(one).month_ms - decode_unique_id(drawn[0]).month_ms for one in drawn[::65536]] == [0, 1, 2]
+    assert [
+        decode_unique_id(unique_id).month_ms - decode_unique_id(drawn[0]).month_ms for unique_id in drawn[::65536]
+    ] == [0, 1, 2]
     standing_clock[0] += 1_000_000  # one millisecond later: still behind the ids that were given out
     assert maker.draw(1)[0] not in drawn
 

@@ -61,7 +61,7 @@ async def test_the_second_namespace_goes_with_every_request_and_changes_no_name(
         await stage.heard_of()
     assert queue == MessageQueue("orders", queue.broker_name, queue.queue_id)
     assert {sent.topic for _, sent in stage.sends()} == {"orders"}
-    arrived = [one.command for server in (stage.nameserver, *stage.brokers.values()) for one in server.seen]
+    arrived = [observed.command for server in (stage.nameserver, *stage.brokers.values()) for observed in server.seen]
     assert {RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.SEND_MESSAGE_V2, RequestCode.HEART_BEAT} <= {
         request.code for request in arrived
     }

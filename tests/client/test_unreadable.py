@@ -35,18 +35,18 @@ def record(offset: int, kind: int) -> bytes:
 
 @given(st.lists(st.integers(SOUND, CUT_OFF), min_size=1, max_size=12), st.integers(1, 5))
 def test_all_others_come_once_and_in_order(kinds: list[int], most: int) -> None:
-    start, end, found, faults = 0, len(kinds), [], 0
+    start, end, offsets, faults = 0, len(kinds), [], 0
     while start < end:
         following = min(end, start + most)
         records = b"".join(record(offset, kinds[offset]) for offset in range(start, following))
         pull = RawPull(QUEUE, start, following, 0, end, PullStatus.FOUND, records, is_unfiltered=True)
         part = readable(pull, BodyRules())
         assert start < part.next_offset <= following
-        found += [message.queue_offset for message in part.messages]
+        offsets += [message.queue_offset for message in part.messages]
         faults += len(part.faults)
         start = part.next_offset
-    assert found == [offset for offset, kind in enumerate(kinds) if kind == SOUND]
-    assert faults == len(kinds) - len(found)
+    assert offsets == [offset for offset, kind in enumerate(kinds) if kind == SOUND]
+    assert faults == len(kinds) - len(offsets)
 
 
 def test_a_record_of_another_offset_comes_not_again() -> None:

@@ -46,8 +46,8 @@ async def test_a_wrong_send_is_named_and_others_go_on(
         assert (await producer.send(Message("orders", b"good"))).queue_offset >= 0
         pending += [await other.send_soon(Message("orders", b"%d" % number)) for number in range(20)]
         with trio.fail_after(60):
-            for one in pending:
-                await one.wait()
+            for pending_send in pending:
+                await pending_send.wait()
 
 
 async def test_a_callback_that_raises_is_logged_and_nothing_else(
@@ -97,9 +97,9 @@ async def test_a_batch_that_cannot_be_joined_ends_its_messages(
         with monkeypatch.context() as patched:
             patched.setattr("pyrmq_core.client.producer.bulk.accumulator.join_members", planted)
             pending = [await producer.send_soon(Message("orders", b"x")) for _ in range(3)]
-            for one in pending:
+            for send in pending:
                 with pytest.raises(Exception, match="unexpected ZeroDivisionError"):
-                    await one.wait()
+                    await send.wait()
         assert (await producer.send(Message("orders", b"y"))).queue_offset == 0
 
 

@@ -28,8 +28,8 @@ def wires(kind: str) -> tuple[Wire, Wire]:
     if kind == "socket":
         here, there = socket.socketpair()
         return SocketWire(here), SocketWire(there)
-    one, other = trio.testing.memory_stream_pair()
-    return StreamWire(one, "other:2", "one:1"), StreamWire(other, "one:1", "other:2")
+    first, other = trio.testing.memory_stream_pair()
+    return StreamWire(first, "other:2", "one:1"), StreamWire(other, "one:1", "other:2")
 
 
 @asynccontextmanager
@@ -49,8 +49,8 @@ async def running(wire: Wire, handler: Handler | None = None, **options: Any) ->
 async def joined(
     kind: str, here: Handler | None = None, there: Handler | None = None, limits: ConnectionTimeouts | None = None
 ) -> AsyncIterator[tuple[Connection, Connection]]:
-    one, other = wires(kind)
-    async with running(one, here, limits=limits) as first, running(other, there, limits=limits) as second:
+    near, other = wires(kind)
+    async with running(near, here, limits=limits) as first, running(other, there, limits=limits) as second:
         yield first, second
 
 

@@ -206,12 +206,12 @@ async def test_a_flood_of_requests_lets_others_run() -> None:
 
 
 async def test_requests_that_take_long_let_others_run_after_few_of_them() -> None:
-    taken = 0
+    requests = 0
     seen: list[int] = []
 
     def costly(request: Command, _: Peer) -> Command:
-        nonlocal taken
-        taken += 1
+        nonlocal requests
+        requests += 1
         ends = time.monotonic() + SECONDS_AT_ONCE / 2
         while time.monotonic() < ends:
             pass
@@ -219,7 +219,7 @@ async def test_requests_that_take_long_let_others_run_after_few_of_them() -> Non
 
     async def look() -> None:
         while True:
-            seen.append(taken)
+            seen.append(requests)
             await trio.lowlevel.checkpoint()
 
     async with against_socket(costly) as (_, peer), trio.open_nursery() as nursery:
@@ -273,12 +273,12 @@ async def test_a_reset_differs_from_a_close() -> None:
 
 
 async def test_a_flood_of_unrequested_answers_lets_others_run() -> None:
-    taken = [0]
+    counts = [0]
     async with against_socket() as (connection, peer), trio.open_nursery() as nursery:
         nursery.start_soon(peer.send, *(Command(0, opaque=opaque, flag=1) for opaque in range(20_000)))
         with trio.fail_after(30):
-            while taken[-1] < 20_000:
+            while counts[-1] < 20_000:
                 await trio.lowlevel.checkpoint()
-                taken.append(connection._commands)
+                counts.append(connection._commands)
         assert not connection.is_closed
-    assert max(later - earlier for earlier, later in pairwise(taken)) <= 2 * COMMANDS_AT_ONCE
+    assert max(later - earlier for earlier, later in pairwise(counts)) <= 2 * COMMANDS_AT_ONCE

@@ -56,17 +56,17 @@ async def test_a_newcomer_takes_the_place_of_the_connection_that_is_longest_unkn
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with port(patience=0) as bound:
-        known = [await peer(bound, b"k")]
+        proven = [await peer(bound, b"k")]
         strangers = [await peer(bound, b"x") for _ in range(2)]
-        known += [await peer(bound, b"k") for _ in range(2)]
-        assert [await received(one) for one in strangers] == [b"", b""]
+        proven += [await peer(bound, b"k") for _ in range(2)]
+        assert [await received(stream) for stream in strangers] == [b"", b""]
         refused = await peer(bound)
         assert await received(refused) == b""
-        for one in known:
-            await one.send_all(b"y")
-            assert await received(one) == b"y"
-        for one in (*known, *strangers, refused):
-            await one.aclose()
+        for stream in proven:
+            await stream.send_all(b"y")
+            assert await received(stream) == b"y"
+        for stream in (*proven, *strangers, refused):
+            await stream.aclose()
     (line,) = [line.message for line in caplog.records if line.levelno == logging.WARNING]
     assert f"{bound.address} has 3 connections, its limit; the one with 127.0.0.1:" in line
 
@@ -76,12 +76,12 @@ async def test_the_host_with_the_most_connections_gives_way() -> None:
     async with port(patience=0) as bound:
         alone = await peer(bound, b"x", "127.0.0.2")
         crowd = [await peer(bound, b"x", "127.0.0.3") for _ in range(2 * MOST)]
-        assert [await received(one) for one in crowd[: MOST + 1]] == [b""] * (MOST + 1)
-        for one in (alone, *crowd[MOST + 1 :]):
-            await one.send_all(b"y")
-            assert await received(one) == b"y"
-        for one in (alone, *crowd):
-            await one.aclose()
+        assert [await received(stream) for stream in crowd[: MOST + 1]] == [b""] * (MOST + 1)
+        for stream in (alone, *crowd[MOST + 1 :]):
+            await stream.send_all(b"y")
+            assert await received(stream) == b"y"
+        for stream in (alone, *crowd):
+            await stream.aclose()
 
 
 async def test_an_unknown_connection_has_some_time_to_show_itself(caplog: pytest.LogCaptureFixture) -> None:
@@ -98,6 +98,6 @@ async def test_an_unknown_connection_has_some_time_to_show_itself(caplog: pytest
                 await newcomer.send_all(b"z")
                 if await received(newcomer) == b"z":
                     break
-        for one in (*strangers, refused, newcomer):
-            await one.aclose()
+        for stream in (*strangers, refused, newcomer):
+            await stream.aclose()
     assert "its limit; more are refused" in caplog.text

@@ -141,7 +141,7 @@ async def test_numbers_that_are_taken_are_skipped(kind: str, monkeypatch: pytest
             assert (await here.call(Command(10, {"n": mark}), timeout=60)).ext["n"] == mark
         recorder.gate.set()
     assert set(numbers) == set(range(8))
-    assert all(numbers.count(taken) == 1 for taken in numbers[:2])
+    assert all(numbers.count(number) == 1 for number in numbers[:2])
 
 
 async def test_one_way_requests_are_written_and_not_answered(kind: str) -> None:

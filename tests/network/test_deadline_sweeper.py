@@ -50,13 +50,13 @@ async def sweeping(health_seconds: float = 5.0) -> AsyncIterator[DeadlineSweeper
 
 async def test_calls_end_at_their_deadlines(autojump_clock: MockClock) -> None:
     async with sweeping() as sweeper:
-        one, other = SweptConnection(sweeper), SweptConnection(sweeper)
+        first, other = SweptConnection(sweeper), SweptConnection(sweeper)
         for timeout in (30.0, 3.0, 100.0, 3.002, 0.25):
-            one.call(timeout)
+            first.call(timeout)
             await trio.sleep(0.1)
             other.call(timeout)
         await trio.sleep(200)
-    for swept in (one, other):
+    for swept in (first, other):
         assert len(swept.ended) == 5
         assert all(deadline <= ended <= deadline + 0.02 for deadline, ended in swept.ended)
 

@@ -59,9 +59,9 @@ async def outbox_on(wire: RecordingWire) -> AsyncIterator[Outbox]:
 
 
 def frame(head: bytes, body: Chunk = b"") -> Outgoing:
-    made = Outgoing()
-    made.set_frame(head, body)
-    return made
+    outgoing = Outgoing()
+    outgoing.set_frame(head, body)
+    return outgoing
 
 
 async def test_a_frame_that_is_alone_is_written_at_once_and_wakes_no_task() -> None:
@@ -123,15 +123,15 @@ async def test_withdrawn_frames_are_passed_over() -> None:
     wire = RecordingWire(room=1)
     async with outbox_on(wire) as outbox:
         frames = [frame(mark * 4) for mark in (b"a", b"b", b"c", b"d")]
-        for one in frames:
-            outbox.send(one, alone=True)
-        for one in frames[:3]:
-            outbox.withdraw(one)
+        for outgoing in frames:
+            outbox.send(outgoing, alone=True)
+        for outgoing in frames[:3]:
+            outbox.withdraw(outgoing)
         assert outbox.queued_bytes == 7
         wire.give_room(100)
         await wait_all_tasks_blocked()
         assert b"".join(wire.writes) == b"aaaadddd"
-        assert [one.started for one in frames] == [True, False, False, True]
+        assert [outgoing.started for outgoing in frames] == [True, False, False, True]
         assert outbox.queued_bytes == 0
         outbox.send(frame(b"e"), alone=True)
         assert wire.writes[-1] == b"e"

@@ -39,8 +39,8 @@ async def test_a_peer_that_reads_gets_all() -> None:
                 await stream.aclose()
 
         nursery.start_soon(send)
-        while some := await theirs.receive_some():
-            received += len(some)
+        while chunk := await theirs.receive_some():
+            received += len(chunk)
         await theirs.send_all(b"thanks")
     assert received == len(MUCH)
 

@@ -28,12 +28,12 @@ async def test_all_callers_share_one_connect() -> None:
 
 
 async def test_each_address_has_a_connection_of_its_own() -> None:
-    async with serving(echo) as one, serving(echo) as other, trio.open_nursery() as nursery:
+    async with serving(echo) as first, serving(echo) as other, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
-        for listening in (one, other, one):
+        for listening in (first, other, first):
             await pool.call(listening.address, Command(1), timeout=60)
-        assert {connection.address for connection in pool.connections} == {one.address, other.address}
-        pool.close(one.address)
+        assert {connection.address for connection in pool.connections} == {first.address, other.address}
+        pool.close(first.address)
         assert [connection.address for connection in pool.connections] == [other.address]
         pool.close("127.0.0.1:1")
         await pool.aclose()
@@ -330,11 +330,11 @@ async def test_deadlines_of_many_connections_are_one_task_s_work(jumping_clock: 
             await pool.call(address, Command(11), timeout=timeout)
         ended.append(timeout)
 
-    async with serving(recorder.held) as one, serving(recorder.held) as other, trio.open_nursery() as nursery:
+    async with serving(recorder.held) as first, serving(recorder.held) as other, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
         async with trio.open_nursery() as callers:
             for number in range(20):
-                callers.start_soon(call, (one, other)[number % 2].address, 20.0 - number)
+                callers.start_soon(call, (first, other)[number % 2].address, 20.0 - number)
         assert ended == sorted(ended)
         assert len(ended) == 20
         await pool.aclose()

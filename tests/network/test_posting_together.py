@@ -39,12 +39,12 @@ async def test_each_gets_its_answer(kind: str) -> None:
     requests = [Told(number) for number in range(100)]
     async with joined(kind, there=echo) as (here, _):
         here.post_all(FORM, requests, timeout=60)
-        await until(lambda: all(one.results for one in requests))
+        await until(lambda: all(request.results for request in requests))
         assert here.calls_under_way == 0
-    for one in requests:
-        (answer,) = one.results
+    for request in requests:
+        (answer,) = request.results
         assert isinstance(answer, Command)
-        assert dict(answer.ext) == {"topic": "T", "offset": str(one.number), "count": "32"}
+        assert dict(answer.ext) == {"topic": "T", "offset": str(request.number), "count": "32"}
 
 
 async def test_all_end_at_their_deadline(kind: str, autojump_clock: MockClock) -> None:
@@ -54,12 +54,12 @@ async def test_all_end_at_their_deadline(kind: str, autojump_clock: MockClock) -
         began = trio.current_time()
         here.post_all(FORM, requests, timeout=0.2)
         await until(lambda: not here.calls_under_way)
-    for one in requests:
-        (error,) = one.results
+    for request in requests:
+        (error,) = request.results
         assert isinstance(error, CallTimeout)
         assert "did not answer PULL_MESSAGE (11) within 0.2 s" in str(error)
         assert error.request_left
-        assert one.at - began == pytest.approx(0.2, abs=0.05)
+        assert request.at - began == pytest.approx(0.2, abs=0.05)
 
 
 async def test_all_end_with_their_connection(kind: str) -> None:
@@ -72,10 +72,10 @@ async def test_all_end_with_their_connection(kind: str) -> None:
         there.close()
         await here.wait_closed()
         here.post_all(FORM, late, timeout=60)
-    for one in (*requests, *late):
-        (error,) = one.results
+    for request in (*requests, *late):
+        (error,) = request.results
         assert isinstance(error, ConnectionClosed)
-        assert error.request_left == (one in requests)
+        assert error.request_left == (request in requests)
 
 
 class Borrowing(Told):
@@ -101,6 +101,6 @@ async def test_only_a_call_that_borrows_gets_a_view_of_received_bytes(kind: str)
         answered = await here.call(Command(11), timeout=60)
         await there.send_oneway(Command(11, body=body), timeout=60)
         await until(lambda: bool(borrowing.results and plain.results and received))
-    bodies = [one.body for one in (*borrowing.results, *plain.results, answered) if isinstance(one, Command)]
-    assert [type(one) for one in (*bodies, *received)] == [memoryview, bytes, bytes, bytes]
-    assert {bytes(one) for one in (*bodies, *received)} == {body}
+    bodies = [answer.body for answer in (*borrowing.results, *plain.results, answered) if isinstance(answer, Command)]
+    assert [type(answer) for answer in (*bodies, *received)] == [memoryview, bytes, bytes, bytes]
+    assert {bytes(answer) for answer in (*bodies, *received)} == {body}

@@ -38,7 +38,7 @@ async def test_it_is_written_at_once_and_gets_its_answer() -> None:
             assert len(reported) == number - 1
             await until(lambda: not here.calls_under_way)
         assert there.calls_under_way == 0
-    assert [one.body for one in reported if isinstance(one, Command)] == [b"1", b"2", b"3"]
+    assert [answer.body for answer in reported if isinstance(answer, Command)] == [b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,7 +96,10 @@ async def test_the_rest_of_a_frame_is_the_writers() -> None:
             assert post_from_thread(connection, [], b"x" * 100) is not None
             connection.post(Command(12), timeout=LATER, done=lambda _: None)
             received = [await peer.receive(), await peer.receive()]
-            assert [(one.code, one.body) for one in received if one is not None] == [(11, b"x" * 100), (12, b"")]
+            assert [(command.code, command.body) for command in received if command is not None] == [
+                (11, b"x" * 100),
+                (12, b""),
+            ]
 
 
 async def test_a_full_wire_takes_nothing() -> None:

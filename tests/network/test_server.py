@@ -87,15 +87,15 @@ async def test_the_peer_knows_both_ends() -> None:
             for peer in (first, second, first):
                 await peer.send(Command(1))
                 assert await peer.receive() is not None
-            one, other, again = recorder.peers
-            assert one is again
-            assert one != other
-            assert len({one, other}) == 2
-            assert (one.ip, one.port) == first.end.getsockname()
-            assert one.address == f"{one.ip}:{one.port}"
-            assert one.local_address == listening.address
-            assert one.address in repr(one)
-            assert set(listening.connections) == {one.connection, other.connection}
+            earlier, other, again = recorder.peers
+            assert earlier is again
+            assert earlier != other
+            assert len({earlier, other}) == 2
+            assert (earlier.ip, earlier.port) == first.end.getsockname()
+            assert earlier.address == f"{earlier.ip}:{earlier.port}"
+            assert earlier.local_address == listening.address
+            assert earlier.address in repr(earlier)
+            assert set(listening.connections) == {earlier.connection, other.connection}
         await until(lambda: not listening.connections)
 
 

@@ -35,9 +35,9 @@ def over_the_wire(command: Command, serialization: Serialization) -> Command:
     """Returns the command as the other side decodes it from the stream."""
     decoder = FrameDecoder()
     decoder.feed(encode_frame(replace(command, serialization=serialization, opaque=5)))
-    found = decoder.next_command()
-    assert found is not None
-    return found
+    received = decoder.next_command()
+    assert received is not None
+    return received
 
 
 def assert_survives(said: Said, serialization: Serialization) -> None:

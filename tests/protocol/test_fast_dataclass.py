@@ -31,11 +31,11 @@ MESSAGES = st.builds(
 
 
 def test_what_is_made_is_the_value() -> None:
-    made = maker_of(Payload)("orders", b"x", 1, "", 0, 0, False, ("id",), False)
-    assert made == Payload("orders", b"x", 1, "", unique_ids=("id",))
-    assert hash(made) == hash(Payload("orders", b"x", 1, "", unique_ids=("id",)))
+    payload = maker_of(Payload)("orders", b"x", 1, "", 0, 0, False, ("id",), False)
+    assert payload == Payload("orders", b"x", 1, "", unique_ids=("id",))
+    assert hash(payload) == hash(Payload("orders", b"x", 1, "", unique_ids=("id",)))
     with pytest.raises(FrozenInstanceError):
-        made.count = 2  # type: ignore[misc]
+        payload.count = 2  # type: ignore[misc]
     assert type(encode_one(Message("orders", b"x"), "id")) is Payload
 
 
@@ -88,6 +88,6 @@ def test_the_string_of_a_plain_message_is_that_of_its_properties(message: Messag
 def test_a_form_is_the_whole_request(born_ms: int, properties: str, batch: bool) -> None:
     first = SendMessage("G", "T%", "TBW102", 4, 3, 1, 5, 7, "x", batch=batch, broker_name='b"1')
     whole = replace(first, born_timestamp_ms=born_ms, properties=properties, body=b"body")
-    made = first.to_form().request((born_ms,), properties, b"body").command()
-    assert made == whole.to_command()
-    assert SendMessage.from_command(made) == whole
+    request = first.to_form().request((born_ms,), properties, b"body").command()
+    assert request == whole.to_command()
+    assert SendMessage.from_command(request) == whole

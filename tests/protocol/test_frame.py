@@ -184,7 +184,7 @@ def test_commands_survive_the_wire(command: Command) -> None:
 
 def test_what_is_received_into_room_is_found() -> None:
     decoder = FrameDecoder()
-    stream, found = b"".join(frame.raw for frame in FRAMES[:60]), 0
+    stream, commands = b"".join(frame.raw for frame in FRAMES[:60]), 0
     while stream:
         room = decoder.room()
         count = min(len(room), 1000, len(stream))
@@ -192,8 +192,8 @@ def test_what_is_received_into_room_is_found() -> None:
         decoder.received(count)
         stream = stream[count:]
         while decoder.next_command() is not None:
-            found += 1
-    assert found == 60
+            commands += 1
+    assert commands == 60
 
 
 def encode_raw(header: bytes) -> bytes:

@@ -58,8 +58,8 @@ def test_cluster_info_of_java() -> None:
         b'"brokerName":"broker-a","cluster":"DefaultCluster","enableActingMaster":false}},'
         b'"clusterAddrTable":{"DefaultCluster":["broker-a"]}}'
     )
-    found = load_object(text, "test")
-    assert found["brokerAddrTable"]["broker-a"]["brokerAddrs"] == {"0": "127.0.0.1:10911", "1": "127.0.0.1:10921"}
+    members = load_object(text, "test")
+    assert members["brokerAddrTable"]["broker-a"]["brokerAddrs"] == {"0": "127.0.0.1:10911", "1": "127.0.0.1:10921"}
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_many_values_beside_each_other_are_not_nested() -> None:
 
 @given(VALUES)
 def test_the_depth_of_values_is_what_is_bounded(value: Any) -> None:
-    def depth(one: Any) -> int:
-        inner = one.values() if isinstance(one, dict) else one if isinstance(one, list) else None
+    def depth(part: Any) -> int:
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else None
         return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
     text = b"[" * (MAX_DEPTH - depth(value)) + dumps(value) + b"]" * (MAX_DEPTH - depth(value))

@@ -44,7 +44,7 @@ def test_views_keep_their_bytes_whatever_comes_behind_them(seed: int) -> None:
     bodies = [
         chance.randbytes(chance.choice((0, 10, LENT_FROM_BYTES - 1, LENT_FROM_BYTES, largest))) for _ in range(90)
     ]
-    stream, at, number = b"".join(encode_frame(answer(*one)) for one in enumerate(bodies)), 0, 0
+    stream, at, number = b"".join(encode_frame(answer(*numbered)) for numbered in enumerate(bodies)), 0, 0
     while at < len(stream):
         room = decoder.room()
         count = min(len(room), len(stream) - at, chance.choice((1, 7, 3000, 300 * KIB)) if at % 5 else 300 * KIB)

@@ -39,21 +39,21 @@ def test_an_offset_message_id_of_java() -> None:
 
 
 def test_a_unique_id_of_java() -> None:
-    found = decode_unique_id("C0A8026507741218025C3A983E8F0000")
-    assert found == UniqueId(bytes([192, 168, 2, 101]), 1908, 0x1218025C, 983_056_015, 0)
+    parts = decode_unique_id("C0A8026507741218025C3A983E8F0000")
+    assert parts == UniqueId(bytes([192, 168, 2, 101]), 1908, 0x1218025C, 983_056_015, 0)
 
 
 def test_a_unique_id_of_java_with_ipv6() -> None:
     text, *facts = golden.vectors()["uniq sample"].split(" ")
     fact_of = dict(fact.split("=") for fact in facts)
-    found = decode_unique_id(text)
-    assert ipaddress.ip_address(found.ip) == ipaddress.ip_address("fd00::2")
-    assert found.pid == int(fact_of["pid"])
-    assert found.discriminator == int(fact_of["cl"], 16)
+    parts = decode_unique_id(text)
+    assert ipaddress.ip_address(parts.ip) == ipaddress.ip_address("fd00::2")
+    assert parts.pid == int(fact_of["pid"])
+    assert parts.discriminator == int(fact_of["cl"], 16)
     now = int(fact_of["now"])
     month = month_start_ms(now, UTC)
-    assert UniqueIdMaker(found.ip, found.pid, found.discriminator).make(now, month, found.counter)[:48] == text[:48]
-    assert now - month - found.month_ms in range(1000)  # Java printed the time a moment after it made the id
+    assert UniqueIdMaker(parts.ip, parts.pid, parts.discriminator).make(now, month, parts.counter)[:48] == text[:48]
+    assert now - month - parts.month_ms in range(1000)  # Java printed the time a moment after it made the id
 
 
 @given(
@@ -138,4 +138,4 @@ def test_anything_else_is_refused(text: str) -> None:
 @pytest.mark.parametrize("host", [bytes([127, 0, 0, 1]), bytes(range(16))])
 @pytest.mark.parametrize("offsets", [[0], [1, 2**40, 2**63 - 1], list(range(0, 300, 7))])
 def test_many_offset_ids_are_those_of_each(host: bytes, offsets: list[int]) -> None:
-    assert offset_msg_ids(host, 10911, offsets) == ",".join([offset_msg_id(host, 10911, one) for one in offsets])
+    assert offset_msg_ids(host, 10911, offsets) == ",".join([offset_msg_id(host, 10911, offset) for offset in offsets])

@@ -23,13 +23,13 @@ def verdicts(kind: str) -> list[tuple[str, bool]]:
 
     Lines are `topic bad | a b | reason |` or `topic ok | 127 |`; a bare number stands for a name of that length.
     """
-    found = []
+    names = []
     for line in golden.text("vectors_java2.txt").splitlines():
         title, *parts = line.split(" | ")
         if title in (f"{kind} bad", f"{kind} ok"):
             name = parts[0]
-            found.append(("x" * int(name) if name.isdecimal() and len(name) > 1 else name, title.endswith("ok")))
-    return found
+            names.append(("x" * int(name) if name.isdecimal() and len(name) > 1 else name, title.endswith("ok")))
+    return names
 
 
 @pytest.mark.parametrize(("topic", "good"), verdicts("topic"), ids=lambda value: str(value)[:20])

@@ -33,10 +33,10 @@ LONG_TEXTS = [
 @given(st.lists(st.tuples(KEYS, VALUES), max_size=3), VALUES)
 def test_names_that_are_objects_are_read_again(rows: list[tuple[Any, Any]], other: Any) -> None:
     inner = dump_object((key, dumps(value)) for key, value in rows)
-    found = load_object_keys(dump_object([("table", inner), ("other", dumps(other))]), "a table")
-    table = [(dumps(load_key(name)), value) for name, value in found["table"].items()]
+    members = load_object_keys(dump_object([("table", inner), ("other", dumps(other))]), "a table")
+    table = [(dumps(load_key(name)), value) for name, value in members["table"].items()]
     assert dict(table) == {dumps(key): value for key, value in rows}
-    assert found["other"] == other
+    assert members["other"] == other
 
 
 @given(st.dictionaries(TEXT, VALUES, max_size=4))
@@ -45,8 +45,8 @@ def test_plain_json_is_read_too(value: dict[str, Any]) -> None:
 
 
 def test_blanks_and_bare_names_are_read() -> None:
-    found = load_object_keys(b'{ {"a" : "}" } : 1 , {0:2}\n: {1: 2}}', "spaced")
-    assert [(load_key(name), value) for name, value in found.items()] == [({"a": "}"}, 1), ({"0": 2}, {"1": 2})]
+    table = load_object_keys(b'{ {"a" : "}" } : 1 , {0:2}\n: {1: 2}}', "spaced")
+    assert [(load_key(name), value) for name, value in table.items()] == [({"a": "}"}, 1), ({"0": 2}, {"1": 2})]
 
 
 @pytest.mark.parametrize("body", LONG_TEXTS, ids=lambda body: repr(body[:8]))

@@ -52,8 +52,8 @@ def test_a_key_may_be_a_text_of_json(queue: MessageQueue, offset: int) -> None:
 
 def test_a_key_may_be_javas_to_string() -> None:
     key = "MessageQueue [topic=%RETRY%orders, brokerName=a, queueId=1, queueId=7]"
-    found = load_offset_file(json.dumps({"offsetTable": {key: 5}}).encode(), "the file")
-    assert found == {MessageQueue("%RETRY%orders", "a, queueId=1", 7): 5}
+    offsets = load_offset_file(json.dumps({"offsetTable": {key: 5}}).encode(), "the file")
+    assert offsets == {MessageQueue("%RETRY%orders", "a, queueId=1", 7): 5}
 
 
 def test_a_file_without_a_table_is_empty() -> None:

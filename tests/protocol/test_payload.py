@@ -123,14 +123,14 @@ def test_a_batch_above_the_limit_is_refused_or_divided() -> None:
     parts = list(split_batch(messages, ids(10), max_message_bytes=len(whole.body) - 1))
     assert [part.count for part in parts] == [9, 1]
     assert b"".join(bytes(part.body) for part in parts) == whole.body
-    assert [one for part in parts for one in part.unique_ids or ()] == ids(10)
+    assert [unique_id for part in parts for unique_id in part.unique_ids or ()] == ids(10)
 
 
 def test_parts_may_be_smaller_than_the_limit() -> None:
     messages = [Message("T", bytes(size)) for size in (100, 100, 900, 100)]
     parts = list(split_batch(messages, ids(4), request_bytes=500))
     assert [part.count for part in parts] == [2, 1, 1]
-    assert [one for part in parts for one in part.unique_ids or ()] == ids(4)
+    assert [unique_id for part in parts for unique_id in part.unique_ids or ()] == ids(4)
     with pytest.raises(InvalidMessage, match="900 bytes; 600 at most"):
         list(split_batch(messages, ids(4), request_bytes=500, max_message_bytes=600))
 

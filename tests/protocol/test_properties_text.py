@@ -15,13 +15,13 @@ from tests.support import golden
 
 def rows() -> list[tuple[str, dict[str, str] | None]]:
     """Returns texts and Java's values for them; None where it raised."""
-    found: list[tuple[str, dict[str, str] | None]] = []
+    texts: list[tuple[str, dict[str, str] | None]] = []
     for line in golden.text("java_properties.txt").splitlines():
         raw, _, outcome = line.partition(" ")
         pairs = (pair.split("=") for pair in outcome.split(";") if pair and outcome != "ERR")
         expected = {_utf_16(key): _utf_16(value) for key, value in pairs}
-        found.append((bytes.fromhex(raw).decode(), None if outcome == "ERR" else expected))
-    return found
+        texts.append((bytes.fromhex(raw).decode(), None if outcome == "ERR" else expected))
+    return texts
 
 
 def _utf_16(digits: str) -> str:

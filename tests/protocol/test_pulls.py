@@ -75,20 +75,20 @@ def test_a_message_sent_and_stored_is_read_as_it_was(
         flag=payload.flag,
         commit_log_offset=77,
     )
-    (found,) = decode(pulled(raw))
-    assert (found.topic, found.body, found.flag) == (message.topic, message.body, message.flag)
-    assert found.properties == message_properties(message, ID)
-    assert (found.tags, found.sharding_key, found.msg_id) == (message.tags, message.sharding_key, ID)
-    assert (found.broker_name, found.queue_id, found.queue_offset) == ("broker-a", 3, offset)
-    assert found.sys_flag == payload.sys_flag
-    assert decode_offset_msg_id(found.offset_msg_id) == (b"\x7f\0\0\1", 10911, 77)
-    assert found.store_size == len(raw)
+    (read,) = decode(pulled(raw))
+    assert (read.topic, read.body, read.flag) == (message.topic, message.body, message.flag)
+    assert read.properties == message_properties(message, ID)
+    assert (read.tags, read.sharding_key, read.msg_id) == (message.tags, message.sharding_key, ID)
+    assert (read.broker_name, read.queue_id, read.queue_offset) == ("broker-a", 3, offset)
+    assert read.sys_flag == payload.sys_flag
+    assert decode_offset_msg_id(read.offset_msg_id) == (b"\x7f\0\0\1", 10911, 77)
+    assert read.store_size == len(raw)
 
 
 def test_every_field_of_real_records() -> None:
     for pull in golden.load("real_pull_records.json"):
-        found = decode(pulled(bytes.fromhex(pull["body"])))
-        assert [_facts(message) for message in found] == [_expected(record) for record in pull["records"]]
+        messages = decode(pulled(bytes.fromhex(pull["body"])))
+        assert [_facts(message) for message in messages] == [_expected(record) for record in pull["records"]]
 
 
 def _facts(message: MessageExt) -> dict[str, object]:
@@ -122,26 +122,26 @@ def _expected(record: dict[str, Any]) -> dict[str, object]:
 
 
 def test_a_message_without_an_id_of_its_own_has_the_brokers() -> None:
-    (found,) = decode(pulled(stored(commit_log_offset=6668, store_host="192.168.2.101:10911")))
-    assert found.msg_id == found.offset_msg_id == "C0A8026500002A9F0000000000001A0C"
+    (message,) = decode(pulled(stored(commit_log_offset=6668, store_host="192.168.2.101:10911")))
+    assert message.msg_id == message.offset_msg_id == "C0A8026500002A9F0000000000001A0C"
 
 
 def test_a_retry_topic_keeps_its_name() -> None:
-    (found,) = decode(pulled(stored(topic="%RETRY%g", properties="RETRY_TOPIC\x01T\x02")))
-    assert found.topic == "%RETRY%g"
+    (message,) = decode(pulled(stored(topic="%RETRY%g", properties="RETRY_TOPIC\x01T\x02")))
+    assert message.topic == "%RETRY%g"
 
 
 def test_what_is_read_is_an_ordinary_frozen_value() -> None:
-    (found,) = decode(pulled(stored(properties="TAGS\x01a\x02")))
-    made = MessageExt(**{field.name: getattr(found, field.name) for field in dataclasses.fields(MessageExt)})
-    assert type(found) is MessageExt
-    assert found == made
-    assert repr(found) == repr(made)
-    assert pickle.loads(pickle.dumps(found)) == found
-    assert dataclasses.replace(found, flag=9).flag == 9
+    (read,) = decode(pulled(stored(properties="TAGS\x01a\x02")))
+    plain = MessageExt(**{field.name: getattr(read, field.name) for field in dataclasses.fields(MessageExt)})
+    assert type(read) is MessageExt
+    assert read == plain
+    assert repr(read) == repr(plain)
+    assert pickle.loads(pickle.dumps(read)) == read
+    assert dataclasses.replace(read, flag=9).flag == 9
     with pytest.raises(dataclasses.FrozenInstanceError):
-        found.flag = 9  # type: ignore[misc]
-    assert found.store_timestamp == datetime(1970, 1, 1, 0, 0, 0, 2000, tzinfo=UTC)
+        read.flag = 9  # type: ignore[misc]
+    assert read.store_timestamp == datetime(1970, 1, 1, 0, 0, 0, 2000, tzinfo=UTC)
 
 
 def offsets(messages: Sequence[MessageExt]) -> list[int]:
@@ -157,21 +157,21 @@ def test_records_outside_the_range_are_dropped(start: int, end: int) -> None:
 @given(st.integers(-2, 30), st.integers(-2, 30))
 def test_inner_messages_outside_the_range_are_dropped(start: int, end: int) -> None:
     raw = stored(offset=4) + batch_record(10, 5) + stored(offset=15) + batch_record(1, 16) + batch_record(7, 17)
-    found = decode(pulled(raw), OffsetRange(start, end))
-    assert offsets(found) == [n for n in range(4, 24) if start <= n < end]
+    messages = decode(pulled(raw), OffsetRange(start, end))
+    assert offsets(messages) == [n for n in range(4, 24) if start <= n < end]
 
 
 def test_a_batch_record_becomes_its_messages() -> None:
     raw = batch_record(1000, 5000, flag=3, commit_log_offset=6668, reconsume_times=0)
-    found = decode(pulled(raw, 5500), OffsetRange(5500, 5502))
-    assert [(message.msg_id, message.body, message.flag) for message in found] == [
+    messages = decode(pulled(raw, 5500), OffsetRange(5500, 5502))
+    assert [(message.msg_id, message.body, message.flag) for message in messages] == [
         ("id-500", b"body 500", 500),
         ("id-501", b"body 501", 501),
     ]
-    assert [dict(message.properties) for message in found] == [{"UNIQ_KEY": "id-500"}, {"UNIQ_KEY": "id-501"}]
-    assert {message.sys_flag for message in found} == {192}
-    assert {message.commit_log_offset for message in found} == {6668}
-    assert {(message.born_timestamp_ms, message.store_timestamp_ms) for message in found} == {(1, 2)}
+    assert [dict(message.properties) for message in messages] == [{"UNIQ_KEY": "id-500"}, {"UNIQ_KEY": "id-501"}]
+    assert {message.sys_flag for message in messages} == {192}
+    assert {message.commit_log_offset for message in messages} == {6668}
+    assert {(message.born_timestamp_ms, message.store_timestamp_ms) for message in messages} == {(1, 2)}
     assert len(decode(pulled(raw))) == 1000
     assert decode(pulled(raw), NOTHING) == []
 
@@ -184,8 +184,8 @@ def test_a_compressed_batch_record_is_undone_first() -> None:
 
 @pytest.mark.parametrize("flag", [0x40, 0x80])
 def test_one_of_the_two_bits_makes_no_batch_record(flag: int) -> None:
-    (found,) = decode(pulled(stored(b"x", sys_flag=flag)))
-    assert found.body == b"x"
+    (message,) = decode(pulled(stored(b"x", sys_flag=flag)))
+    assert message.body == b"x"
 
 
 def test_a_broken_batch_record_is_reported() -> None:
@@ -204,8 +204,8 @@ def test_a_body_that_cannot_be_undone_fails_or_is_kept() -> None:
     raw = stored(b"no zlib", 5, sys_flag=769) + stored(b"plain", 6)
     with pytest.raises(RecordError, match=r"T/broker-a/3, pulled from offset 0: the message at offset 5: .* zlib"):
         decode(pulled(raw))
-    found = decode(pulled(raw), keep_undecodable=True)
-    assert [(message.body, message.sys_flag) for message in found] == [(b"no zlib", 769), (b"plain", 0)]
+    messages = decode(pulled(raw), keep_undecodable=True)
+    assert [(message.body, message.sys_flag) for message in messages] == [(b"no zlib", 769), (b"plain", 0)]
     assert [message.body for message in decode(pulled(raw), OffsetRange(6, 7))] == [b"plain"]
 
 

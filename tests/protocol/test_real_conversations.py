@@ -198,14 +198,14 @@ def test_a_question_is_read_where_the_real_server_could_read_it(row: dict[str, A
 
 def assert_fields_kept(command: Command, said: Said) -> None:
     again = said.to_v1_command() if isinstance(said, SendMessage) and command.code == 10 else said.to_command()
-    known = {name: text for name, text in command.ext.items() if name in again.ext}
-    assert {name: again.ext[name] for name in known} == known
+    kept = {name: text for name, text in command.ext.items() if name in again.ext}
+    assert {name: again.ext[name] for name in kept} == kept
 
 
 def answers(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the servers' answers, `same` only once; `none` and missing ones are no answers."""
-    found = (row.get(version) for version in ("5.4.0", "4.9.7"))
-    return [answer for answer in found if isinstance(answer, dict)]
+    recorded = (row.get(version) for version in ("5.4.0", "4.9.7"))
+    return [answer for answer in recorded if isinstance(answer, dict)]
 
 
 @pytest.mark.parametrize("row", rows(ANSWERS))

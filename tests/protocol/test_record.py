@@ -90,7 +90,7 @@ def test_crcs_lose_their_top_bit(text: bytes) -> None:
 @pytest.mark.parametrize("pull", PULLS, ids=lambda pull: pull["server"])
 def test_real_pull_bodies_field_by_field(pull: dict[str, Any]) -> None:
     body = bytes.fromhex(pull["body"])
-    found = list(iterate_records(body, check_crc=True))
+    records = list(iterate_records(body, check_crc=True))
     assert [
         {
             "size": record.store_size,
@@ -111,9 +111,9 @@ def test_real_pull_bodies_field_by_field(pull: dict[str, Any]) -> None:
             "properties": record.properties,
             "crc_ok": body_crc(record.body) == record.body_crc,
         }
-        for record in found
+        for record in records
     ] == pull["records"]
-    assert b"".join(map(encoded_again, found)) == body
+    assert b"".join(map(encoded_again, records)) == body
 
 
 def test_every_real_pull_answer_is_made_of_records() -> None:
@@ -146,9 +146,9 @@ def test_records_survive(fields: dict[str, Any]) -> None:
 @given(st.lists(records(), max_size=5))
 def test_records_one_after_another(many: list[dict[str, Any]]) -> None:
     raw = b"".join(encode_record(**fields) for fields in many)
-    found = list(iterate_records(memoryview(raw)))
-    assert b"".join(map(encoded_again, found)) == raw
-    assert len(found) == len(many)
+    read = list(iterate_records(memoryview(raw)))
+    assert b"".join(map(encoded_again, read)) == raw
+    assert len(read) == len(many)
 
 
 @given(records())
@@ -206,10 +206,10 @@ def test_a_record_cut_off_anywhere_is_reported(raw: bytes) -> None:
 
 
 def test_records_before_a_bad_one_are_given() -> None:
-    found = iterate_records(RAW + bytes(200))
-    assert next(found).topic == "TopicTest"
+    records = iterate_records(RAW + bytes(200))
+    assert next(records).topic == "TopicTest"
     with pytest.raises(RecordError, match="byte 115 begins no record: the magic number is 00000000"):
-        next(found)
+        next(records)
 
 
 def test_the_end_of_a_commit_log_file_is_no_record() -> None:

@@ -46,12 +46,12 @@ def probes() -> list[tuple[str, bytes]]:
 
     Lines are `## title | type 0 | header | body b'...'`.
     """
-    found = []
+    rows = []
     for line in golden.text("namesrv_probe.txt").splitlines():
         match = re.match(r"## (.*?) \| type \d \| .* \| body (b'.*')$", line)
         if match and b"brokerDatas" in ast.literal_eval(match[2]):
-            found.append((match[1], ast.literal_eval(match[2])))
-    return found
+            rows.append((match[1], ast.literal_eval(match[2])))
+    return rows
 
 
 @pytest.mark.parametrize(("title", "body"), probes(), ids=lambda value: value if isinstance(value, str) else "")

@@ -28,8 +28,8 @@ def test_halves_hold_every_message_once_in_order(count: int) -> None:
 
 
 def test_a_message_of_a_batch_goes_to_another_topic_by_itself() -> None:
-    one, _ = halves(batch(2))
-    moved = readdressed(one, "refused", {"why": "it is"})
+    half, _ = halves(batch(2))
+    moved = readdressed(half, "refused", {"why": "it is"})
     assert (moved.topic, bytes(moved.body), moved.count, moved.batch, moved.flag) == ("refused", b"body 0", 1, False, 0)
     properties = decode_properties(moved.properties)
     assert (properties["KEYS"], properties["why"], properties["UNIQ_KEY"]) == ("0", "it is", "id0")

@@ -96,10 +96,10 @@ def test_javas_consumer_records(version: str) -> None:
     messages = {msg_id: (keys, region) for msg_id, _, keys, region in recorded["consumed"]}
     seen = []
     for body, found_by in recorded["traces"]:
-        made = [_again(record.split("\x01"), messages) for record in body.split("\x02") if record]
-        assert "".join(record.text for record in made) == body
-        assert {key for record in made for key in record.keys} == set(found_by.split(" "))
-        seen += [record.text.partition("\x01")[0] for record in made]
+        encoded = [_again(record.split("\x01"), messages) for record in body.split("\x02") if record]
+        assert "".join(record.text for record in encoded) == body
+        assert {key for record in encoded for key in record.keys} == set(found_by.split(" "))
+        seen += [record.text.partition("\x01")[0] for record in encoded]
     assert sorted(seen) == ["SubAfter"] * 6 + ["SubBefore"] * 6
 
 

@@ -81,13 +81,15 @@ def test_every_record_that_is_written_is_read() -> None:
 
 def test_the_traces_of_javas_consumers_are_read() -> None:
     for version in ("4.9.7", "5.4.0"):
-        found = json.loads((golden.DIRECTORY / f"consumer_trace_{version}.json").read_text())
-        events = [event for text, *_ in found["traces"] for event in trace_events(text)]
-        before = [one for one in events if one.kind == "SubBefore"]
-        assert sorted((one.msg_id, one.retry_times, one.keys or "null") for one in before) == sorted(
-            (msg_id, tries, keys) for msg_id, tries, keys, _ in found["consumed"]
+        traces = json.loads((golden.DIRECTORY / f"consumer_trace_{version}.json").read_text())
+        events = [event for text, *_ in traces["traces"] for event in trace_events(text)]
+        before = [traced for traced in events if traced.kind == "SubBefore"]
+        assert sorted((traced.msg_id, traced.retry_times, traced.keys or "null") for traced in before) == sorted(
+            (msg_id, tries, keys) for msg_id, tries, keys, _ in traces["consumed"]
         )
-        assert {one.request_id for one in events if one.kind == "SubAfter"} == {one.request_id for one in before}
+        assert {traced.request_id for traced in events if traced.kind == "SubAfter"} == {
+            traced.request_id for traced in before
+        }
         assert len(events) == 2 * len(before)
 
 

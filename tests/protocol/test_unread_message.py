@@ -99,10 +99,10 @@ def test_plain_records_are_read_as_all_records_are(
         )
     if records and data.draw(st.booleans()):
         records[data.draw(st.integers(0, len(records) - 1))] ^= data.draw(st.integers(1, 255))
-    stored, found = bytes(records), list[MessageExt]()
+    stored, messages = bytes(records), list[MessageExt]()
     end = 0
     with suppress(RecordError):  # a topic that is no text
-        end = add_plain_messages(found, stored, 0, QUEUE, 0, 100, crc=True)
+        end = add_plain_messages(messages, stored, 0, QUEUE, 0, 100, crc=True)
     position, expected = 0, list[MessageExt]()
     while position < end:
         raw = unpack_record(stored, position)
@@ -113,7 +113,7 @@ def test_plain_records_are_read_as_all_records_are(
             expected.append(read_message(QUEUE, topic, raw, raw.queue_offset, raw.body, raw.properties, raw.flag))
     if end:
         assert position == end
-        assert found == expected
+        assert messages == expected
     if all(len(topic) < 128 and host[0] != "[" for _, _, topic, host in parts) and is_whole(stored, len(parts)):
         assert end == len(stored)
 
@@ -155,10 +155,10 @@ DAMAGED = {
 
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_a_damaged_record_is_left_to_the_full_reading(damage: str) -> None:
-    found: list[MessageExt] = []
+    messages: list[MessageExt] = []
     records = PLAIN + DAMAGED[damage]
-    assert add_plain_messages(found, records, 0, QUEUE, 0, 100, crc=True) == len(PLAIN)
-    assert [message.body for message in found] == [b"body"]
+    assert add_plain_messages(messages, records, 0, QUEUE, 0, 100, crc=True) == len(PLAIN)
+    assert [message.body for message in messages] == [b"body"]
     with pytest.raises(RecordError):
         list(iterate_records(DAMAGED[damage], check_crc=True))
 

@@ -75,7 +75,7 @@ def test_a_decoder_gives_its_buffer_back_between_frames_only() -> None:
 
 def test_a_decoder_reads_further_ahead_where_much_comes() -> None:
     decoder = FrameDecoder()
-    raw, stream, found, rooms = encode_frame_head(Command(1)), b"", 0, []
+    raw, stream, count, rooms = encode_frame_head(Command(1)), b"", 0, []
     for _ in range(40):
         room = decoder.room()
         rooms.append(len(room))
@@ -85,8 +85,8 @@ def test_a_decoder_reads_further_ahead_where_much_comes() -> None:
         stream = stream[len(room) :]
         decoder.received(len(room))
         while decoder.next_command() is not None:
-            found += 1
-    assert (found + 1) * len(raw) == sum(rooms) + len(raw) - decoder.buffered_bytes
+            count += 1
+    assert (count + 1) * len(raw) == sum(rooms) + len(raw) - decoder.buffered_bytes
     assert rooms[0] == FIRST_BUFFER_BYTES
     assert FIRST_BUFFER_BYTES < max(rooms) <= READ_AHEAD_BYTES
 
@@ -102,7 +102,7 @@ def test_a_decoder_stays_small_where_little_comes() -> None:
 
 @given(ANY)
 def test_a_command_made_by_a_decoder_is_like_any_other(command: Command) -> None:
-    made = make_command(
+    decoded = make_command(
         command.code,
         command.ext,
         command.body,
@@ -113,9 +113,9 @@ def test_a_command_made_by_a_decoder_is_like_any_other(command: Command) -> None
         command.version,
         command.serialization,
     )
-    assert made == command
-    assert type(made) is Command
-    assert repr(made) == repr(command)
-    assert replace(made, opaque=9) == replace(command, opaque=9)
+    assert decoded == command
+    assert type(decoded) is Command
+    assert repr(decoded) == repr(command)
+    assert replace(decoded, opaque=9) == replace(command, opaque=9)
     with pytest.raises(FrozenInstanceError):
-        made.code = 1  # type: ignore[misc]
+        decoded.code = 1  # type: ignore[misc]

@@ -136,9 +136,9 @@ def test_a_java_listeners_results(version: str) -> None:
     frames = [frame for frame in golden.answers(309) if frame.code == 0 and version in frame.source]
     commands = [command_of(frame) for frame in frames]
     results = [ConsumeDirectlyResult.from_command(command) for command in commands]
-    found = {result.consume_result: result for result in results}
-    assert found.keys() == {CMResult.SUCCESS, CMResult.LATER, CMResult.THROW_EXCEPTION, CMResult.RETURN_NULL}
-    assert (found[CMResult.THROW_EXCEPTION].remark or "").startswith(
+    by_result = {result.consume_result: result for result in results}
+    assert by_result.keys() == {CMResult.SUCCESS, CMResult.LATER, CMResult.THROW_EXCEPTION, CMResult.RETURN_NULL}
+    assert (by_result[CMResult.THROW_EXCEPTION].remark or "").startswith(
         "java.lang.IllegalStateException: as the test wants"
     )
     assert {result.order for result in results} == {True, False}

@@ -93,9 +93,9 @@ def test_any_json_is_read_or_named(answer: type[Said], value: object, data: st.D
 
 
 def recorded(code: int) -> dict[str, Command]:
-    found = {frame.source.partition("_")[0]: command_of(frame) for frame in golden.answers(code) if frame.code == 0}
-    assert set(found) == {"4.9.7", "5.4.0"}
-    return found
+    commands = {frame.source.partition("_")[0]: command_of(frame) for frame in golden.answers(code) if frame.code == 0}
+    assert set(commands) == {"4.9.7", "5.4.0"}
+    return commands
 
 
 def test_the_figures_of_apache_brokers() -> None:
@@ -129,7 +129,7 @@ def test_the_topics_of_apache_brokers() -> None:
     for answer in recorded(202).values():
         table = TopicStatsTable.from_command(answer)
         assert table.offsets
-        assert all(0 <= one.min_offset <= one.max_offset for one in table.offsets.values())
+        assert all(0 <= row.min_offset <= row.max_offset for row in table.offsets.values())
 
 
 def test_rows_of_apache_brokers() -> None:
@@ -140,9 +140,9 @@ def test_rows_of_apache_brokers() -> None:
 
 
 def rows_in(offsets: Mapping[MessageQueue, TopicOffset], topic: str, broker: str) -> dict[int, tuple[int, int, int]]:
-    mine = {queue: one for queue, one in offsets.items() if (queue.topic, queue.broker_name) == (topic, broker)}
+    mine = {queue: row for queue, row in offsets.items() if (queue.topic, queue.broker_name) == (topic, broker)}
     return {
-        queue.queue_id: (one.min_offset, one.max_offset, one.last_update_timestamp_ms) for queue, one in mine.items()
+        queue.queue_id: (row.min_offset, row.max_offset, row.last_update_timestamp_ms) for queue, row in mine.items()
     }
 
 

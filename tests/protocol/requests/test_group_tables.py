@@ -64,7 +64,7 @@ HOSTILE = [
 
 def recorded(version: str, code: int) -> Command:
     conversation: dict[str, Any] = json.loads((GOLDEN / f"real_{version}_mqadmin_broker.json").read_text())
-    (frame,) = [one for one in conversation["frames"] if one.get("answers") == code]
+    (frame,) = [candidate for candidate in conversation["frames"] if candidate.get("answers") == code]
     decoder = FrameDecoder()
     decoder.feed(bytes.fromhex(frame["hex"]))
     command = decoder.next_command()

@@ -38,9 +38,9 @@ def test_what_mqadmin_asked_and_brokers_found(version: str, index_type: str | No
     request = QueryMessage.from_command(asked)
     assert request == QueryMessage("CapTopic", "K1", 64, 0, 2**63 - 1, False, index_type)
     assert request.to_command().ext == dict(asked.ext)
-    found = MessagesFound.from_command(answered)
-    assert found.to_command().ext == dict(answered.ext)
-    (record,) = iterate_records(found.records)
+    messages = MessagesFound.from_command(answered)
+    assert messages.to_command().ext == dict(answered.ext)
+    (record,) = iterate_records(messages.records)
     assert record.topic == "CapTopic"
     assert decode_properties(record.properties)["KEYS"] == "K1"
 
