@@ -3,15 +3,18 @@
 A change row has `op` (insert, update or delete), `key`, `before`, `after` and `sequence`, which orders the changes of a
 key. A changed key is a delete and an insert. The formats: Canal's FlatMessage.java and MQMessageUtils.java (1.1.8), in
 which every value is a text; Debezium's envelope in JSON, with or without `schema` and `payload` around it.
+
+Nothing here analyzes a frame or has the JVM parse a schema: Spark refuses both in the functions of a pipeline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
-from pyspark.sql.types import ArrayType, BinaryType, BooleanType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pyrmq_spark.spark_errors import InvalidChange, InvalidOption, as_spark_error
 
@@ -29,55 +32,63 @@ BLOB_CHARSET: Final = "ISO-8859-1"  # in which Canal writes the bytes of a BLOB
 # Statements of a Debezium topic: a truncation, and a message that PostgreSQL's log carries beside changes.
 NO_ROWS: Final = ("t", "m")
 BLANKS: Final = " \t\r\n"
+# One column of a table's DDL: a name, bare or in backticks, and a type; what follows does not change its values.
+COLUMN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+))\s*[:\s]\s*(\S.*?)\s*", re.DOTALL)
+NO_TYPE: Final = re.compile(r"\s+(?:NOT\s+NULL|COMMENT\s|DEFAULT\s|GENERATED\s).*", re.DOTALL | re.IGNORECASE)
+QUOTED_OR_MARK: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[<>(),]")
+
+
+class Field(NamedTuple):
+    """A column of the table: its name, and its type in Spark's SQL."""
+
+    name: str
+    type: str
+
+
+Row: TypeAlias = tuple[Field, ...]
 
 
 def canal(
     frame: DataFrame, schema: str | StructType, *, key: str | Sequence[str], table: str, corrupt: Corrupt = "fail"
 ) -> DataFrame:
-    """Returns the changes of one table from Canal's flat messages in `body`; the frame needs `queueOffset`, too.
+    """Returns the changes of one table from Canal's flat messages in `body`.
+
+    The frame needs `topic`, `brokerName`, `queueId` and `queueOffset`, too, which errors name.
 
     `schema` are the table's columns, as a struct or as DDL, `key` those of its primary key, `table` its name, or
     `database.table`. Messages of other tables, and statements (see `statements`), are passed over. A message that is
     none of Canal's, or has a value that does not fit the schema, ends the query with its place, or with
     `corrupt="skip"` is left out. `sequence` is `(es, queueOffset, index)`.
     """
-    row, keys = _row_and_keys(frame, schema, key)
+    row, keys = _row_and_keys(schema, key)
     message = F.from_json(F.col("body").cast("string"), _canal_message(row), RECORD).alias("m")
     is_change = F.col("m.type").isin("INSERT", "UPDATE", "DELETE") & ~F.coalesce("m.isDdl", F.lit(False))
     is_own = _is_table(table, F.col("m.database"), F.col("m.table"))
     has_rows = F.col("m.data").isNotNull() & F.col("m.table").isNotNull()
     is_message = F.col("m.corrupt").isNull() & F.col("m.type").isNotNull() & (~is_change | has_rows)
-    data = F.when(~F.coalesce(is_message, F.lit(False)), _refusal(frame, corrupt, "is no flat message of Canal"))
-    rows = frame.select(message, *_place(frame)).select(
-        *_place(frame),
+    data = F.when(~F.coalesce(is_message, F.lit(False)), _refusal(corrupt, "is no flat message of Canal"))
+    rows = frame.select(message, *PLACE).select(
+        *PLACE,
         "m.type",
         "m.es",
         F.col("m.old").alias("olds"),
         F.posexplode(data.when(is_change & is_own, F.col("m.data"))).alias("index", "texts"),
     )
     old = F.get("olds", F.col("index"))  # the columns that the update changed, with their values before
-    before = [
-        F.when(F.map_contains_key(old, field.name), F.element_at(old, field.name))
-        .otherwise(F.col("texts").getField(field.name))
-        .alias(field.name)
-        for field in row
-    ]
-    is_update = F.col("type") == "UPDATE"
-    rows = rows.select("*", F.when(is_update & old.isNotNull(), F.struct(*before)).alias("textsBefore"))
-    rows = rows.select(
-        "*", _typed("texts", row).alias("now"), F.when(is_update, _typed("textsBefore", row)).alias("was")
-    )
+    rows = rows.select(*PLACE, "type", "es", "index", "texts", old.alias("old"), _now(row).alias("now"))
+    is_update = (F.col("type") == "UPDATE") & F.col("old").isNotNull()
+    rows = rows.select("*", F.when(is_update, _was(row)).alias("was"))
     is_delete = F.col("type") == "DELETE"
     changes = rows.select(
-        *_place(frame),
+        *PLACE,
         F.lower("type").alias("op"),
         F.when(is_delete, F.col("now")).otherwise(F.col("was")).alias("before"),
         F.when(~is_delete, F.col("now")).alias("after"),
-        (_fits("texts", "now", row) & _fits("textsBefore", "was", row)).alias("fits"),
+        _fits(row).alias("fits"),
         F.array("es", "queueOffset", F.col("index").cast("bigint") * 2).alias("position"),
     )
     names = ("es", "queueOffset", "index")
-    return _changes(changes, keys, names, _refusal(frame, corrupt, f"has values or keys that do not fit {_text(row)}"))
+    return _changes(changes, keys, names, _refusal(corrupt, f"has values or keys that do not fit {_text(row)}"))
 
 
 def debezium(
@@ -89,14 +100,14 @@ def debezium(
     over. `sequence` is the position in the source, of MySQL (`file`, `pos`, `row`) or PostgreSQL (`lsn` as `pos`), then
     the `queueOffset`, which alone orders the changes of other databases.
     """
-    row, keys = _row_and_keys(frame, schema, key)
+    row, keys = _row_and_keys(schema, key)
     text = F.col("body").cast("string")
-    read = frame.select(*_place(frame), text.alias("text"), F.from_json(text, _envelope(row), RECORD).alias("m"))
+    read = frame.select(*PLACE, text.alias("text"), F.from_json(text, _envelope(row), RECORD).alias("m"))
     parts = [
         F.when(F.col("m.payload").isNotNull(), F.col(f"m.payload.{part}")).otherwise(F.col(f"m.{part}")).alias(part)
         for part in ("op", "before", "after", "source", "ddl")
     ]
-    rows = read.select(*_place(frame), "text", "m.corrupt", *parts)
+    rows = read.select(*PLACE, "text", "m.corrupt", *parts)
     is_other = F.col("source.table").isNotNull() & ~_is_table(
         table, F.coalesce("source.db", F.lit("")), F.col("source.table"), F.col("source.schema")
     )
@@ -106,7 +117,7 @@ def debezium(
     passed = F.coalesce(passed, F.lit(False)) | (F.col("op").isNull() & F.coalesce(_is_tombstone(), F.lit(False)))
     number = F.coalesce("source.pos", "source.lsn", F.lit(0))
     changes = rows.select(
-        *_place(frame),
+        *PLACE,
         F.when(F.coalesce(passed, F.col("text").isNull()), "pass").otherwise(words).alias("op"),
         *("before", "after"),
         (F.col("corrupt").isNull() & F.col("source.table").isNotNull()).alias("fits"),
@@ -114,7 +125,7 @@ def debezium(
         F.array(number, F.coalesce("source.row", F.lit(0)), F.col("queueOffset"), F.lit(0)).alias("position"),
     )
     names = ("file", "pos", "row", "queueOffset", "index")
-    refusal = _refusal(frame, corrupt, f"is no envelope of Debezium with a key and rows of {_text(row)}")
+    refusal = _refusal(corrupt, f"is no envelope of Debezium with a key and rows of {_text(row)}")
     return _changes(changes, keys, names, refusal)
 
 
@@ -192,60 +203,62 @@ def _has_null(row: Column, keys: Sequence[str]) -> Column:
     return lacking
 
 
-def _refusal(frame: DataFrame, corrupt: Corrupt, fault: str) -> Column:
+def _refusal(corrupt: Corrupt, fault: str) -> Column:
     """Returns the end of the query, with the message's place; null, for no row, if such messages are left out."""
     if corrupt == "skip":
         return F.lit(None)
-    position = F.concat_ws("/", *(F.col(name).cast("string") for name in _place(frame)))
+    position = F.concat_ws("/", *(F.col(name).cast("string") for name in PLACE))
     return F.raise_error(F.concat(F.lit(f"[{InvalidChange.condition}] the message at "), position, F.lit(f" {fault}")))
 
 
-def _typed(texts: str, row: StructType) -> Column:
-    """Returns Canal's texts in the types of the columns; null where one does not fit, and for no row at all."""
-    values = []
-    for field in row:
-        text = F.col(texts).getField(field.name)
-        is_blob = isinstance(field.dataType, BinaryType)
-        value = F.encode(text, BLOB_CHARSET) if is_blob else text.try_cast(field.dataType)
-        values.append(value.alias(field.name))
-    return F.when(F.col(texts).isNotNull(), F.struct(*values))
+def _typed(text: Column, field: Field) -> Column:
+    """Returns one of Canal's texts in the type of its column; null where it does not fit."""
+    return F.encode(text, BLOB_CHARSET) if field.type.lower() == "binary" else text.try_cast(field.type)
 
 
-def _fits(texts: str, typed: str, row: StructType) -> Column:
+def _now(row: Row) -> Column:
+    """Returns the row of a message."""
+    texts = F.col("texts")
+    return F.when(
+        texts.isNotNull(), F.struct(*(_typed(texts.getField(field.name), field).alias(field.name) for field in row))
+    )
+
+
+def _was(row: Row) -> Column:
+    """Returns the row before an update: `now`, but for the columns in `old`."""
+    old, now = F.col("old"), F.col("now")
+    values = (
+        F.when(F.map_contains_key(old, field.name), _typed(F.element_at(old, field.name), field))
+        .otherwise(now.getField(field.name))
+        .alias(field.name)
+        for field in row
+    )
+    return F.struct(*values)
+
+
+def _fits(row: Row) -> Column:
+    """Returns whether each text has a value in the type of its column."""
     fits = F.lit(True)
     for field in row:
-        fits &= F.col(texts).getField(field.name).isNull() | F.col(typed).getField(field.name).isNotNull()
+        old = F.element_at("old", field.name)
+        fits &= F.col("texts").getField(field.name).isNull() | F.col("now").getField(field.name).isNotNull()
+        fits &= F.col("was").isNull() | old.isNull() | F.col("was").getField(field.name).isNotNull()
     return fits
 
 
-def _canal_message(row: StructType) -> StructType:
-    texts = StructType([StructField(field.name, StringType()) for field in row])
-    strings = [StructField(name, StringType()) for name in ("database", "table", "type", CORRUPT)]
-    return StructType(
-        [
-            *strings,
-            StructField("isDdl", BooleanType()),
-            StructField("es", LongType()),
-            StructField("data", ArrayType(texts)),
-            StructField("old", ArrayType(MapType(StringType(), StringType()))),
-        ]
-    )
+def _canal_message(row: Row) -> str:
+    texts = ", ".join(f"{_quoted(field.name)} string" for field in row)
+    strings = f"database string, `table` string, type string, {CORRUPT} string"
+    return f"{strings}, isDdl boolean, es bigint, data array<struct<{texts}>>, old array<map<string, string>>"
 
 
-def _envelope(row: StructType) -> StructType:
+def _envelope(row: Row) -> str:
     """Returns the fields of an envelope, and those of one inside of `payload`."""
-    strings = [StructField(name, StringType()) for name in ("db", "schema", "table", "file")]
-    source = StructType([*strings, *(StructField(name, LongType()) for name in ("pos", "row", "lsn"))])
-    envelope = StructType(
-        [
-            StructField("op", StringType()),
-            StructField("before", row),
-            StructField("after", row),
-            StructField("source", source),
-            StructField("ddl", StringType()),
-        ]
-    )
-    return StructType([StructField("payload", envelope), *envelope.fields, StructField(CORRUPT, StringType())])
+    columns = ", ".join(f"{_quoted(field.name)} {field.type}" for field in row)
+    source = "db string, `schema` string, `table` string, file string, pos bigint, `row` bigint, lsn bigint"
+    rows = f"before struct<{columns}>, after struct<{columns}>"
+    envelope = f"op string, {rows}, source struct<{source}>, ddl string"
+    return f"payload struct<{envelope}>, {envelope}, {CORRUPT} string"
 
 
 def _is_tombstone() -> Column:
@@ -268,24 +281,57 @@ def _is_table(table: str, database: Column, name: Column, schema: Column | None 
     )
 
 
-def _row_and_keys(
-    frame: DataFrame, schema: str | StructType, key: str | Sequence[str]
-) -> tuple[StructType, tuple[str, ...]]:
+def _row_and_keys(schema: str | StructType, key: str | Sequence[str]) -> tuple[Row, tuple[str, ...]]:
     """Returns the table's columns, each of which may be null, and the names of its key."""
-    fields = schema if isinstance(schema, StructType) else frame.sparkSession.createDataFrame([], schema).schema
     keys = (key,) if isinstance(key, str) else tuple(key)
     with as_spark_error("cdc"):
-        if not keys or set(keys) - set(fields.names):
-            raise InvalidOption(f"key={key!r} has to name columns of the schema: {', '.join(fields.names)}")
-        for name in ("body", "queueOffset"):
-            if name not in frame.columns:
-                raise InvalidOption(f"the frame has no column {name}: read the topic with it")
-    return StructType([StructField(field.name, field.dataType) for field in fields]), keys
+        row = tuple(_fields(schema))
+        names = [field.name for field in row]
+        if not keys or set(keys) - set(names):
+            raise InvalidOption(f"key={key!r} has to name columns of the schema: {', '.join(names)}")
+    return row, keys
 
 
-def _place(frame: DataFrame) -> list[str]:
-    return [name for name in PLACE if name in frame.columns]
+def _fields(schema: str | StructType) -> Iterator[Field]:
+    """Yields the columns of a struct or of DDL."""
+    if isinstance(schema, StructType):
+        yield from (Field(field.name, _type(field.dataType)) for field in schema)
+        return
+    for part in _parts(schema):
+        column = COLUMN.fullmatch(part)
+        if column is None:
+            raise InvalidOption(f"schema={schema!r} is no list of names and types: {part.strip()!r}")
+        quoted, bare, rest = column.groups()
+        yield Field(bare or quoted.replace("``", "`"), NO_TYPE.sub("", f"{rest} ").strip())
 
 
-def _text(row: StructType) -> str:
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in row)
+def _parts(ddl: str) -> Iterator[str]:
+    """Yields the columns of DDL, separated by the commas that stand outside of types, names and comments."""
+    start = depth = 0
+    for mark in QUOTED_OR_MARK.finditer(ddl):
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(mark[0], 0)
+        if mark[0] == "," and not depth:
+            yield ddl[start : mark.start()]
+            start = mark.end()
+    yield ddl[start:]
+
+
+def _type(data: DataType) -> str:
+    """Returns a type in Spark's SQL; `simpleString` does not quote the names in structs."""
+    match data:
+        case StructType():
+            return f"struct<{', '.join(f'{_quoted(field.name)}: {_type(field.dataType)}' for field in data)}>"
+        case ArrayType():
+            return f"array<{_type(data.elementType)}>"
+        case MapType():
+            return f"map<{_type(data.keyType)}, {_type(data.valueType)}>"
+        case _:
+            return data.simpleString()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _text(row: Row) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in row)

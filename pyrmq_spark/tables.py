@@ -92,11 +92,9 @@ def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
     # A cast renames by position: names that differ by case alone cannot be selected.
     renamed = frame.select("*", row.cast(f"struct<{schema.ddl}, {CORRUPT} string>").alias("__row"))
     own = [F.col("__row").getField(column.name).alias(column.name) for column in schema.columns]
-    return renamed.select(
-        *(F.col(_quoted(name)) for name in frame.columns),
-        *own,
-        F.make_valid_utf8(F.col("__row").getField(CORRUPT)).alias(CORRUPT),
-    )
+    # Without the names of the frame, which a pipeline's function may not ask for.
+    own.append(F.make_valid_utf8(F.col("__row").getField(CORRUPT)).alias(CORRUPT))
+    return renamed.select("*", *own).drop("__row")
 
 
 def unframed(body: Column, *, protobuf: bool = False) -> Column:

@@ -36,6 +36,7 @@ EXAMPLES: Final = {
         "canal_upsert.py": "A table from Canal's changes",
         "resumed_query.py": "Start a query again",
         "pipeline/transformations/payments.py": "Declarative Pipelines",
+        "change_pipeline/transformations/customers.py": "Declarative Pipelines: Auto CDC",
         "example_session.py": "The session of these examples",
     },
     "Python": {

@@ -8,8 +8,9 @@ from decimal import Decimal
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+from pyspark.sql.types import StructType
 
 from pyrmq_spark.cdc import canal, debezium, statements
 from pyrmq_spark.spark_errors import RocketMQSparkError
@@ -21,6 +22,7 @@ from tests.support.source_table import (
     debezium_message,
     debezium_messages,
 )
+from tests.support.table_jobs import final_table, rows_in_source
 
 pytestmark = pytest.mark.spark
 
@@ -29,8 +31,8 @@ BOB = {"id": 2, "name": "bob", "amount": "2.00", "note": "x"}
 
 
 def messages(spark: SparkSession, bodies: Iterable[str]) -> DataFrame:
-    rows = [("customers", 0, offset, body.encode()) for offset, body in enumerate(bodies)]
-    return spark.createDataFrame(rows, "topic string, queueId int, queueOffset bigint, body binary")
+    rows = [("customers", "b", 0, offset, body.encode()) for offset, body in enumerate(bodies)]
+    return spark.createDataFrame(rows, "topic string, brokerName string, queueId int, queueOffset bigint, body binary")
 
 
 def of_canal(frame: DataFrame, **options: str) -> DataFrame:
@@ -39,13 +41,6 @@ def of_canal(frame: DataFrame, **options: str) -> DataFrame:
 
 def of_debezium(frame: DataFrame, **options: str) -> DataFrame:
     return debezium(frame, DDL, key="id", table="shop.customers", **options)  # type: ignore[arg-type]
-
-
-def final_table(changes: DataFrame) -> list[tuple[object, ...]]:
-    """Returns the rows of the table after all changes."""
-    latest = Window.partitionBy("key").orderBy(F.col("sequence").desc())
-    rows = changes.withColumn("rank", F.row_number().over(latest)).where("rank = 1 AND op <> 'delete'")
-    return sorted(tuple(row) for row in rows.select("after.*").collect())
 
 
 @pytest.mark.parametrize(
@@ -61,7 +56,7 @@ def test_the_table_is_that_of_the_database(
     bodies = list(written(source.changes()))
     frame = messages(spark, bodies)
     shuffled = frame.union(frame.where("queueOffset % 3 = 0")).repartition(3).orderBy(F.rand(5))
-    expected = [(key, name, Decimal(str(amount)), note) for key, name, amount, note in source.rows()]
+    expected = rows_in_source(source)
     assert len(expected) > 20
     changes = read(shuffled)
     assert final_table(changes) == expected
@@ -171,14 +166,41 @@ def test_what_is_no_change_ends_the_query_or_is_left_out(spark: SparkSession, re
     """Each by itself ends a query: what is left out of one of all of them is what ends it."""
     bodies = [GOOD[read], *NO_CHANGES[read]]
     for body in NO_CHANGES[read][:2]:
-        with pytest.raises(PySparkException, match=r"RMQ_INVALID_CHANGE.*customers/0/1 "):
+        with pytest.raises(PySparkException, match=r"RMQ_INVALID_CHANGE.*customers/b/0/1 "):
             read(messages(spark, [GOOD[read], body])).collect()
     assert rows_of(read(messages(spark, bodies), corrupt="skip")) == [("insert", 2, None, "bob")]
 
 
+def test_a_schema_of_last_week(spark: SparkSession) -> None:
+    """A column that the table lost is null, one that it got is left out, and a wider type ends the query."""
+    lost, new = {"id": 1, "name": "ann"}, {**BOB, "points": 7}
+    assert [row.after for row in of_canal(messages(spark, [canal_message([("c", None, lost)])])).collect()] == [
+        Row(id=1, name="ann", amount=None, note=None)
+    ]
+    bodies = [debezium_message("u", lost, new, number=1), debezium_message("c", None, {**ANN, "amount": 10**12})]
+    frame = messages(spark, bodies)
+    assert rows_of(of_debezium(frame, corrupt="skip")) == [("delete", 1, "ann", None), ("insert", 2, None, "bob")]
+    with pytest.raises(PySparkException, match=r"RMQ_INVALID_CHANGE.*customers/b/0/1 "):
+        of_debezium(frame).collect()
+
+
 def test_arguments(spark: SparkSession) -> None:
-    frame = messages(spark, [])
+    frame = messages(spark, [canal_message([("c", None, {**ANN, "a `b`, <c": {"x y": 1}})])])
     with pytest.raises(RocketMQSparkError, match=r"key='number'.*id, name"):
         canal(frame, DDL, key="number", table="customers")
-    with pytest.raises(RocketMQSparkError, match="no column queueOffset"):
-        debezium(frame.select("body"), DDL, key="id", table="customers")
+    for text, part in (("id bigint,", "''"), ("id", "'id'"), ("", "''")):
+        with pytest.raises(RocketMQSparkError, match=f"no list of names and types: {part}"):
+            canal(frame, text, key="id", table="customers")
+    with pytest.raises(PySparkException, match=r"UNRESOLVED_COLUMN.*topic"):
+        debezium(frame.select("body"), DDL, key="id", table="customers").collect()
+    ddl = "id: BIGINT NOT NULL COMMENT 'its key, ever', `a ``b``, <c` string, amount decimal( 12 , 2 ), note string"
+    struct = spark.createDataFrame([], ddl).schema
+    schemas: tuple[str | StructType, ...] = (f"{ddl} DEFAULT 'x'", struct)
+    for schema in schemas:
+        (row,) = canal(frame, schema, key="id", table="customers").collect()
+        assert row.after == Row(**{"id": 1, "a `b`, <c": "{'x y': 1}", "amount": Decimal("1.50"), "note": None})
+    deep = messages(spark, [debezium_message("c", None, {"id": 1, "to": {"a b": [{"x": 1}]}, "tags": {"k": 2}})])
+    ddl = "id int, to struct<`a b`: array<struct<x: int>>>, tags map<string, int>"
+    for schema in (ddl, spark.createDataFrame([], ddl).schema):
+        (row,) = debezium(deep, schema, key=["id"], table="customers").collect()
+        assert row.after == Row(id=1, to=Row(**{"a b": [Row(x=1)]}), tags={"k": 2})

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import json
 import logging
+import struct
 import uuid
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+from pyspark.sql.avro.functions import from_avro
 
 from pyrmq_core import Message, infer_body_schema
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from pyrmq_core.testing import Command, Peer, RequestCode, ResponseCode, refusal
 from pyrmq_spark import infer_schema, topics, typed, unframed
 from pyrmq_spark.spark_errors import RocketMQSparkError
+from tests.support.maven import ApacheUnavailable, jars_of
 from tests.support.spark import read, wait_readable
+from tests.support.table_jobs import TableJobs
 
 pytestmark = pytest.mark.spark
 
 MESSAGE_COLUMNS = 12
+
+
+class TestTableJobs(TableJobs):
+    """All jobs, on brokers of ours."""
 
 
 def test_from_an_address_to_a_select(
@@ -138,3 +147,19 @@ def test_the_framing_of_a_schema_registry(spark: SparkSession) -> None:
         (bytearray(b"\x00p"), bytearray(b"p")),
         *[(None, None)] * 4,
     ]
+
+
+def test_avro_of_a_schema_registry(spark: SparkSession) -> None:
+    """The newest jar of these functions that is published is of Spark 4.2; it serves 4.3, too."""
+    try:
+        directory = jars_of("spark-avro", "4.2.0", Path(__file__).parents[1] / "support" / "pom-avro.xml")
+    except ApacheUnavailable as reason:
+        pytest.skip(str(reason))
+    (jar,) = directory.glob("spark-avro_*.jar")
+    spark.sql(f"ADD JAR '{jar}'")
+    fields = [{"name": "item", "type": "string"}, {"name": "price", "type": "double"}]
+    schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    body = b"\x00\x00\x00\x00\x07" + b"\x06tea" + struct.pack("<d", 7.5)  # a length is doubled: zigzag
+    frame = spark.createDataFrame([(body,), (body[5:],)], "body binary").coalesce(1)
+    rows = frame.select(from_avro(unframed(F.col("body")), schema).alias("order")).collect()
+    assert rows == [Row(order=Row(item="tea", price=7.5)), Row(order=None)]
