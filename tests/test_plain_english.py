@@ -6,7 +6,15 @@ from tests.support import plain_english
 from tests.test_walls import PACKAGES, python_sources
 
 # The folders of tests whose locals have nouns for names.
-NAMED_TESTS = ("tests/client", "tests/network", "tests/protocol")
+NAMED_TESTS = (
+    "tests/client",
+    "tests/committed",
+    "tests/embedded",
+    "tests/filtering",
+    "tests/network",
+    "tests/protocol",
+    "tests/search",
+)
 
 
 def test_docstrings_begin_with_their_verb_or_subject() -> None:

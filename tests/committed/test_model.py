@@ -97,8 +97,8 @@ class Delivery(RuleBasedStateMachine):
         if owner.batch == attempt.batch and attempt.task not in owner.delivered:
             offsets = list(attempt.acknowledged)
             if self.fault == "another attempt's ranges" and len(self.attempts) > 1:
-                others = [one for one in self.attempts if one.batch == attempt.batch and one is not attempt]
-                offsets += [offset for one in others for offset in one.acknowledged[:1]]
+                others = [other for other in self.attempts if other.batch == attempt.batch and other is not attempt]
+                offsets += [offset for other in others for offset in other.acknowledged[:1]]
             owner.delivered[attempt.task] = tuple(StoredRange(QUEUE, at, 1, "", "") for at in offsets)
 
     # --- Drivers.
@@ -129,7 +129,7 @@ class Delivery(RuleBasedStateMachine):
         if owner.looked is None:
             return
         seen, decided, without = owner.looked
-        ranges = [one for reported in owner.delivered.values() for one in reported]
+        ranges = [stored_range for reported in owner.delivered.values() for stored_range in reported]
         record = next_record(
             WRITER, owner.batch, ranges, commit="c", seen=seen, decided=decided, without_decided=without
         )
@@ -172,8 +172,8 @@ class Delivery(RuleBasedStateMachine):
         else:
             needed = needed_from(dict(enumerate(self.manifest)), start, end)
             entries = {offset: self.manifest[offset] for offset in range(needed, end)}
-        for one in ranges_to_read(commits_between(entries, start, end), QUEUE.topic):
-            for row in self.log[one.start : one.end]:
+        for readable in ranges_to_read(commits_between(entries, start, end), QUEUE.topic):
+            for row in self.log[readable.start : readable.end]:
                 self.read[row] += 1
 
     def teardown(self) -> None:
@@ -194,8 +194,8 @@ class Delivery(RuleBasedStateMachine):
         """Returns what is decided, from as few of the last entries as possible."""
         for start in range(end, -1, -1):
             entries = dict(list(enumerate(self.manifest))[start:end])
-            if (known := decided_at(entries, start, end)) is not None:
-                return known
+            if (decided := decided_at(entries, start, end)) is not None:
+                return decided
         return known_from({}, end, end)
 
 
@@ -263,10 +263,10 @@ def test_each_row_is_read_once() -> None:
 )
 def test_the_model_finds_each_fault(fault: str) -> None:
     planted = type("Planted", (Delivery,), {"fault": fault})
-    found = 0
+    faults = 0
     for seed in range(SEEDS):
         try:
             play(planted(), seed)
         except AssertionError:
-            found += 1
-    assert found
+            faults += 1
+    assert faults

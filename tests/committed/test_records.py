@@ -33,7 +33,7 @@ RECORDS = st.builds(
     NAMES,
     COUNTS,
     COUNTS,
-    st.lists(RANGES, max_size=5).map(lambda ranges: tuple(sorted(ranges, key=lambda one: one.queue))),
+    st.lists(RANGES, max_size=5).map(lambda ranges: tuple(sorted(ranges, key=lambda stored: stored.queue))),
     COUNTS,
     NAMES,
     st.just(0),
@@ -150,16 +150,16 @@ def test_a_record_whose_committer_stood_still_for_long_does_not_count() -> None:
 def test_what_is_decided_is_known_from_the_last_entries() -> None:
     """Each record of few writers says it, of more one in 32."""
     log = log_of(["w", "v"], 100)
-    known = decided_at({199: log[199]}, 199, 200)
-    assert known is not None
-    assert dict(known[0]) == {"w": Decided(99, 0), "v": Decided(99, 0)}
-    assert next_record("w", 99, (), commit="c", seen=200, decided=known[0], without_decided=known[1]) is None
+    decided = decided_at({199: log[199]}, 199, 200)
+    assert decided is not None
+    assert dict(decided[0]) == {"w": Decided(99, 0), "v": Decided(99, 0)}
+    assert next_record("w", 99, (), commit="c", seen=200, decided=decided[0], without_decided=decided[1]) is None
     many = [f"w{number}" for number in range(20)]
     log = log_of(many, 10)
     last = {offset: entry for offset, entry in enumerate(log) if offset >= 200 - 40}
-    known = decided_at(last, 160, 200)
-    assert known is not None
-    assert dict(known[0]) == dict.fromkeys(many, Decided(9, 0))
+    decided = decided_at(last, 160, 200)
+    assert decided is not None
+    assert dict(decided[0]) == dict.fromkeys(many, Decided(9, 0))
     assert decided_at({199: log[199]}, 199, 200) is None
 
 
@@ -168,22 +168,22 @@ def log_of(writers: list[str], batches: int) -> list[CommitRecord]:
     log: list[CommitRecord] = []
     for number in range(batches):
         for writer in writers:
-            known = decided_at(dict(enumerate(log)), 0, len(log))
-            assert known is not None
-            made = next_record(
-                writer, number, (), commit="c", seen=len(log), decided=known[0], without_decided=known[1]
+            decided = decided_at(dict(enumerate(log)), 0, len(log))
+            assert decided is not None
+            record = next_record(
+                writer, number, (), commit="c", seen=len(log), decided=decided[0], without_decided=decided[1]
             )
-            assert made is not None
-            log.append(made)
+            assert record is not None
+            log.append(record)
     return log
 
 
 def test_the_writer_that_committed_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deciding, "MAX_WRITERS", 2)
     entries = dict(enumerate([record(0, 0, "a"), record(0, 1, "b"), record(1, 2, "a"), record(0, 3, "c")]))
-    known = decided_at(entries, 0, 4)
-    assert known is not None
-    assert list(known[0]) == ["a", "c"]
+    decided = decided_at(entries, 0, 4)
+    assert decided is not None
+    assert list(decided[0]) == ["a", "c"]
 
 
 def test_ranges_are_joined() -> None:
@@ -197,8 +197,10 @@ def test_ranges_to_read_keep_every_id_and_never_overlap() -> None:
         Commit(1, "v", 0, 0, (StoredRange(A0, 10, 10, "c", "d"), StoredRange(A0, 15, 10, "e", "f"))),
         Commit(2, "v", 1, 0, (StoredRange(A0, 40, 1, "g", "g"), StoredRange(DEAD, 0, 9, "", ""))),
     ]
-    found = [(one.queue, one.start, one.end, one.ids) for one in ranges_to_read(commits, "orders")]
-    assert found == [
+    facts = [
+        (readable.queue, readable.start, readable.end, readable.ids) for readable in ranges_to_read(commits, "orders")
+    ]
+    assert facts == [
         (A0, 0, 25, ((0, "a"), (9, "b"), (10, "c"), (15, "e"), (19, "d"), (24, "f"))),
         (A0, 40, 41, ((40, "g"), (40, "g"))),
         (A1, 0, 3, ((0, "x"), (2, "y"))),

@@ -111,9 +111,9 @@ async def test_topics_are_there_at_every_nameserver_when_the_block_begins(tmp_pa
             for address in cluster.nameservers.values():
                 async with Admin(nameserver=address) as admin:
                     for topic, counts in (("orders", (queues, queues)), ("rows", (4, 2))):
-                        found = (await admin.route(topic)).queue_datas
-                        assert {data.broker_name for data in found} == {"broker-a", "broker-b"}
-                        assert {(data.read_queue_nums, data.write_queue_nums) for data in found} == {counts}
+                        queue_datas = (await admin.route(topic)).queue_datas
+                        assert {data.broker_name for data in queue_datas} == {"broker-a", "broker-b"}
+                        assert {(data.read_queue_nums, data.write_queue_nums) for data in queue_datas} == {counts}
                     kept = await admin.topic_config("rows")
                     assert {config.attributes["queue.type"] for config in kept.values()} == {"BatchCQ"}
                     assert "TBW102" not in await admin.topics.list()

@@ -46,7 +46,7 @@ async def followers(cluster: EmbeddedCluster, name: str) -> int:
     """Returns the number of slaves that follow a master and have its whole log."""
     status = Command(RequestCode.GET_BROKER_HA_STATUS)
     answer = await trio.to_thread.run_sync(ask, cluster.brokers[name], status)
-    return sum([one["diff"] == 0 for one in json.loads(bytes(answer.body))["haConnectionInfo"]])
+    return sum([connection["diff"] == 0 for connection in json.loads(bytes(answer.body))["haConnectionInfo"]])
 
 
 async def test_each_broker_has_its_slaves_with_ids_behind_its_name() -> None:
@@ -58,8 +58,8 @@ async def test_each_broker_has_its_slaves_with_ids_behind_its_name() -> None:
         assert list(cluster.slaves) == ["broker-a-1", "broker-a-2", "broker-b-1", "broker-b-2"]
         table = (await admin.cluster_info()).broker_addr_table
         for name, address in cluster.brokers.items():
-            found = {0: address, 1: cluster.slaves[f"{name}-1"], 2: cluster.slaves[f"{name}-2"]}
-            assert table[name].broker_addrs == found
+            addresses = {0: address, 1: cluster.slaves[f"{name}-1"], 2: cluster.slaves[f"{name}-2"]}
+            assert table[name].broker_addrs == addresses
             assert await followers(cluster, name) == 2
 
 
@@ -247,4 +247,4 @@ def test_blocking_clusters_do_the_same_and_keep_their_slaves(tmp_path: Path) -> 
         blocking.PullConsumer("audit", nameserver=cluster.nameserver) as consumer,
     ):
         (queue,) = consumer.message_queues("orders")
-        assert [one.body for one in consumer.pull(queue, 0).messages] == [b"one", b"two"] * 2
+        assert [message.body for message in consumer.pull(queue, 0).messages] == [b"one", b"two"] * 2

@@ -182,7 +182,7 @@ TRUTHS = {"TRUE": True, "FALSE": False, "(missing = 1)": None}
 
 @given(st.lists(st.sampled_from(sorted(TRUTHS)), min_size=1, max_size=5), st.sampled_from(["AND", "OR"]))
 def test_and_and_or_have_three_values(words: list[str], word: str) -> None:
-    values = [TRUTHS[one] for one in words]
+    values = [TRUTHS[name] for name in words]
     strong = word == "OR"
     expected = strong if strong in values else None if None in values else not strong
     text = f" {word} ".join(words)

@@ -89,9 +89,9 @@ CONDITIONS: tuple[tuple[Condition, list[int]], ...] = (
 async def test_both_ways_find_the_same(consumer: PullConsumer, way: str) -> None:
     for condition, expected in CONDITIONS:
         search = Search(consumer, await everything(consumer), condition)
-        found = await matches(search)
-        assert numbers(found) == expected
-        assert all(message.body == body(int(message.properties["n"])) for message in found)
+        matching = await matches(search)
+        assert numbers(matching) == expected
+        assert all(message.body == body(int(message.properties["n"])) for message in matching)
         account = search.account
         assert (account.searched, account.total, account.matches) == (COUNT, COUNT, len(expected))
         assert account.no_json == (200 if isinstance(condition, Members) else 0)
@@ -110,15 +110,15 @@ async def test_the_broker_filters_first(consumer: PullConsumer, way: str) -> Non
 async def test_a_bound_ends_it_and_the_rest_is_named(consumer: PullConsumer) -> None:
     ranges = await everything(consumer)
     search = Search(consumer, ranges, TextIn("needle"), max_bytes=1)
-    found = await matches(search)
+    matching = await matches(search)
     queue = ranges[0][0]
-    assert {message.queue_id for message in found} == {queue.queue_id}
+    assert {message.queue_id for message in matching} == {queue.queue_id}
     assert search.account.is_bounded
     assert search.unsearched() == ranges[1:]
     other = ranges[1][0]
     assert search.rest_text().endswith(f"not searched: {other.broker_name}/{other.queue_id} from 0")
     rest = Search(consumer, search.unsearched(), TextIn("needle"))
-    assert len(found) + len(await matches(rest)) == COUNT
+    assert len(matching) + len(await matches(rest)) == COUNT
     assert not rest.account.is_bounded
 
 
