@@ -146,6 +146,16 @@ async def test_rates_of_a_topic_are_its_brokers_statistics(cluster: EmbeddedClus
         assert (found.put_tps, dict(found.get_tps), list(found.failures)) == (2.0, {}, ["broker-b"])
 
 
+async def test_figures_of_topics_leave_no_routes_to_poll(cluster: EmbeddedCluster) -> None:
+    async with Admin(nameserver=cluster.nameserver) as admin:
+        await admin.create_topic("T", queues=1)
+    async with Admin(nameserver=cluster.nameserver) as admin:
+        assert (await admin.topics.stats("T")).queues
+        await admin.topics.groups("T")
+        await admin.topics.rates("T")
+        assert "T" not in admin.topics._servers.session.routes.known_topics
+
+
 async def test_a_namespace_stands_before_topics_and_groups(cluster: EmbeddedCluster) -> None:
     async with Admin(nameserver=cluster.nameserver, namespace="tenant") as admin:
         await admin.create_topic("T", queues=1)

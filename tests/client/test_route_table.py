@@ -149,6 +149,18 @@ async def test_routes_are_asked_for_every_30_seconds(stage: Stage, client: Clien
     assert requested == pytest.approx([0, 30, 60, 90], abs=0.5)
 
 
+async def test_a_query_keeps_no_route_to_poll(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
+    routes = client._session.routes
+    route = await routes.query("orders")
+    assert route is not None
+    await trio.sleep(95)
+    assert topics_asked(stage.nameserver) == ["orders"]
+    assert (routes.known_topics, routes.brokers, routes.answers("orders")) == ((), (), 0)
+    await routes.route("orders")
+    await routes.query("orders")
+    assert (routes.known_topics, routes.answers("orders")) == (("orders",), 2)
+
+
 async def test_a_changed_route_is_used_from_the_next_round_on(
     stage: Stage, client: Client, jumping_clock: MockClock
 ) -> None:

@@ -15,6 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
 from pyrmq_core import Client, Message, Producer, PullConsumer
+from pyrmq_core.web import topic_figures
 from pyrmq_core.web.server import WebSettings, serve_web
 from tests.support.apache import ApacheCluster
 from tests.support.browser import browser, missing
@@ -25,7 +26,8 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 MESSAGES = 12
 
 
-async def test_every_page(apache: ApacheCluster) -> None:
+async def test_every_page(apache: ApacheCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_figures, "PATIENCE_SECONDS", 60.0)  # the list of topics waits for its rows' figures
     nameserver = apache.nameserver.address
     async with Client(nameserver=nameserver) as client, trio.open_nursery() as nursery:
         await fill(client)

@@ -156,9 +156,11 @@ class Topics(AdminFamily):
         command = DeleteKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic)).to_command()
         await self._servers.change_nameservers(command, f"the order of topic {topic}")
 
-    async def _route(self, topic: str) -> TopicRouteData:
+    async def _route(self, topic: str, *, is_kept: bool = True) -> TopicRouteData:
+        """Returns the topic's route; one that is kept is polled from now on, as that of a topic in use."""
         routes = self._servers.session.routes
-        route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
+        look_up = routes.refresh if is_kept else routes.query
+        route = await look_up(self._servers.on_wire(topic), timeout=self._servers.timeout)
         if route is None:
             raise routes.no_route(topic)
         return route
@@ -173,7 +175,7 @@ class Topics(AdminFamily):
 
     async def _readers(self, topic: str) -> builtins.list[Server]:
         """Returns a server of each broker of the topic: its master, or a slave."""
-        brokers = (await self._route(topic)).broker_datas
+        brokers = (await self._route(topic, is_kept=False)).broker_datas
         addresses = [(broker.broker_name, reading_address(broker)) for broker in brokers]
         return [Server(name, address) for name, address in addresses if address is not None]
 

@@ -67,6 +67,9 @@ class _Question:
     def is_mine(self) -> bool:
         return self.lock.statistics().owner is trio.lowlevel.current_task()
 
+    def is_free(self) -> bool:
+        return not self.lock.locked() and not self.lock.statistics().tasks_waiting
+
 
 class Routes:
     """Routes by topic, and the publish infos and broker addresses made from them.
@@ -188,6 +191,15 @@ class Routes:
             self._learn(topic, route)
         self._lent.discard(topic)
         return route
+
+    async def query(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
+        """Returns the answer that `refresh` returns, and keeps nothing of it: no poll refreshes the route later."""
+        is_first = topic not in self._questions
+        try:
+            return await self._ask(topic, timeout)
+        finally:
+            if is_first and self._questions[topic].is_free():
+                del self._questions[topic]
 
     async def refresh_all(self) -> None:
         """Refreshes all known topics; a topic that fails is a problem of the client, and does not delay the others."""
