@@ -87,13 +87,6 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
     def page(request: Request, template: str, values: Mapping[str, object], status: int) -> Response:
         return pages.page(template, values, status, zone=zone_of(request), path=path_of(request))
 
-    async def zone(request: Request) -> Response:
-        """Keeps the viewer's choice of a zone, and leads back to the page that was looked at."""
-        chosen = form_zone(query(request, "zone"), UTC_ZONE)
-        answer = RedirectResponse(local_path(request.query_params.get("back", "")), 303)
-        answer.set_cookie(COOKIE, chosen.name, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
-        return answer
-
     async def change(request: Request) -> Response:
         assert changes is not None  # this route exists only if changes are allowed
         form = await _form(request, token)
@@ -128,12 +121,20 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
             *(Route(path, showing(page_of), methods=["GET"]) for path, page_of in shown_pages.items()),
             Route("/data/curve", curve, methods=["GET"]),
             Route("/body", body, methods=["GET"]),
-            Route("/zone", zone, methods=["GET"]),
+            Route("/zone", choose_zone, methods=["GET"]),
             *(Route(path, change, methods=["POST"]) for path in changing),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         exception_handlers={RocketMQError: failed, TooManyLookUps: failed, HTTPException: failed},
     )
+
+
+async def choose_zone(request: Request) -> Response:
+    """Keeps the viewer's choice of a zone, and leads back to the page that was looked at."""
+    chosen = form_zone(query(request, "zone"), UTC_ZONE)
+    answer = RedirectResponse(local_path(request.query_params.get("back", "")), 303)
+    answer.set_cookie(COOKIE, chosen.name, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
+    return answer
 
 
 class Download(Response):
