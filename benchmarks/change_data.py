@@ -1,0 +1,91 @@
+"""The rate of `canal` and `debezium` beside that of Spark's `from_json` alone, on the same bodies.
+
+    python -m benchmarks change_data
+
+Bodies lie in the memory of one session; pairs run A B B A. A figure is the rate of the changes divided by that of
+`from_json` with the whole schema of the message: 1 is as fast.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+
+from benchmarks.spark_sinks import in_pairs
+from benchmarks.support.processes import SPARK, cpu_seconds
+from benchmarks.support.spark_jobs import spark_session
+from pyrmq_spark.cdc import canal, debezium
+from tests.support.source_table import (
+    COLUMNS,
+    DDL,
+    SourceTable,
+    canal_message,
+    canal_messages,
+    debezium_message,
+)
+
+TEXTS = ", ".join(f"{name} string" for name in COLUMNS)
+FLAT = "database string, `table` string, type string, isDdl boolean, es bigint, "
+FLAT += f"data array<struct<{TEXTS}>>, old array<map<string, string>>"
+SOURCE = "db string, `table` string, file string, pos bigint, `row` bigint"
+ENVELOPE = f"op string, before struct<{DDL}>, after struct<{DDL}>, source struct<{SOURCE}>"
+
+
+def main(*, quick: bool) -> None:
+    rows, pairs = (20_000, 1) if quick else (100_000, 5)
+    source = SourceTable()
+    source.live(500, seed=1)
+    changes = source.changes()
+    single = [canal_message([change], number=number) for number, change in enumerate(changes)]
+    plain = [debezium_message(*change, number=number) for number, change in enumerate(changes)]
+    wrapped = [debezium_message(*change, number=number, wrapped=True) for number, change in enumerate(changes)]
+    cases: tuple[tuple[str, list[str], Callable[..., DataFrame], str], ...] = (
+        ("canal, a row a message", single, canal, FLAT),
+        ("debezium", plain, debezium, ENVELOPE),
+        ("canal, up to 3 rows a message", list(canal_messages(changes)), canal, FLAT),
+        ("debezium, in payload", wrapped, debezium, f"payload struct<{ENVELOPE}>"),
+    )
+    with spark_session() as spark:
+        for what, bodies, changes_of, schema in cases:
+            frame = messages(spark, bodies, rows)
+            print(compared(what, frame, changes_of, schema, rows, pairs), flush=True)
+            frame.unpersist()
+
+
+def messages(spark: SparkSession, bodies: list[str], rows: int) -> DataFrame:
+    """Returns rows of a topic in memory, with the bodies again and again."""
+    each = spark.createDataFrame([(body.encode(),) for body in bodies], "body binary").coalesce(1)
+    times = -(-rows // len(bodies))
+    frame = each.crossJoin(spark.range(0, times, 1, 2)).limit(rows).repartition(2)
+    place = ("'binlog' AS topic", "'broker-a' AS brokerName", "0 AS queueId")
+    frame = frame.selectExpr(*place, "monotonically_increasing_id() AS queueOffset", "body").persist()
+    frame.count()
+    return frame
+
+
+def compared(
+    what: str, frame: DataFrame, changes_of: Callable[..., DataFrame], schema: str, rows: int, pairs: int
+) -> str:
+    """Returns the line of one case: rates of processor time and of the clock, beside those of `from_json`."""
+    alone = frame.select("queueOffset", F.from_json(F.col("body").cast("string"), schema).alias("m"))
+    changes = changes_of(frame, DDL, key="id", table="shop.customers")
+    drop(alone)  # warm-ups: the JVM compiles hot code as it runs
+    drop(changes)
+    ratios = in_pairs(lambda: drop(changes), lambda: drop(alone), pairs)
+    clock, cpu = ([pair[number] for pair in ratios] for number in (0, 1))
+    return (
+        f"{what:32} rate by processor time x {statistics.median(cpu):.2f} ({min(cpu):.2f} to {max(cpu):.2f}), "
+        f"by the clock x {statistics.median(clock):.2f} ({min(clock):.2f} to {max(clock):.2f}); "
+        f"{pairs} pairs, {rows:,} messages"
+    )
+
+
+def drop(frame: DataFrame) -> tuple[float, float]:
+    """Computes all rows; returns the seconds by the clock, and those of the processors."""
+    cpu, began = cpu_seconds(SPARK), time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began, cpu_seconds(SPARK) - cpu
