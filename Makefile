@@ -1,7 +1,7 @@
 # Each target sets up what it needs by itself (.ci/env): .venv from requirements.lock, a JDK and Maven.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test test-all test-rest pure class-archives durations check site release-check demo soak matrix bench bench-quick lock
+.PHONY: help test test-all test-rest pure class-archives durations check site release-check demo soak fuzz matrix bench bench-quick lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -54,6 +54,9 @@ demo: ## what works so far, on real data; NAMESRV_ADDR=host:port runs it on anot
 
 soak: ## the long tests
 	@.ci/env python -m pytest -m soak $(ARGS)
+
+fuzz: ## inputs that coverage guides, for every parser of bytes from others; MINUTES=60 by default, ARGS='SQL' for some
+	@.ci/env --python python -m tests.hostile.guided_fuzzing $(or $(MINUTES),60) $(ARGS)
 
 matrix: ## the Spark tests on every release of PySpark, for the table in docs/spark-releases.md; ARGS='4.2.1' for some
 	@.ci/env python -m tests.support.releases $(ARGS)

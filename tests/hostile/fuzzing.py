@@ -1,11 +1,10 @@
-"""Parsers of outside input, real input for each, and ways to spoil it, for `test_fuzzing`."""
+"""Every parser of bytes from others, with real input for each: the targets of both kinds of fuzzing."""
 
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyrmq_core.access.plain.addresses import address_rule
 from pyrmq_core.access.plain.rules import rules_of
@@ -48,71 +47,13 @@ from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 from pyrmq_core.protocol.routes.registration import decode_registration
 from pyrmq_core.protocol.routes.route import TopicRouteData
 from tests.broker.transactions.halves import HALF, raw
-from tests.hostile import index_parsers, timer_parsers
+from tests.hostile import client_parsers, index_parsers, store_parsers, timer_parsers
+from tests.hostile.targets import Target
 from tests.support import golden
 from tests.support.guarded import ACL_4
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 MAX_DECOMPRESSED_BYTES = 1 << 20
-# Tokens that spoil a text or a structure more than a flipped bit does.
-TOKENS = (
-    b"\xff" * 4,
-    bytes(4),
-    b"\x7f\xff\xff\xff",
-    b"\x80\0\0\0",
-    b"[" * 40,
-    b'{"a":' * 40,
-    b'"\\ud800"',
-    b"-1",
-    b"9" * 30,
-    b"1e999",
-    b"\x01",
-    b"\x02",
-    b"../../",
-    b"\n",
-    b"\0",
-    b"' OR (",
-    b"((((((",
-    b" AND ",
-    b"null",
-)
-
-
-@dataclass(frozen=True)
-class Target:
-    """A parser; it accepts each of `seeds`, and a growing input repeats `unit` between head and tail."""
-
-    parse: Callable[[bytes], object]
-    seeds: tuple[bytes, ...]
-    head: bytes = b""
-    unit: bytes = b""
-    tail: bytes = b""
-
-    def grown(self, count: int) -> bytes:
-        return self.head + self.unit * count + self.tail
-
-
-def spoiled(seed: bytes, draw: random.Random) -> bytes:
-    """Returns the input after one to four changes, of bits, lengths, places or tokens."""
-    data = bytearray(seed)
-    for _ in range(draw.randint(1, 4)):
-        at = draw.randrange(len(data) + 1)
-        match draw.randrange(6):
-            case 0 if data:
-                data[at - 1] ^= 1 << draw.randrange(8)
-            case 1:
-                del data[at : at + draw.randint(1, 64)]
-            case 2:
-                data[at:at] = data[max(0, at - draw.randint(1, 64)) : at]
-            case 3:
-                token = draw.choice(TOKENS)
-                data[at : at + len(token)] = token
-            case 4:
-                data[at:at] = draw.choice(TOKENS)
-            case _:
-                other = draw.randrange(len(data) + 1)
-                data[at : at + 8] = data[other : other + 8]
-    return bytes(data)
 
 
 def _frame(data: bytes) -> object:
@@ -291,6 +232,17 @@ TARGETS: Mapping[str, Target] = {
         lambda data: decode(_pull(data), allow_gaps=True, max_body_bytes=MAX_DECOMPRESSED_BYTES), _PULLS
     ),
     "columns": Target(_columns, _PULLS, unit=_PULLS[0]),
+    "columns beside rows": Target(client_parsers.rows_and_columns, _PULLS),
+    "conversations": Target(client_parsers.conversations, tuple(frame.raw for frame in golden.frames()[:200])),
+    "commit records": Target(client_parsers.manifest, client_parsers.MANIFEST),
+    "offsets of streams": Target(client_parsers.stream_offset, (client_parsers.STREAM_OFFSET,)),
+    "options": Target(client_parsers.options, client_parsers.OPTIONS, b"topic=t\n", b"tags=a || b\n"),
+    "conditions of a search": Target(
+        _text(client_parsers.where), client_parsers.WHERE, b"json.a == 1", b" or json.b in [1]"
+    ),
+    "schemas of bodies": Target(client_parsers.schema, client_parsers.SCHEMA, unit=client_parsers.SCHEMA[0] + b"\n"),
+    "bodies on the page": Target(client_parsers.page_body, client_parsers.PAGE_BODIES, b"[", b'{"a":1},', b"1]"),
+    "traces": Target(_text(client_parsers.traces), client_parsers.TRACES, unit=client_parsers.TRACES[0]),
     "batch bodies": Target(lambda data: list(iterate_batch_body(data)), _PULLS),
     "properties": Target(
         _text(lambda text: encode_properties(decode_properties(text))),
@@ -315,6 +267,18 @@ TARGETS: Mapping[str, Target] = {
         lambda data: ended_offsets(raw(replace(HALF, pieces=[piece(0, data, b"TAGS\x01d\x02")]))),
         (b"12,13,", b"7"),
         unit=b"123,",
+    ),
+    "log files": Target(store_parsers.log_file, (store_parsers.LOG_BYTES,)),
+    "queue files": Target(store_parsers.queue_file, (store_parsers.QUEUE_BYTES,)),
+    "checkpoints": Target(store_parsers.checkpoint, (store_parsers.CHECKPOINT_BYTES,)),
+    "blocks of a master": Target(store_parsers.masters_blocks, (store_parsers.BLOCKS, store_parsers.BLOCKS[:700])),
+    "reports of a slave": Target(store_parsers.slaves_reports, (bytes(16), b"\0\0\0\0\0\0\1\0" * 3)),
+    "tables of a broker": Target(
+        store_parsers.table,
+        (b'{"topicConfigTable":{"T":{"perm":6}}}', b'{0:1,-1:{"a":[1,2]}}'),
+        b"{",
+        b'"a":1,',
+        b'"b":2}',
     ),
     "index files": Target(index_parsers.index_file, index_parsers.FILES),
     "timer messages": Target(timer_parsers.message, (raw(HALF), timer_parsers.MESSAGE)),

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.hostile.attacks import Attack, all_codes, attacks_of
-from tests.hostile.fuzzing import spoiled
+from tests.hostile.targets import spoiled
 from tests.support import golden
 from tests.support.stranger import (
     ANSWER_SECONDS,

@@ -12,35 +12,23 @@ import tracemalloc
 
 import pytest
 
-from pyrmq_core.errors import RocketMQError
-from tests.hostile.fuzzing import TARGETS, Target, spoiled
+from tests.hostile.fuzzing import TARGETS
+from tests.hostile.targets import CORPUS, FIXED_BYTES, MEMORY_FACTOR, Target, spoiled, survives
 
 ROUNDS = 400
 SOAK_ROUNDS = 60_000
-# Decompression may swell to its own bound; any parser may take this much besides.
-FIXED_BYTES = 4 << 20
-MEMORY_FACTOR = 8
 # A quarter of the input takes a quarter of the time, times this factor; quadratic work would be 16 times.
 SUPERLINEAR = 9.0
 TOO_SHORT_SECONDS = 0.002
 
 
-def survives(target: Target, data: bytes) -> None:
-    """Parses the input; any error but a named one fails."""
-    try:
-        target.parse(data)
-    except RocketMQError:
-        pass
-    except RecursionError as error:
-        raise AssertionError(f"{data[:200]!r}... recursed too deeply") from error
-
-
 def fuzz(name: str, seed: int, rounds: int) -> None:
     target, draw = TARGETS[name], random.Random(f"{name} {seed}")
+    seeds = (*target.seeds, *CORPUS.get(name, ()))
     for _ in range(rounds):
-        data = spoiled(draw.choice(target.seeds), draw)
+        data = spoiled(draw.choice(seeds), draw)
         if draw.random() < 0.1:
-            data = spoiled(data + draw.choice(target.seeds), draw)
+            data = spoiled(data + draw.choice(seeds), draw)
         try:
             survives(target, data)
         except Exception as error:
@@ -51,6 +39,12 @@ def fuzz(name: str, seed: int, rounds: int) -> None:
 @pytest.mark.parametrize("name", TARGETS)
 def test_spoiled_input_meets_named_errors_alone(name: str, seed: int) -> None:
     fuzz(name, seed, ROUNDS)
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_inputs_that_coverage_chose_meet_named_errors_alone(name: str) -> None:
+    for data in CORPUS[name]:
+        survives(TARGETS[name], data)
 
 
 @pytest.mark.soak
@@ -78,7 +72,11 @@ def test_four_times_the_input_takes_no_more_than_linear_time(name: str) -> None:
 @pytest.mark.parametrize("name", TARGETS)
 def test_memory_is_bounded_by_the_input(name: str) -> None:
     target, draw = TARGETS[name], random.Random(f"{name} memory")
-    inputs = [*target.seeds[:3], *(spoiled(draw.choice(target.seeds), draw) for _ in range(30))]
+    inputs = [
+        *target.seeds[:3],
+        *CORPUS.get(name, ())[:10],
+        *(spoiled(draw.choice(target.seeds), draw) for _ in range(30)),
+    ]
     gc.collect()
     for data in inputs:
         tracemalloc.start()
