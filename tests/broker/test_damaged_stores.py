@@ -17,6 +17,7 @@ from pyrmq_core.protocol.messages.record import (
     FIXED_V4,
     HEAD,
     MAGIC_V1,
+    QUEUE_OFFSET_POSITION,
     iterate_records,
 )
 from tests.broker.memory_files import MemoryFiles
@@ -168,6 +169,24 @@ def test_damage_before_the_mark_ends_no_log(at: int) -> None:
     if at not in (20, 60):  # the user's flag and the store time, which no CRC covers
         assert len(recovery.holes) + len(recovery.bad_bodies) + recovery.gaps
         assert recovery.warnings()
+
+
+@pytest.mark.parametrize("how", ["rebuilt", "killed"])
+def test_a_negative_queue_offset_is_damage(how: str) -> None:
+    """One flipped bit; a queue that began there would be filled with gigabytes up to its next entry."""
+    files, store = five_entries()
+    if how == "rebuilt":
+        store.close()
+        files.remove("consumequeue")
+    else:
+        store.abandon()
+        files.remove(CHECKPOINT_NAME)
+    files.contents[LOG][2 * SIZE + QUEUE_OFFSET_POSITION] ^= 0x80
+    store, recovery = reopened(files)
+    assert contents(store, [("B", 0)]) == expected(SENT[1::2], [("B", 0)])
+    assert (2 * SIZE, 3 * SIZE) in recovery.holes
+    bodies = [record.body for record in served(store, ("A", 0))]
+    assert bodies == [body for sent in (SENT[0], SENT[4], SENT[6]) for body in sent.bodies]
 
 
 def served(store: MessageStore, key: tuple[str, int]) -> list["Record"]:

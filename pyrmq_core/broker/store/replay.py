@@ -121,6 +121,8 @@ class Replay:
     def _take(self, record: RawRecord, *, whole: bool) -> None:
         if record.sys_flag & TRANSACTION_MASK in WITHOUT_ENTRY:
             return
+        if record.queue_offset < 0:
+            raise _DamagedRecord
         is_batch = record.sys_flag & BATCH_RECORD == BATCH_RECORD
         key = (decode_java_utf8(record.topic), record.queue_id)
         queue = self._queue_of(key, is_batch)
@@ -166,7 +168,8 @@ class Replay:
 class _DamagedRecord(Exception):
     """A record damaged where no CRC covers it.
 
-    Its queue offset is another message's or too large for the log, or its INNER_NUM is no possible count of messages.
+    Its queue offset is negative, another message's or too large for the log, or its INNER_NUM is no possible count of
+    messages.
     """
 
 
