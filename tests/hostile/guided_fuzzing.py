@@ -31,12 +31,14 @@ FIXED_SECONDS: Final = 1.0
 SECONDS_A_BYTE: Final = 50e-6
 MEASURED: Final = 32  # one of so many inputs has its memory measured, which slows it down
 KEPT_BYTES: Final = 4096  # of a target, in corpus.json
-PROGRAM: Final = """
-import importlib, sys, atheris
-with atheris.instrument_imports(include=["pyrmq_core", "pyrmq_spark", sys.argv[1]]):
-    targets = importlib.import_module(sys.argv[1]).TARGETS
+# A file that libFuzzer can start again, as it does to find the smallest set of inputs.
+PROGRAM: Final = """#!{python}
+import importlib, os, sys, atheris
+module = os.environ["FUZZED_MODULE"]
+with atheris.instrument_imports(include=["pyrmq_core", "pyrmq_spark", module]):
+    targets = importlib.import_module(module).TARGETS
 from tests.hostile.guided_fuzzing import checked
-atheris.Setup(["fuzz", *sys.argv[3:]], checked(targets[sys.argv[2]]))
+atheris.Setup(sys.argv, checked(targets[os.environ["FUZZED_TARGET"]]))
 atheris.Fuzz()
 """
 
@@ -70,9 +72,12 @@ def run(directory: Path, module: str, name: str, seeds: tuple[bytes, ...], *opti
     inputs.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(seeds):
         (inputs / f"seed-{number}").write_bytes(seed)
+    program = inputs.parent / "program.py"
+    program.write_text(PROGRAM.format(python=sys.executable))
+    program.chmod(0o700)
     paths = [str(ROOT), str(installed_apart("atheris", ATHERIS))]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, "-c", PROGRAM, module, name, f"-artifact_prefix={inputs.parent}/", *options, str(inputs)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "FUZZED_MODULE": module, "FUZZED_TARGET": name}
+    command = [str(program), f"-artifact_prefix={inputs.parent}/", *options, str(inputs)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
     return done.returncode, done.stdout + done.stderr
 
