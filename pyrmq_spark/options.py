@@ -405,6 +405,6 @@ def _by_name(raw: Options) -> dict[str, str]:
     for name, value in raw.items():
         meant = ALIASES.get(name.lower(), name.lower())
         if meant in by_name:
-            raise InvalidOption(f"{name} is another name of {KNOWN[meant]}; set one of them")
+            raise InvalidOption(f"{name} is another name of {KNOWN.get(meant, meant)}; set one of them")
         by_name[meant] = value
     return by_name

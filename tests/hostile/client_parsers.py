@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -126,7 +127,8 @@ def options(data: bytes) -> None:
         lambda: read_sink(raw, stream=True),
     )
     for read in readings:
-        with suppress(RocketMQError):
+        with suppress(RocketMQError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # Python's, of a pattern that it may read otherwise some day
             read()
 
 

@@ -72,7 +72,7 @@ def run(directory: Path, module: str, name: str, seeds: tuple[bytes, ...], *opti
     inputs.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(seeds):
         (inputs / f"seed-{number}").write_bytes(seed)
-    program = inputs.parent / "program.py"
+    program = inputs.parent / "program"
     program.write_text(PROGRAM.format(python=sys.executable))
     program.chmod(0o700)
     paths = [str(ROOT), str(installed_apart("atheris", ATHERIS))]
