@@ -25,6 +25,7 @@ from pyrmq_core.broker.transactions.half_messages import (
 )
 from pyrmq_core.broker.transactions.producer_checks import check_request
 from pyrmq_core.columnar import decode_batches, schema_of
+from pyrmq_core.columnar.arrays import keep_freed_memory
 from pyrmq_core.filtering.sql92 import parse as parse_sql
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import EVERYTHING, MessageQueue, PullStatus
@@ -132,6 +133,7 @@ _POLICIES = (
 _USERS = b'{"users":[{"username":"u","password":"p","userType":"Super","userStatus":"enable"}],"acls":[%s]}' % _POLICIES
 _NEEDY = (b'{"topicConfigList":[{"topicName":"t"}],"groupConfigList":[{"groupName":"g"}],"groupName":"g"}', *_BEATS)
 
+keep_freed_memory()  # the block that is made once a process is no input's
 
 TARGETS: Mapping[str, Target] = {
     "plain_acl.yml": Target(
