@@ -61,8 +61,8 @@ def messages(spark: SparkSession, bodies: list[str], rows: int) -> DataFrame:
     each = spark.createDataFrame([(body.encode(),) for body in bodies], "body binary").coalesce(1)
     times = -(-rows // len(bodies))
     frame = each.crossJoin(spark.range(0, times, 1, 2)).limit(rows).repartition(2)
-    place = ("'binlog' AS topic", "'broker-a' AS brokerName", "0 AS queueId")
-    frame = frame.selectExpr(*place, "monotonically_increasing_id() AS queueOffset", "body").persist()
+    columns = ("'binlog' AS topic", "'broker-a' AS brokerName", "0 AS queueId")
+    frame = frame.selectExpr(*columns, "monotonically_increasing_id() AS queueOffset", "body").persist()
     frame.count()
     return frame
 

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -129,8 +129,9 @@ class TopicFigures:
         else:
             before = self._figures.get(topic)
             stored = sum(queue.max_offset for queue in stats.queues.values())
-            rate = _rate(before, stored, began) if stats.put_tps is None else stats.put_tps
-            figure = TopicFigure(began, stats.messages, stored, rate, is_whole=not stats.failures)
+            figure = TopicFigure(began, stats.messages, stored, stats.put_tps, is_whole=not stats.failures)
+            if figure.rate is None:
+                figure = replace(figure, rate=_rate(before, figure))
         self._figures.pop(topic, None)
         self._figures[topic] = figure
         if len(self._figures) > MAX_FIGURES:
@@ -173,8 +174,11 @@ class TopicLags:
         return cls(lags, groups, listed.failures)
 
 
-def _rate(before: TopicFigure | None, stored: int, at: float) -> float | None:
-    """Returns the messages a second since the figure before; brokers before 5.0 report no rate beside the offsets."""
-    if before is None or before.messages is None or not before.is_whole or at <= before.at:
+def _rate(before: TopicFigure | None, now: TopicFigure) -> float | None:
+    """Returns the messages a second between two figures; brokers before 5.0 report no rate beside the offsets.
+
+    None if one of them lacks a broker: its messages would count as new, or as gone.
+    """
+    if before is None or before.messages is None or not (before.is_whole and now.is_whole) or now.at <= before.at:
         return None
-    return max(0.0, (stored - before.stored) / (at - before.at))
+    return max(0.0, (now.stored - before.stored) / (now.at - before.at))

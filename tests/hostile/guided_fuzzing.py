@@ -29,6 +29,7 @@ ROOT: Final = Path(__file__).parent.parent.parent
 # Of one input, in a process whose lines are counted.
 FIXED_SECONDS: Final = 1.0
 SECONDS_A_BYTE: Final = 50e-6
+SLOW_SECONDS: Final = 1200.0  # of a run beyond its own time: it loads and counts every line, and merges inputs
 MEASURED: Final = 32  # one of so many inputs has its memory measured, which slows it down
 KEPT_BYTES: Final = 4096  # of a target, in corpus.json
 # A file that libFuzzer can start again, as it does to find the smallest set of inputs.
@@ -64,8 +65,13 @@ def checked(target: Target) -> Callable[[bytes], None]:
     return check
 
 
-def run(directory: Path, module: str, name: str, seeds: tuple[bytes, ...], *options: str) -> tuple[int, str]:
-    """Runs one target, and returns its status and what it printed; `directory` has its inputs."""
+def run(
+    directory: Path, module: str, name: str, seeds: tuple[bytes, ...], *options: str, seconds: float = 0
+) -> tuple[int, str]:
+    """Runs one target, for about so many seconds, and returns its status and what it printed.
+
+    `directory` has its inputs. Raises `subprocess.TimeoutExpired` for a run that does not end.
+    """
     from tests.support.apart import installed_apart
 
     inputs = directory / name.replace(" ", "-") / "inputs"
@@ -78,7 +84,15 @@ def run(directory: Path, module: str, name: str, seeds: tuple[bytes, ...], *opti
     paths = [str(ROOT), str(installed_apart("atheris", ATHERIS))]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "FUZZED_MODULE": module, "FUZZED_TARGET": name}
     command = [str(program), f"-artifact_prefix={inputs.parent}/", *options, str(inputs)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds + SLOW_SECONDS,
+        check=False,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -119,6 +133,7 @@ def main(minutes: str, *names: str) -> None:
             (*target.seeds, *corpus.get(name, ())),
             *options,
             "-print_final_stats=1",
+            seconds=seconds,
         )
         tried += inputs_of(output)
         click.echo(f"{name}: {inputs_of(output):,} inputs, seed {seed}, {'a fault' if status else 'no fault'}")

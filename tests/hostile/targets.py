@@ -71,7 +71,9 @@ def read_corpus() -> dict[str, list[bytes]]:
 
 def keep_corpus(corpus: Mapping[str, Iterable[bytes]]) -> None:
     kept = {name: [b64encode(data).decode() for data in corpus[name]] for name in sorted(corpus)}
-    CORPUS_FILE.write_text(json.dumps(kept, indent=0) + "\n")
+    part = CORPUS_FILE.with_suffix(".part")
+    part.write_text(json.dumps(kept, indent=0) + "\n")
+    part.replace(CORPUS_FILE)
 
 
 CORPUS = read_corpus()

@@ -119,6 +119,23 @@ async def test_a_rate_without_the_brokers_own(autojump_clock: trio.testing.MockC
         assert 60 / (FIGURE_FRESH_SECONDS + 1) <= figure.rate <= 60 / FIGURE_FRESH_SECONDS
 
 
+async def test_no_rate_is_made_of_figures_that_lack_a_broker(autojump_clock: trio.testing.MockClock) -> None:
+    """Neither when its answer is missing, nor when it is back: all of its messages would seem gone, or new."""
+    brokers, rates = Brokers(rate=None), []
+    failure: dict[str, RocketMQError] = {"b": NoRoute("no answer", topic="T")}
+    async with looked_up(brokers) as figures:
+        for brokers.end, brokers.silent in ((1000, {}), (7, failure), (1060, {}), (1090, {})):
+            figures.refresh()
+            await figures.view(["T"], ["T"])
+            await trio.sleep(2 * ROUND_SECONDS)
+            figure = figures.get("T")
+            assert figure is not None
+            rates.append(figure.rate)
+    assert rates[:3] == [None, None, None]
+    assert rates[3] is not None
+    assert 0 < rates[3] <= 30 / ROUND_SECONDS
+
+
 async def test_a_topic_without_an_answer_has_no_figures_and_is_not_waited_for(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -42,13 +42,13 @@ def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESS
 
     Whether each is short enough for a batch is known when its request is written.
     """
-    whole = tuple(messages)
-    for message in whole:
+    batch = tuple(messages)
+    for message in batch:
         check_message(message, max_message_bytes)
-    if not whole:
+    if not batch:
         raise InvalidMessage(EMPTY_BATCH)
-    check_batch(whole)
-    return CheckedBatch(whole, [checked_ends(message) for message in whole])
+    check_batch(batch)
+    return CheckedBatch(batch, [checked_ends(message) for message in batch])
 
 
 def checked_ends(message: Message) -> tuple[str, str]:
