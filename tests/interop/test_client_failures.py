@@ -31,7 +31,7 @@ from pyrmq_core.client.producer.send.receipt import Receipt
 from pyrmq_core.client.producer.send.send_options import SendSettings
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.errors import RocketMQError
-from tests.support.apache import VERSIONS, boot_cluster
+from tests.support.apache import NEWEST_AND_LONG_OLDER, boot_cluster
 from tests.support.maven import ApacheUnavailable
 from tests.support.our_cluster import boot_our_cluster
 
@@ -63,7 +63,7 @@ class Cluster:
     brokers: dict[str, Server]
 
 
-@pytest.fixture(scope="module", params=("ours", *VERSIONS))
+@pytest.fixture(scope="module", params=("ours", *NEWEST_AND_LONG_OLDER))
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     try:
         if request.param == "ours":

@@ -11,7 +11,7 @@ from shutil import copytree
 import pytest
 
 from pyrmq_core.protocol.messages.record import StoredRecord
-from tests.support.apache import BROKER_SETTINGS, VERSIONS, boot_broker
+from tests.support.apache import BROKER_SETTINGS, NEWEST_AND_LONG_OLDER, boot_broker
 from tests.support.copies import (
     Server,
     check_copy,
@@ -76,7 +76,7 @@ class Stage:
         return self.home / f"home-{self.booted}"
 
 
-@pytest.fixture(params=["ours", *VERSIONS])
+@pytest.fixture(params=["ours", *NEWEST_AND_LONG_OLDER])
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     with boot_our_cluster([]) as cluster:
         yield Stage(request.param, cluster.nameserver.address, cluster.nameserver.store.parent)

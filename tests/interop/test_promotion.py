@@ -13,7 +13,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import load_object
 from tests.broker.serving import serving
-from tests.support.apache import BROKER_SETTINGS, VERSIONS, ApacheBroker, ApacheCluster, ask, boot_cluster
+from tests.support.apache import BROKER_SETTINGS, NEWEST_AND_LONG_OLDER, ApacheBroker, ApacheCluster, ask, boot_cluster
 from tests.support.maven import ApacheUnavailable
 from tests.support.store_jobs import message, read, wait_end
 
@@ -23,7 +23,7 @@ SETTINGS = {name: BROKER_SETTINGS[name] for name in LENGTHS}
 SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=NEWEST_AND_LONG_OLDER)
 def cluster(request: pytest.FixtureRequest) -> Iterator[ApacheCluster]:
     try:
         with boot_cluster(request.param, broker_settings={"timerFlushIntervalMs": "1000"}) as cluster:

@@ -13,7 +13,7 @@ from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerO
 from pyrmq_core.protocol.requests.broker.group_config import GetSubscriptionGroupConfig
 from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
 from tests.broker.serving import Served, serving
-from tests.support.apache import BROKER_SETTINGS, VERSIONS, ApacheBroker, ApacheCluster, ask, boot_cluster
+from tests.support.apache import BROKER_SETTINGS, NEWEST_AND_LONG_OLDER, ApacheBroker, ApacheCluster, ask, boot_cluster
 from tests.support.maven import ApacheUnavailable
 from tests.support.store_jobs import message, wait_end
 
@@ -22,7 +22,7 @@ LENGTHS = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlot
 FOLLOWS = {name: BROKER_SETTINGS[name] for name in LENGTHS} | {"brokerRole": "SLAVE", "brokerId": "1"}
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=NEWEST_AND_LONG_OLDER)
 def cluster(request: pytest.FixtureRequest) -> Iterator[ApacheCluster]:
     try:
         with boot_cluster(request.param) as cluster:

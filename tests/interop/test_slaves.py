@@ -12,7 +12,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import load_object
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
-from tests.support.apache import BROKER_SETTINGS, VERSIONS, ApacheBroker, ask, boot_broker
+from tests.support.apache import BROKER_SETTINGS, NEWEST_AND_LONG_OLDER, ApacheBroker, ask, boot_broker
 from tests.support.copies import lag, send_turn
 from tests.support.maven import ApacheUnavailable
 from tests.support.our_cluster import OurServer, boot_our_broker, boot_our_cluster
@@ -63,7 +63,7 @@ def files_of(store: Path) -> dict[str, bytes]:
     return {str(path.relative_to(store)): path.read_bytes().rstrip(b"\0") for path in files}
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=NEWEST_AND_LONG_OLDER)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """A slave that has the master's topics from its first start: it makes a batch topic's queues by them."""
     try:

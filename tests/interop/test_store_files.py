@@ -13,7 +13,7 @@ import pytest
 
 from pyrmq_core.protocol.messages.record import StoredRecord
 from pyrmq_core.protocol.requests.broker.offsets import OffsetFound, SearchOffset
-from tests.support.apache import BROKER_SETTINGS, VERSIONS, ask, boot_broker, boot_cluster
+from tests.support.apache import BROKER_SETTINGS, NEWEST_AND_LONG_OLDER, ask, boot_broker, boot_cluster
 from tests.support.maven import ApacheUnavailable
 from tests.support.store_jobs import contents, found_by_key, index_bytes, make_batch_topic, read, send_some, send_whole
 
@@ -64,7 +64,7 @@ def ours(directory: Path, *, kill: bool, **others: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("entries", ["200000", pytest.param("64", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWEST_AND_LONG_OLDER)
 def test_a_store_goes_from_broker_to_broker(version: str, kill: bool, entries: str) -> None:
     """The index has one file, or one for every 64 entries."""
     with ExitStack() as stack:

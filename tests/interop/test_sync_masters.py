@@ -10,7 +10,7 @@ import pytest
 
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
-from tests.support.apache import VERSIONS, ApacheBroker, ask, boot_broker, boot_cluster
+from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheBroker, ask, boot_broker, boot_cluster
 from tests.support.maven import ApacheUnavailable
 from tests.support.our_cluster import boot_our_cluster
 from tests.support.spark_streams import wait_until
@@ -69,7 +69,7 @@ def answers(version: str, address: str, slave: ApacheBroker) -> list[int]:
 
 
 @pytest.mark.parametrize("maker", ["ours", "Apache's"])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWEST_AND_LONG_OLDER)
 def test_a_synchronous_master_answers_as_the_releases_do(version: str, maker: str) -> None:
     try:
         with master(version, maker) as (nameserver, address):

@@ -46,6 +46,7 @@ def test_the_example_fills_its_table_and_its_sink(tmp_path: Path, client: Path) 
     assert sorted((message.body, message.tags) for message in euros) == [row for row in SENT if row[1] == "EUR"]
 
 
+@pytest.mark.soak
 def test_changes_of_a_database_become_its_table(tmp_path: Path, client: Path) -> None:
     """Into a table of a catalog of the tests: no released connector with tables for Auto CDC loads on Spark 4.3."""
     source = SourceTable()

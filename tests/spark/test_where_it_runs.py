@@ -37,6 +37,7 @@ def check(master: str, nameserver: str, directory: Path, environment: dict[str, 
     assert found["partitions"] >= 6
 
 
+@pytest.mark.soak
 def test_on_sparks_small_cluster(nameserver: str, tmp_path: Path) -> None:
     environment = job_environment(ROOT) | {"SPARK_WORKER_DIR": str(tmp_path / "work")}
     check("local-cluster[1,2,1024]", nameserver, tmp_path, environment)
