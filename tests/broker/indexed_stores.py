@@ -31,12 +31,12 @@ class Keyed:
 
     def append(self) -> Append:
         plain = Sent(self.topic, 0, ()).append()
-        return replace(plain, pieces=[piece(0, b"", one.encode()) for one in self.properties], sys_flag=self.sys_flag)
+        return replace(plain, pieces=[piece(0, b"", text.encode()) for text in self.properties], sys_flag=self.sys_flag)
 
 
 def keyed(*keys: str, topic: str = "T") -> Keyed:
     """Returns one message for each text of KEYS."""
-    return Keyed(tuple([f"KEYS\x01{one}\x02" for one in keys]), topic)
+    return Keyed(tuple([f"KEYS\x01{key}\x02" for key in keys]), topic)
 
 
 @dataclass
@@ -94,36 +94,36 @@ class IndexedStore:
         self.store.close()
 
     def find(self, key: str, most: int = 64, times_ms: tuple[int, int] = EVER, topic: str = "T") -> list[int]:
-        found: list[int] = []
-        for _ in self.index.find((topic, key, None), most, times_ms, found):
+        places: list[int] = []
+        for _ in self.index.find((topic, key, None), most, times_ms, places):
             pass
-        return found
+        return places
 
     def java(self) -> JavaIndex:
         """Returns the index that Java has of this log."""
-        records = [found for found in self.store.records(self.store.start) if isinstance(found, RawRecord)]
+        records = [record for record in self.store.records(self.store.start) if isinstance(record, RawRecord)]
         return JavaIndex(self.layout.slots, self.layout.entries).build(records)
 
     def contents(self) -> list[bytes]:
         """Returns the bytes of each index file, before its next entry."""
-        found = []
+        file_contents = []
         for name in self.files.names(FOLDER):
             data = self.files.load(f"{FOLDER}/{name}") or b""
-            found.append(data[: self.layout.entry_at(int.from_bytes(data[36:40]))])
-        return found
+            file_contents.append(data[: self.layout.entry_at(int.from_bytes(data[36:40]))])
+        return file_contents
 
 
-def try_put(one: IndexedStore, sent: Keyed, now_ms: int) -> None:
+def try_put(indexed_store: IndexedStore, sent: Keyed, now_ms: int) -> None:
     """Stores messages if the disk has room for them."""
     try:
-        one.put(sent, now_ms)
+        indexed_store.put(sent, now_ms)
     except StoreError:
         return
 
 
-def try_settle(one: IndexedStore) -> None:
+def try_settle(indexed_store: IndexedStore) -> None:
     """Brings the index to the last message if the disk has room for it."""
     try:
-        one.settle()
+        indexed_store.settle()
     except StoreError:
-        assert not one.index.is_live
+        assert not indexed_store.index.is_live

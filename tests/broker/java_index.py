@@ -21,10 +21,10 @@ def java_hash(text: str) -> int:
 
 def java_keys(topic: str, properties: str) -> list[str]:
     """Returns the texts that IndexService.buildIndex puts for a record."""
-    known = decode_properties(properties)
-    keys = [f"{topic}#{known['UNIQ_KEY']}"] if "UNIQ_KEY" in known else []
-    keys += [f"{topic}#{word}" for word in known.get("KEYS", "").split(" ") if word]
-    return keys + ([f"{topic}#T#{known['TAGS']}"] if "TAGS" in known else [])
+    values = decode_properties(properties)
+    keys = [f"{topic}#{values['UNIQ_KEY']}"] if "UNIQ_KEY" in values else []
+    keys += [f"{topic}#{word}" for word in values.get("KEYS", "").split(" ") if word]
+    return keys + ([f"{topic}#T#{values['TAGS']}"] if "TAGS" in values else [])
 
 
 @dataclass
@@ -65,17 +65,17 @@ class JavaIndexFile:
     def content(self) -> bytes:
         """Returns the file's bytes before its next entry."""
         fields = (self.begin_ms, self.end_ms, self.begin_offset, self.end_offset)
-        header = b"".join([*(one.to_bytes(8, signed=True) for one in fields), self.used.to_bytes(4)])
+        header = b"".join([*(value.to_bytes(8, signed=True) for value in fields), self.used.to_bytes(4)])
         self.data[:40] = header + self.count.to_bytes(4)
         return bytes(self.data[: 40 + 4 * self.slots + 20 * self.count])
 
-    def select(self, found: list[int], key: str, most: int, begin_ms: int, end_ms: int) -> None:
+    def select(self, places: list[int], key: str, most: int, begin_ms: int, end_ms: int) -> None:
         number = self._int(40 + 4 * (java_hash(key) % self.slots))
-        while number > 0 and len(found) < most:
+        while number > 0 and len(places) < most:
             at = 40 + 4 * self.slots + 20 * number
             time_ms = self.begin_ms + 1000 * self._int(at + 12)
             if self._int(at) == java_hash(key) and begin_ms <= time_ms <= end_ms:
-                found.append(int.from_bytes(self.data[at + 4 : at + 12]))
+                places.append(int.from_bytes(self.data[at + 4 : at + 12]))
             if time_ms < begin_ms:
                 break
             number = self._int(at + 16)
@@ -108,14 +108,14 @@ class JavaIndex:
 
     def find(self, key: str, most: int, begin_ms: int, end_ms: int) -> list[int]:
         """Returns the offsets that IndexService.queryOffset finds, the newest first."""
-        found: list[int] = []
+        places: list[int] = []
         for file in reversed(self.files):
             begins, ends = file.begin_ms <= begin_ms <= file.end_ms, file.begin_ms <= end_ms <= file.end_ms
             if (begin_ms < file.begin_ms and end_ms > file.end_ms) or begins or ends:
-                file.select(found, key, most, begin_ms, end_ms)
-            if file.begin_ms < begin_ms or len(found) >= most:
+                file.select(places, key, most, begin_ms, end_ms)
+            if file.begin_ms < begin_ms or len(places) >= most:
                 break
-        return found
+        return places
 
     def contents(self) -> list[bytes]:
         return [file.content() for file in self.files]

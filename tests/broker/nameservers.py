@@ -42,7 +42,9 @@ class RecordingNameServer:
 
     def topics(self) -> list[set[str]]:
         """Returns the topics of each registration."""
-        return [{topic.topic for topic in one.body().topic_configs} for _, one in self.registrations()]
+        return [
+            {topic.topic for topic in registration.body().topic_configs} for _, registration in self.registrations()
+        ]
 
     def _count_closed(self, _: Peer) -> None:
         self.closed += 1

@@ -44,8 +44,8 @@ def opened(files: Files, settings: StoreSettings = SMALL) -> MessageStore:
 
 
 def put(store: MessageStore, *sent: Sent, now_ms: int = NOW_MS) -> None:
-    for one in sent:
-        store.put(one.append(), now_ms)
+    for batch in sent:
+        store.put(batch.append(), now_ms)
 
 
 def read(store: MessageStore, topic: str, queue_id: int, offset: int = 0) -> list[StoredRecord]:
@@ -54,18 +54,18 @@ def read(store: MessageStore, topic: str, queue_id: int, offset: int = 0) -> lis
 
 def contents(store: MessageStore, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[bytes]]:
     """Returns the bodies of each queue; checks that its offsets are dense and its own."""
-    found = {}
+    queues = {}
     for topic, queue_id in keys:
         records = read(store, topic, queue_id)
         assert [record.queue_offset for record in records] == list(range(len(records)))
         assert all((record.topic, record.queue_id) == (topic, queue_id) for record in records)
         assert store.reader.bounds((topic, queue_id)) == (0, len(records))
-        found[topic, queue_id] = [record.body for record in records]
-    return found
+        queues[topic, queue_id] = [record.body for record in records]
+    return queues
 
 
 def expected(sent: Iterable[Sent], keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[bytes]]:
     lists: dict[tuple[str, int], list[bytes]] = {key: [] for key in keys}
-    for one in sent:
-        lists[one.topic, one.queue_id] += one.bodies
+    for batch in sent:
+        lists[batch.topic, batch.queue_id] += batch.bodies
     return lists

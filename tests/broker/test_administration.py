@@ -73,8 +73,8 @@ async def test_lists_of_topics_and_groups_are_made_as_a_whole_or_not_at_all(tmp_
             assert "T1" not in served.running.broker.topics
         for _ in range(2):  # the second time nothing changes
             await answered(served, list_code, {"topicConfigList": [topic, other]})
-        found = TopicConfigFound.from_command(await served.ask(GetTopicConfig("T2").to_command())).config
-        assert (found.read_queue_nums, found.attributes) == (3, {"message.type": "NORMAL"})
+        config = TopicConfigFound.from_command(await served.ask(GetTopicConfig("T2").to_command())).config
+        assert (config.read_queue_nums, config.attributes) == (3, {"message.type": "NORMAL"})
         assert served.running.broker.topics.file.is_behind is False
         groups = [{"groupName": "g1", "retryMaxTimes": 3}, {"groupName": "g2"}]
         refused = await raw(
@@ -83,9 +83,9 @@ async def test_lists_of_topics_and_groups_are_made_as_a_whole_or_not_at_all(tmp_
         assert refused.code == ResponseCode.INVALID_PARAMETER
         assert "g1" not in served.running.broker.groups
         await answered(served, groups_code, {"groupConfigList": groups})
-        known = served.running.broker.groups.known("g1")
-        assert known is not None
-        assert known["retryMaxTimes"] == 3
+        group_config = served.running.broker.groups.known("g1")
+        assert group_config is not None
+        assert group_config["retryMaxTimes"] == 3
         too_many = {"groupConfigList": [{"groupName": f"g{number}"} for number in range(1001)]}
         assert (await raw(served, groups_code, too_many)).code == ResponseCode.INVALID_PARAMETER
 
@@ -110,11 +110,11 @@ async def test_what_a_group_consumes_and_how_far(tmp_path: Path) -> None:
         await commit(served, "g", 3)
         await commit(served, "h", 1)
         assert (await answered(served, RequestCode.QUERY_TOPICS_BY_CONSUMER, group="g"))["topicList"] == ["T"]
-        found = await answered(served, RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, group="g", topic="T")
-        assert found == {"group": "g", "topic": "T"}
+        subscription = await answered(served, RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, group="g", topic="T")
+        assert subscription == {"group": "g", "topic": "T"}
         await join(served, "g", expression="a || b")
-        found = await answered(served, RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, group="g", topic="T")
-        assert found["subscriptionData"]["subString"] == "a || b"
+        subscription = await answered(served, RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, group="g", topic="T")
+        assert subscription["subscriptionData"]["subString"] == "a || b"
 
         store = served.running.broker.store
         times = [store.reader.store_time(("T", 0), offset) for offset in range(4)]
@@ -219,8 +219,8 @@ async def test_the_entries_of_a_queue_are_shown_as_they_are_on_disk(tmp_path: Pa
         shown = load_object((await entries(1, 3)).body, "entries")
         assert (shown["minQueueIndex"], shown["maxQueueIndex"]) == (0, 5)
         store = served.running.broker.store
-        found = [(one["physicOffset"], one["physicSize"], one["tagsCode"]) for one in shown["queueData"]]
-        assert found == [tuple(store.reader.entry(("T", 0), offset)) for offset in (1, 2, 3)]
+        rows = [(entry["physicOffset"], entry["physicSize"], entry["tagsCode"]) for entry in shown["queueData"]]
+        assert rows == [tuple(store.reader.entry(("T", 0), offset)) for offset in (1, 2, 3)]
         assert len(load_object((await entries(3, 100)).body, "entries")["queueData"]) == 2
         beyond = await entries(5, 1)
         assert (beyond.code, beyond.remark, len(beyond.body)) == (SUCCESS, "Index 5 of 0@T is not exist!", 0)
@@ -252,9 +252,9 @@ async def test_figures_count_what_was_stored_and_pulled(tmp_path: Path) -> None:
         assert (unknown.code, unknown.remark) == (ResponseCode.SYSTEM_ERROR, "The stats <TOPIC_PUT_NUMS> <U> not exist")
 
         async def minute(name: str, key: str) -> dict[str, Any]:
-            found = await answered(served, RequestCode.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key)
-            assert set(found) == {"statsMinute", "statsHour", "statsDay"}
-            shown: dict[str, Any] = found["statsMinute"]
+            stats = await answered(served, RequestCode.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key)
+            assert set(stats) == {"statsMinute", "statsHour", "statsDay"}
+            shown: dict[str, Any] = stats["statsMinute"]
             return shown
 
         take_sample(served)

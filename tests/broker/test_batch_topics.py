@@ -49,11 +49,11 @@ class Put:
 
     def append(self) -> Append:
         properties = f"TAGS\x01{self.tags}\x02" if self.tags else ""
-        one = Append("B", 0, [], NOW_MS, pack_host("10.0.0.5:50000"), pack_host("127.0.0.1:10911"))
+        template = Append("B", 0, [], NOW_MS, pack_host("10.0.0.5:50000"), pack_host("127.0.0.1:10911"))
         if not self.whole:
-            return replace(one, pieces=[piece(0, body, properties.encode()) for body in self.bodies])
+            return replace(template, pieces=[piece(0, body, properties.encode()) for body in self.bodies])
         own = piece(0, inner(self.bodies, self.tags), f"UNIQ_KEY\x01R\x02{properties}".encode())
-        return replace(one, pieces=[own], sys_flag=BATCH_RECORD, inner_num=len(self.bodies))
+        return replace(template, pieces=[own], sys_flag=BATCH_RECORD, inner_num=len(self.bodies))
 
 
 def inner(bodies: Sequence[bytes], tags: str = "") -> bytes:
@@ -73,37 +73,37 @@ def always(is_batch_topic: bool) -> Callable[[str], bool]:
 
 
 def put(store: MessageStore, *given: Put, now_ms: int = NOW_MS) -> None:
-    for one in given:
-        store.put(one.append(), now_ms)
+    for batch in given:
+        store.put(batch.append(), now_ms)
 
 
 def bodies_of(records: bytes | memoryview) -> list[tuple[int, bytes]]:
     """Returns offset and body of each message in the records of a pull."""
-    found = []
+    messages = []
     for record in iterate_records(records, check_crc=True):
         if record.sys_flag & BATCH_RECORD:
             own = decode_properties(record.properties)
             items = list(iterate_batch_body(record.body))
             assert (own["INNER_BASE"], own["INNER_NUM"]) == (str(record.queue_offset), str(len(items)))
-            found += [(record.queue_offset + number, bytes(item.body)) for number, item in enumerate(items)]
+            messages += [(record.queue_offset + number, bytes(item.body)) for number, item in enumerate(items)]
         else:
-            found.append((record.queue_offset, record.body))
-    return found
+            messages.append((record.queue_offset, record.body))
+    return messages
 
 
 def contents(store: MessageStore) -> list[tuple[int, bytes]]:
-    found: list[tuple[int, bytes]] = []
+    messages: list[tuple[int, bytes]] = []
     start, end = store.reader.bounds(KEY)
     while start < end:
         pulled = store.reader.get(KEY, start, GetLimits())
         assert pulled.status is GetStatus.FOUND
-        found += bodies_of(pulled.records)
+        messages += bodies_of(pulled.records)
         start = pulled.next_offset
-    return found
+    return messages
 
 
 def listed(given: Sequence[Put]) -> list[tuple[int, bytes]]:
-    return list(enumerate(body for one in given for body in one.bodies))
+    return list(enumerate(body for batch in given for body in batch.bodies))
 
 
 puts = st.builds(
@@ -161,7 +161,7 @@ def test_a_power_cut_takes_only_what_was_not_synced(before: list[Put], lost: lis
     assert kept[: len(listed(before))] == listed(before)
     assert kept == listed([*before, *lost])[: len(kept)]
     put(store, *later)
-    bodies = [body for one in later for body in one.bodies]
+    bodies = [body for batch in later for body in batch.bodies]
     assert contents(store) == kept + list(enumerate(bodies, len(kept)))
 
 
@@ -187,9 +187,9 @@ def test_how_many_records_one_pull_takes(size: int, requested: int, records: int
     """The numbers were counted on 5.4.0 with its default caps."""
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x" * 50,) * size, whole=True)] * 6)
-    found = store.reader.get(KEY, 0, GetLimits(min(requested, 32), 262_144, requested))
-    assert len(list(iterate_records(found.records))) == records
-    assert found.next_offset == records * size
+    result = store.reader.get(KEY, 0, GetLimits(min(requested, 32), 262_144, requested))
+    assert len(list(iterate_records(result.records))) == records
+    assert result.next_offset == records * size
 
 
 @pytest.mark.parametrize(
@@ -199,16 +199,16 @@ def test_how_many_records_one_pull_takes(size: int, requested: int, records: int
 def test_raised_caps(cap: int, requested: int, size: int, body_bytes: int, records: int) -> None:
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x" * body_bytes,) * size, whole=True)] * 110)
-    found = store.reader.get(KEY, 0, GetLimits(min(requested, cap), 262_144, requested))
-    assert found.next_offset == records * size
+    result = store.reader.get(KEY, 0, GetLimits(min(requested, cap), 262_144, requested))
+    assert result.next_offset == records * size
 
 
 def test_a_pull_inside_a_batch_gives_it_whole() -> None:
     store = opened(MemoryFiles(), BIG)
     put(store, Put((b"a",) * 1000, whole=True), Put((b"b",), whole=False))
     for offset in (0, 500, 999):
-        found = store.reader.get(KEY, offset, GetLimits())
-        assert (found.next_offset, len(bodies_of(found.records))) == (1000, 1000)
+        result = store.reader.get(KEY, offset, GetLimits())
+        assert (result.next_offset, len(bodies_of(result.records))) == (1000, 1000)
     assert bodies_of(store.reader.get(KEY, 1000, GetLimits()).records) == [(1000, b"b")]
     assert store.reader.get(KEY, 1001, GetLimits()).status is GetStatus.OFFSET_OVERFLOW_ONE
     assert store.reader.get(KEY, 1002, GetLimits()).status is GetStatus.OFFSET_OVERFLOW_BADLY
@@ -219,8 +219,8 @@ def test_tags_are_the_records(size: int, skipped: int) -> None:
     """A record with another tag, or from a batch without one, is skipped: few offsets at a time."""
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x",) * size, whole=True)] * 40, Put((b"y",), whole=True, tags="TagA"))
-    found = store.reader.get(KEY, 0, GetLimits(), {2598919})
-    assert (found.status, found.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, skipped)
+    result = store.reader.get(KEY, 0, GetLimits(), {2598919})
+    assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, skipped)
     assert bodies_of(store.reader.get(KEY, size * 40, GetLimits(), {2598919}).records) == [(size * 40, b"y")]
 
 

@@ -36,28 +36,30 @@ def body(first: int, count: int, tags: bytes = b"TAGS\x01A\x02") -> bytes:
     return b"".join(parts)
 
 
-def put_batch(one: IndexedStore, queue_id: int, messages: bytes, now_ms: int) -> list[int]:
-    return one.store.put(replace(Sent("T", queue_id, ()).append(), pieces=batch_pieces(messages)), now_ms).positions
+def put_batch(indexed_store: IndexedStore, queue_id: int, messages: bytes, now_ms: int) -> list[int]:
+    return indexed_store.store.put(
+        replace(Sent("T", queue_id, ()).append(), pieces=batch_pieces(messages)), now_ms
+    ).positions
 
 
 @pytest.mark.parametrize("is_live", [True, False])
 def test_batches_enter_with_javas_bytes(is_live: bool) -> None:
     """Batches of 2,500 messages, in files of 3,999 entries: a file ends within a batch, and within a message."""
-    one = IndexedStore(MemoryFiles(), MANY, SEGMENT)
+    indexed_store = IndexedStore(MemoryFiles(), MANY, SEGMENT)
     if is_live:
-        one.settle()
+        indexed_store.settle()
     places = []
     for number in range(3):
         now_ms = NOW_MS + 700 * number
-        places += put_batch(one, number % 2, body(2500 * number, 2500), now_ms)
-        places += one.put(Keyed(("KEYS\x01single\x02",)), now_ms)
-    one.settle()
-    assert [one.find(f"k{number:06d}") for number in (0, 2499, 2500, 7499)] == [
+        places += put_batch(indexed_store, number % 2, body(2500 * number, 2500), now_ms)
+        places += indexed_store.put(Keyed(("KEYS\x01single\x02",)), now_ms)
+    indexed_store.settle()
+    assert [indexed_store.find(f"k{number:06d}") for number in (0, 2499, 2500, 7499)] == [
         [places[at]] for at in (0, 2499, 2501, 7501)
     ]
-    java = one.java()
-    one.stop()
-    assert one.contents() == java.contents()
+    java = indexed_store.java()
+    indexed_store.stop()
+    assert indexed_store.contents() == java.contents()
     assert len(java.contents()) == 6
 
 
@@ -65,25 +67,25 @@ def test_batches_enter_with_javas_bytes(is_live: bool) -> None:
 def test_the_index_is_read_on_after_any_step(steps: int) -> None:
     """A kill in the midst of batches, whose last entries of a file are a part of a message."""
     files = MemoryFiles()
-    one = IndexedStore(files, MANY, SEGMENT)
-    one.settle()
-    put_batch(one, 0, body(0, 3000), NOW_MS)
+    indexed_store = IndexedStore(files, MANY, SEGMENT)
+    indexed_store.settle()
+    put_batch(indexed_store, 0, body(0, 3000), NOW_MS)
     for _ in range(steps):
-        one.step()
-    one.store.abandon()
-    one = IndexedStore(files, MANY, SEGMENT)
-    put_batch(one, 1, body(3000, 500), NOW_MS + 1)
-    one.settle()
-    java = one.java()
-    one.stop()
-    assert one.contents() == java.contents()
+        indexed_store.step()
+    indexed_store.store.abandon()
+    indexed_store = IndexedStore(files, MANY, SEGMENT)
+    put_batch(indexed_store, 1, body(3000, 500), NOW_MS + 1)
+    indexed_store.settle()
+    java = indexed_store.java()
+    indexed_store.stop()
+    assert indexed_store.contents() == java.contents()
 
 
 def test_records_are_read_up_to_what_is_readable() -> None:
-    one = IndexedStore(MemoryFiles(), MANY, SEGMENT)
-    places = put_batch(one, 0, body(0, 100), NOW_MS)
+    indexed_store = IndexedStore(MemoryFiles(), MANY, SEGMENT)
+    places = put_batch(indexed_store, 0, body(0, 100), NOW_MS)
     for end in (0, 10, 50, 99):
-        parts = list(log_messages.unread_messages(one.store, 0, places[end]))
+        parts = list(log_messages.unread_messages(indexed_store.store, 0, places[end]))
         read = [message.offset for messages, _ in parts for message in messages]
         assert read == places[:end]
         assert parts[-1][1] == places[end]
@@ -92,8 +94,8 @@ def test_records_are_read_up_to_what_is_readable() -> None:
 def test_a_file_is_linked_anew_from_its_entries() -> None:
     file, written = new_file(101)
     for first in range(0, 90, 30):
-        hashes = [key_hash for one in range(first, first + 30) for key_hash in (one, 5, 7 * one)]
-        file.append(Entries(hashes, [one for one in range(first, first + 30) for _ in range(3)], [NOW_MS] * 90))
+        hashes = [key_hash for number in range(first, first + 30) for key_hash in (number, 5, 7 * number)]
+        file.append(Entries(hashes, [number for number in range(first, first + 30) for _ in range(3)], [NOW_MS] * 90))
     assert file.save()
     again = IndexFile(file.file, "0", file.layout, file.header)
     for _ in again.relink(1000):

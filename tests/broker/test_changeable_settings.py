@@ -87,8 +87,8 @@ async def test_the_file_has_what_changed_and_the_rest_of_its_lines(tmp_path: Pat
     file.write_text(before)
     async with serving(tmp_path / "store", brokerConfigPath=str(file)) as served:
         assert (await update(served, "maxMessageSize=1000\ntraceOn=false")).code == ResponseCode.SUCCESS
-        known = {"maxMessageSize": "1000", "regionId": "here", "traceOn": "false"}
-        assert read_config_file(str(file)) == known
+        settings = {"maxMessageSize": "1000", "regionId": "here", "traceOn": "false"}
+        assert read_config_file(str(file)) == settings
         assert read_config_file(f"{file}.bak") == parse_java_properties(before)
         file.unlink()
         refused = await update(served, "traceOn=true")

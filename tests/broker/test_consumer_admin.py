@@ -187,18 +187,18 @@ async def test_all_queues_are_reset_to_a_time_or_to_their_end(tmp_path: Path) ->
 async def test_a_held_pull_of_the_group_learns_of_the_reset_at_once(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, trio.open_nursery() as nursery:
         await with_messages(served)
-        found: list[PullAnswer] = []
+        answers: list[PullAnswer] = []
         other = PullMessage("other", "T", 0, 4, 32, 6, suspend_timeout_ms=60_000).to_command()
 
         async def wait() -> None:
-            found.append(await pull(served, 4, 6, suspend_timeout_ms=60_000))
+            answers.append(await pull(served, 4, 6, suspend_timeout_ms=60_000))
 
         nursery.start_soon(wait)
         nursery.start_soon(served.ask, other)
         await until(lambda: served.running.broker.held.count == 2)
         await reset(served, queue_id=0, offset=0)
-        await until(lambda: bool(found))
-        assert (found[0].code, found[0].next_begin_offset) == (ResponseCode.PULL_OFFSET_MOVED, 0)
+        await until(lambda: bool(answers))
+        assert (answers[0].code, answers[0].next_begin_offset) == (ResponseCode.PULL_OFFSET_MOVED, 0)
         assert served.running.broker.held.count == 1
         await served.send("T")
 
@@ -270,8 +270,8 @@ async def test_a_request_reaches_the_named_client_and_its_answer_returns(tmp_pat
         await member(served, lambda *_: refusal(1, "the wrong client"), client_id="c0")
         await member(served, answer)
         await member(served, lambda *_: refusal(1, "the wrong group"), group="h")
-        found = await served.ask(GetConsumerRunningInfo("g", "c1", jstack_enable=True).to_command())
-        assert ConsumerRunningInfo.from_command(found).jstack == "x"
+        reply = await served.ask(GetConsumerRunningInfo("g", "c1", jstack_enable=True).to_command())
+        assert ConsumerRunningInfo.from_command(reply).jstack == "x"
         (request,) = heard
         assert dict(request.ext) == {"consumerGroup": "g", "clientId": "c1", "jstackEnable": "true"}
 
@@ -380,10 +380,10 @@ async def test_offsets_in_memory_of_all_members_or_one(tmp_path: Path, monkeypat
         await member(served, lambda *_: None, client_id="silent")
         await member(served, lambda *_: refusal(1, "no"), client_id="refuses")
         await member(served, lambda *_: success(body=b'{"messageQueueTable":{{}:1}}'), client_id="nonsense")
-        found = ConsumerStatus.from_command(await served.ask(GetStatusOfConsumers("T", "g").to_command()))
-        assert found.clients == {"one": {Q0: 1}, "two": {Q0: 2}}
-        one = await served.ask(GetStatusOfConsumers("T", "g", "two").to_command())
-        assert ConsumerStatus.from_command(one).clients == {"two": {Q0: 2}}
+        status = ConsumerStatus.from_command(await served.ask(GetStatusOfConsumers("T", "g").to_command()))
+        assert status.clients == {"one": {Q0: 1}, "two": {Q0: 2}}
+        answer = await served.ask(GetStatusOfConsumers("T", "g", "two").to_command())
+        assert ConsumerStatus.from_command(answer).clients == {"two": {Q0: 2}}
         no = await served.ask(GetStatusOfConsumers("T", "g", "nobody").to_command())
         assert bytes(no.body) == b'{"consumerTable":{},"messageQueueTable":{}}'
 

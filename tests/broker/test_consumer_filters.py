@@ -65,28 +65,28 @@ async def test_a_held_pull_evaluates_it_too(tmp_path: Path) -> None:
     async with serving(tmp_path, **SQL) as served, trio.open_nursery() as nursery:
         await served.send("T", b"first", "a\x010\x02")
         await beat(served, sql("a > 0"))
-        found: list[Command] = []
+        answers: list[Command] = []
 
         async def wait() -> None:
             request = PullMessage("g", "T", 0, 1, 32, 2, suspend_timeout_ms=60_000, sub_version=1, expression_type=None)
-            found.append(await served.ask(request.to_command()))
+            answers.append(await served.ask(request.to_command()))
 
         nursery.start_soon(wait)
         await until(lambda: served.running.broker.held.count == 1)
         await served.send("T", b"second", "a\x015\x02")
-        await until(lambda: bool(found))
-        assert bodies(found[0]) == [b"second"]
+        await until(lambda: bool(answers))
+        assert bodies(answers[0]) == [b"second"]
 
 
 async def test_a_held_pull_waits_on_while_no_message_passes(tmp_path: Path) -> None:
     async with serving(tmp_path, **SQL) as served, trio.open_nursery() as nursery:
         await served.send("T", b"first", "a\x010\x02")
         await beat(served, sql("a > 0"))
-        found: list[Command] = []
+        answers: list[Command] = []
 
         async def wait() -> None:
             request = PullMessage("g", "T", 0, 1, 32, 2, suspend_timeout_ms=60_000, sub_version=1, expression_type=None)
-            found.append(await served.ask(request.to_command()))
+            answers.append(await served.ask(request.to_command()))
 
         held = served.running.broker.held
         nursery.start_soon(wait)
@@ -95,29 +95,29 @@ async def test_a_held_pull_waits_on_while_no_message_passes(tmp_path: Path) -> N
             await served.send("T", b"other", "a\x010\x02")
             assert (await served.pull("T", offset=1 + number)).code == 0, "it is readable"
             await until(lambda: held.count == 1)
-            assert not found
+            assert not answers
         await served.send("T", b"second", "a\x015\x02")
-        await until(lambda: bool(found))
-        assert bodies(found[0]) == [b"second"]
-        assert PullAnswer.from_command(found[0]).next_begin_offset == 5
+        await until(lambda: bool(answers))
+        assert bodies(answers[0]) == [b"second"]
+        assert PullAnswer.from_command(answers[0]).next_begin_offset == 5
 
 
 async def test_a_held_pull_ends_behind_what_did_not_pass(tmp_path: Path) -> None:
     async with serving(tmp_path, **SQL) as served, trio.open_nursery() as nursery:
         await served.send("T", b"first", "a\x010\x02")
         await beat(served, sql("a > 0"))
-        found: list[Command] = []
+        answers: list[Command] = []
 
         async def wait() -> None:
             request = PullMessage("g", "T", 0, 1, 32, 2, suspend_timeout_ms=3000, sub_version=1, expression_type=None)
-            found.append(await served.ask(request.to_command()))
+            answers.append(await served.ask(request.to_command()))
 
         nursery.start_soon(wait)
         await until(lambda: served.running.broker.held.count == 1)
         await served.send("T", b"other", "a\x010\x02")
-        await until(lambda: bool(found))
-        assert found[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
-        assert PullAnswer.from_command(found[0]).next_begin_offset == 2
+        await until(lambda: bool(answers))
+        assert answers[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert PullAnswer.from_command(answers[0]).next_begin_offset == 2
 
 
 async def test_versions_decide_as_in_a_released_broker(tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ async def test_an_expression_of_an_older_heartbeat_is_not_latest(tmp_path: Path)
         await with_messages(served)
         await beat(served, sql("a > 0", 10))
         filters = served.running.broker.filters
-        known = filters.find("g", "T")
-        assert known is not None
-        known.client_version = 9
+        filter_data = filters.find("g", "T")
+        assert filter_data is not None
+        filter_data.client_version = 9
         answer = await pull(served, 10)
         assert answer.code == ResponseCode.FILTER_DATA_NOT_LATEST
         assert answer.remark == "the consumer's consumer filter data not latest"
@@ -177,16 +177,16 @@ async def test_expressions_survive_a_restart_and_the_group_that_left(tmp_path: P
         await served.ask(UnregisterClient("c1", consumer_group="g").to_command())
         filters = served.running.broker.filters
         left = [filters.find("g", topic) for topic in ("T", "U")]
-        assert [one is not None and one.is_dead for one in left] == [True, True]
+        assert [entry is not None and entry.is_dead for entry in left] == [True, True]
     async with serving(tmp_path, **SQL) as served:
         filters = served.running.broker.filters
-        known = filters.find("g", "T")
-        assert known is not None
-        assert known.dead_ms >= known.born_ms
+        filter_data = filters.find("g", "T")
+        assert filter_data is not None
+        assert filter_data.dead_ms >= filter_data.born_ms
         await beat(served, sql("a > 0", 10))
-        known = filters.find("g", "T")
-        assert known is not None
-        assert known.dead_ms == 0
+        filter_data = filters.find("g", "T")
+        assert filter_data is not None
+        assert filter_data.dead_ms == 0
         assert bodies(await pull(served, 10)) == [b"1", b"2"]
 
 
@@ -236,9 +236,9 @@ def test_the_file_of_a_released_broker_is_read(tmp_path: Path) -> None:
     files.save("config/consumerFilter.json", golden.text("consumer_filters_5.4.0.json").encode())
     filters = ConsumerFilters(files, kept_ms=1000)
     filters.load(2_000_000_000_000)
-    found = filters.find("G1", "T")
-    assert found is not None
-    assert (found.expression, found.client_version, found.dead_ms) == ("a > 1", 21, 2_000_000_000_000)
+    filter_data = filters.find("G1", "T")
+    assert filter_data is not None
+    assert (filter_data.expression, filter_data.client_version, filter_data.dead_ms) == ("a > 1", 21, 2_000_000_000_000)
     assert len(filters) == 3
     filters.clean(2_000_000_000_999)
     assert len(filters) == 1
@@ -281,14 +281,14 @@ def test_a_group_that_comes_back_keeps_its_expression(tmp_path: Path) -> None:
     filters.group_left("g", 2)
     filters.register("g", [sql("a > 1")], 3)
     filters.clean(1000)
-    known = filters.find("g", "T")
-    assert known is not None
-    assert known.dead_ms == 0
+    filter_data = filters.find("g", "T")
+    assert filter_data is not None
+    assert filter_data.dead_ms == 0
     filters.group_left("g", 1000)
     filters.clean(1099)
-    known = filters.find("g", "T")
-    assert known is not None
-    assert known.dead_ms == 1000
+    filter_data = filters.find("g", "T")
+    assert filter_data is not None
+    assert filter_data.dead_ms == 1000
     filters.clean(1100)
     assert filters.find("g", "T") is None
 

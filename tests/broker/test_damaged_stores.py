@@ -163,9 +163,9 @@ def test_damage_before_the_mark_ends_no_log(at: int) -> None:
     store, recovery = reopened(files)
     assert recovery.end == 8 * SIZE
     assert contents(store, [("B", 0)]) == expected(SENT[1::2], [("B", 0)])
-    found = [record.body for record in served(store, ("A", 0))]
-    assert [body for body in found if body in SENT[4].bodies + SENT[6].bodies] == [*SENT[4].bodies, *SENT[6].bodies]
-    assert found[0] == SENT[0].bodies[0]
+    bodies = [record.body for record in served(store, ("A", 0))]
+    assert [body for body in bodies if body in SENT[4].bodies + SENT[6].bodies] == [*SENT[4].bodies, *SENT[6].bodies]
+    assert bodies[0] == SENT[0].bodies[0]
     if at not in (20, 60):  # the user's flag and the store time, which no CRC covers
         assert len(recovery.holes) + len(recovery.bad_bodies) + recovery.gaps
         assert recovery.warnings()
@@ -191,7 +191,7 @@ def test_a_negative_queue_offset_is_damage(how: str) -> None:
 
 def served(store: MessageStore, key: tuple[str, int]) -> list["Record"]:
     """Returns the records that a reader gets if it goes on behind each error, without those whose CRC is wrong."""
-    found, (offset, end) = [], store.reader.bounds(key)
+    records, (offset, end) = [], store.reader.bounds(key)
     while offset < end:
         try:
             got = store.reader.get(key, offset, ALL)
@@ -199,14 +199,16 @@ def served(store: MessageStore, key: tuple[str, int]) -> list["Record"]:
             offset += 1
             continue
         try:
-            found += [Record(one.queue_offset, one.body) for one in iterate_records(got.records, check_crc=True)]
+            records += [
+                Record(record.queue_offset, record.body) for record in iterate_records(got.records, check_crc=True)
+            ]
         except RecordError:
-            for one in iterate_records(got.records):
-                if one.body in BODIES:
-                    found.append(Record(one.queue_offset, one.body))
+            for record in iterate_records(got.records):
+                if record.body in BODIES:
+                    records.append(Record(record.queue_offset, record.body))
         assert got.next_offset > offset
         offset = got.next_offset
-    return found
+    return records
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,7 @@ class Record:
     body: bytes
 
 
-BODIES = {body for one in SENT for body in one.bodies}
+BODIES = {body for batch in SENT for body in batch.bodies}
 
 
 def test_a_checkpoint_that_was_changed_has_no_word() -> None:
@@ -234,8 +236,8 @@ def test_a_clock_before_1970_cuts_nothing(now_ms: int) -> None:
     for how in (MessageStore.close, MessageStore.abandon):
         files = MemoryFiles()
         store = opened(files)
-        for one in SENT:
-            put(store, one, now_ms=now_ms)
+        for batch in SENT:
+            put(store, batch, now_ms=now_ms)
         assert store.reader.search(("A", 0), now_ms, upper=False) == 0
         how(store)
         files.remove(CHECKPOINT_NAME)
@@ -254,11 +256,11 @@ def test_a_clock_that_went_back_cuts_nothing() -> None:
                 put(store, sent[-1], now_ms=NOW_MS + time * 3_600_000)
                 if number == 13:
                     store.flush()
-                    known = Checkpoint(NOW_MS + time * 3_600_000, NOW_MS + time * 3_600_000)
+                    checkpoint = Checkpoint(NOW_MS + time * 3_600_000, NOW_MS + time * 3_600_000)
             assert 0 <= store.reader.search(("A", 0), NOW_MS, upper=True) <= 16
             store.abandon()
             if not keeps_mark:
-                files.save(CHECKPOINT_NAME, known.encode(), keep_previous=False)
+                files.save(CHECKPOINT_NAME, checkpoint.encode(), keep_previous=False)
             # The unsynced part of the queues is gone.
             for name in files.names("consumequeue/B/0")[2:]:
                 files.remove(f"consumequeue/B/0/{name}")
@@ -327,20 +329,20 @@ class Fuzz:
             store, recovery = reopened(self.files)
         except StoreError:
             return
-        found = {key: self._served(store, key) for key in self.sent}
-        missing = sum(map(len, self.sent.values())) - sum(map(len, found.values()))
+        by_queue = {key: self._served(store, key) for key in self.sent}
+        missing = sum(map(len, self.sent.values())) - sum(map(len, by_queue.values()))
         assert not missing or recovery.warnings() or self.errors, "messages are missing without a word"
         assert store.reader.earliest_ms() is not None
         for key in self.sent:
             put(store, Sent(*key, (b"later",)))
         store.abandon()
         again = opened(self.files)
-        for key, bodies in found.items():
+        for key, bodies in by_queue.items():
             assert set(self._served(again, key)) >= set(bodies)
 
     def _served(self, store: MessageStore, key: tuple[str, int]) -> list[bytes]:
         """Returns the records at their own offset with their own body; a wrong body is never right by its CRC."""
-        found: list[bytes] = []
+        served_bodies: list[bytes] = []
         offset, end = store.reader.bounds(key)
         while offset < end:
             try:
@@ -362,20 +364,20 @@ class Fuzz:
                     assert self.sent[key][record.queue_offset] == record.body, "something false is served"
                 else:  # no CRC covers a record's queue and offset
                     assert any(record.body in bodies for bodies in self.sent.values()), "something false is served"
-                found.append(record.body)
+                served_bodies.append(record.body)
             assert got.next_offset > offset
             offset = got.next_offset
-        return found
+        return served_bodies
 
 
 def fuzz(seeds: range) -> None:
     for seed in seeds:
         chance = random.Random(seed)
-        one = Fuzz(chance)
-        one.fill()
-        done = [one.damage() for _ in range(chance.choice((1, 1, 2, 4)))]
+        trial = Fuzz(chance)
+        trial.fill()
+        done = [trial.damage() for _ in range(chance.choice((1, 1, 2, 4)))]
         try:
-            one.check()
+            trial.check()
         except BaseException as error:
             error.add_note(f"seed {seed}: {done}")
             raise

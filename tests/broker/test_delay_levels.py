@@ -76,8 +76,8 @@ async def test_a_kill_repeats_no_delivery(tmp_path: Path) -> None:
         await send(served, b"last", 2)  # behind the others of its level
         await send(served, b"after", 1)
         await until(delivered(served, 7))
-        found = await bodies(served)
-        assert sorted(found) == sorted([b"first 0", b"first 1", b"first 2", b"twice", b"twice", b"last", b"after"])
+        deliveries = await bodies(served)
+        assert sorted(deliveries) == sorted([b"first 0", b"first 1", b"first 2", b"twice", b"twice", b"last", b"after"])
         served.running.kill()
         await served.ended.wait()
     async with serving(tmp_path, **LEVELS) as served:

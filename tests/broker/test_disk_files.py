@@ -34,7 +34,7 @@ def test_a_path_out_of_the_store_is_refused_before_anything_is_touched(tmp_path:
     ):
         with pytest.raises(UnsafePath, match="store's folder"):
             touch()
-    assert [found.name for found in tmp_path.iterdir()] == ["x"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
 
 
 def test_plain_names_are_those_that_brokers_make() -> None:
@@ -110,16 +110,16 @@ def without_descriptors() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
-    taken = []
+    descriptors = []
     try:
         while True:
             try:
-                taken.append(os.open(os.devnull, os.O_RDONLY))
+                descriptors.append(os.open(os.devnull, os.O_RDONLY))
             except OSError:
                 break
         yield
     finally:
-        for number in taken:
+        for number in descriptors:
             os.close(number)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

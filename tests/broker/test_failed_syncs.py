@@ -150,13 +150,13 @@ def test_what_a_new_start_found_is_on_the_medium(how: str) -> None:
 
 def assert_model(store: MessageStore, model: Model, deleting: str, *, exact: bool) -> None:
     for key, bodies in model.items():
-        found = [record.body for record in read(store, *key)]
+        stored_bodies = [record.body for record in read(store, *key)]
         if key[0] == deleting:
-            assert found in (bodies, []) or set(found) >= set(bodies)
+            assert stored_bodies in (bodies, []) or set(stored_bodies) >= set(bodies)
         elif exact:
-            assert found == bodies, key
+            assert stored_bodies == bodies, key
         else:
-            assert found[: len(bodies)] == bodies, key
+            assert stored_bodies[: len(bodies)] == bodies, key
 
 
 def test_a_failed_sync_in_a_deletion_ends_storing() -> None:

@@ -94,8 +94,10 @@ MESSAGES = st.lists(
 @given(MESSAGES, st.integers(1, 20))
 def test_messages_keep_their_order(messages: list[Message], times: int) -> None:
     messages *= times
-    expected = [(one, key_hash) for one in messages for key_hash in record_hashes(one.topic, one.properties[2:])]
+    expected = [
+        (record, key_hash) for record in messages for key_hash in record_hashes(record.topic, record.properties[2:])
+    ]
     entries = entries_of(messages)
     assert entries.hashes == [key_hash for _, key_hash in expected]
-    assert entries.offsets == [one.offset for one, _ in expected]
-    assert entries.times_ms == [one.time_ms for one, _ in expected]
+    assert entries.offsets == [record.offset for record, _ in expected]
+    assert entries.times_ms == [record.time_ms for record, _ in expected]

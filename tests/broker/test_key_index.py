@@ -57,44 +57,44 @@ ordinary = st.one_of(sends, sends, st.sampled_from(["settle", "seal", "stop", "k
 rooms = st.builds(Room, st.integers(0, 400) | st.none())
 
 
-def do(one: IndexedStore, step: Keyed | Room | str, clock: list[int]) -> IndexedStore:
+def do(indexed_store: IndexedStore, step: Keyed | Room | str, clock: list[int]) -> IndexedStore:
     match step:
         case Keyed():
-            try_put(one, step, clock[0])
+            try_put(indexed_store, step, clock[0])
         case Room():
-            assert isinstance(one.files, MemoryFiles)
-            one.files.room = step.count
+            assert isinstance(indexed_store.files, MemoryFiles)
+            indexed_store.files.room = step.count
         case "settle":
-            try_settle(one)
+            try_settle(indexed_store)
         case "seal":
             with contextlib.suppress(StoreError):
-                one.seal()
+                indexed_store.seal()
         case "later":
             clock[0] += 2500
         case "earlier":
             clock[0] -= 4000
         case "stop" | "kill":
-            if isinstance(one.files, MemoryFiles):
-                one.files.room = None
+            if isinstance(indexed_store.files, MemoryFiles):
+                indexed_store.files.room = None
             if step == "stop":
-                one.stop()
+                indexed_store.stop()
             else:
-                one.store.abandon()
-            return IndexedStore(one.files)
-    return one
+                indexed_store.store.abandon()
+            return IndexedStore(indexed_store.files)
+    return indexed_store
 
 
-def check(one: IndexedStore) -> None:
+def check(indexed_store: IndexedStore) -> None:
     """Checks that bytes and look-ups are Java's, before and after a stop."""
-    one.settle()
-    java = one.java()
+    indexed_store.settle()
+    java = indexed_store.java()
     for topic in ("T", "U"):
         for word in (*WORDS, "other"):
             for times in ((0, 1 << 60), (NOW_MS - 3000, NOW_MS + 1000), (NOW_MS + 1, 1 << 60), (0, NOW_MS)):
                 for most in (64, 2):
-                    assert one.find(word, most, times, topic) == java.find(f"{topic}#{word}", most, *times)
-    one.stop()
-    assert one.contents() == java.contents()
+                    assert indexed_store.find(word, most, times, topic) == java.find(f"{topic}#{word}", most, *times)
+    indexed_store.stop()
+    assert indexed_store.contents() == java.contents()
 
 
 FULL_FILE = Keyed(("TAGS\x01a\x02", "KEYS\x01a a a\x02", "KEYS\x01a a a\x02"))
@@ -104,79 +104,79 @@ SECOND_FILE = (Keyed(("KEYS\x01a a a\x02",)), Keyed(("KEYS\x01a a a\x02TAGS\x01a
 @given(st.lists(ordinary, max_size=25))
 @example([FULL_FILE, "settle", SECOND_FILE[0], "seal", SECOND_FILE[1], "settle", Keyed(("",)), "kill"])
 def test_stops_and_kills_leave_no_trace(steps: list[Keyed | str]) -> None:
-    one, clock = IndexedStore(MemoryFiles()), [NOW_MS]
+    indexed_store, clock = IndexedStore(MemoryFiles()), [NOW_MS]
     for step in steps:
-        one = do(one, step, clock)
-    check(one)
+        indexed_store = do(indexed_store, step, clock)
+    check(indexed_store)
 
 
 @given(st.lists(st.one_of(ordinary, rooms), max_size=25))
 def test_full_disks_leave_no_trace(steps: list[Keyed | Room | str]) -> None:
     files = MemoryFiles()
-    one, clock = IndexedStore(files), [NOW_MS]
+    indexed_store, clock = IndexedStore(files), [NOW_MS]
     for step in steps:
-        one = do(one, step, clock)
+        indexed_store = do(indexed_store, step, clock)
     files.room = None
-    one.store.dispatch(one.store.end)
-    check(one)
+    indexed_store.store.dispatch(indexed_store.store.end)
+    check(indexed_store)
 
 
 @given(st.lists(ordinary, max_size=20), st.randoms(use_true_random=False), st.lists(sends, max_size=3))
 def test_power_cuts_leave_no_trace(steps: list[Keyed | str], chance: random.Random, later: list[Keyed]) -> None:
     files = ForgetfulFiles(MemoryFiles())
-    one, clock = IndexedStore(files), [NOW_MS]
+    indexed_store, clock = IndexedStore(files), [NOW_MS]
     for step in steps:
-        one = do(one, step, clock)
+        indexed_store = do(indexed_store, step, clock)
     files.power_cut(lambda page: chance.random() < 0.5)
-    one = IndexedStore(files)
+    indexed_store = IndexedStore(files)
     for sent in later:
-        one.put(sent)
-    check(one)
+        indexed_store.put(sent)
+    check(indexed_store)
 
 
 def test_entries_of_messages_that_a_power_cut_took_go() -> None:
     """The next message lies where the lost one lay, and is stored before the index is checked."""
     files = ForgetfulFiles(MemoryFiles())
-    one = IndexedStore(files)
-    one.put(keyed("a"))
-    one.stop()
-    one = IndexedStore(files)
-    (lost,) = one.put(keyed("lost"))
-    one.settle()
+    indexed_store = IndexedStore(files)
+    indexed_store.put(keyed("a"))
+    indexed_store.stop()
+    indexed_store = IndexedStore(files)
+    (lost,) = indexed_store.put(keyed("lost"))
+    indexed_store.settle()
     files.power_cut(lambda page: page[0].startswith(FOLDER))
-    one = IndexedStore(files)
-    assert one.put(Keyed(("",))) == [lost]
-    one.settle()
-    assert one.find("lost") == []
-    check(one)
+    indexed_store = IndexedStore(files)
+    assert indexed_store.put(Keyed(("",))) == [lost]
+    indexed_store.settle()
+    assert indexed_store.find("lost") == []
+    check(indexed_store)
 
 
 def filled(files: MemoryFiles, count: int = 20) -> IndexedStore:
     """Returns a settled store of messages with the key `k` and one of their own."""
-    one = IndexedStore(files)
+    indexed_store = IndexedStore(files)
     for number in range(count):
-        one.put(keyed(f"k n{number}"))
-    one.settle()
-    return one
+        indexed_store.put(keyed(f"k n{number}"))
+    indexed_store.settle()
+    return indexed_store
 
 
 @given(st.data(), st.booleans())
 def test_damaged_files_end_nothing(data: st.DataObject, is_clean: bool) -> None:
     files = MemoryFiles()
-    one = filled(files, 6)
-    one.stop() if is_clean else one.store.abandon()
+    indexed_store = filled(files, 6)
+    indexed_store.stop() if is_clean else indexed_store.store.abandon()
     for name in files.names(FOLDER):
         content = files.contents[f"{FOLDER}/{name}"]
         for at in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=3)):
             content[at] = data.draw(st.integers(0, 255))
-    one = IndexedStore(files)
-    one.settle()
+    indexed_store = IndexedStore(files)
+    indexed_store.settle()
     for word in ("k", "n0", "n5"):
-        one.find(word)
-    place = one.put(keyed("fresh"))
-    one.settle()
-    assert one.find("fresh") == place
-    one.stop()
+        indexed_store.find(word)
+    place = indexed_store.put(keyed("fresh"))
+    indexed_store.settle()
+    assert indexed_store.find("fresh") == place
+    indexed_store.stop()
     IndexedStore(files).settle()
 
 
@@ -190,10 +190,10 @@ def test_damaged_files_end_nothing(data: st.DataObject, is_clean: bool) -> None:
 )
 def test_missing_and_wrong_files_are_made_anew(fault: str, is_clean: bool) -> None:
     files = MemoryFiles()
-    one = filled(files)
-    one.seal()
-    whole = one.java()
-    one.stop() if is_clean else one.store.abandon()
+    indexed_store = filled(files)
+    indexed_store.seal()
+    whole = indexed_store.java()
+    indexed_store.stop() if is_clean else indexed_store.store.abandon()
     paths = [f"{FOLDER}/{name}" for name in files.names(FOLDER)]
     assert len(paths) == 6
     layout = LAYOUT
@@ -215,13 +215,13 @@ def test_missing_and_wrong_files_are_made_anew(fault: str, is_clean: bool) -> No
             files.contents[paths[2]][36:40] = b"\x7f\0\0\0"
         case _:
             layout = replace(LAYOUT, slots=7)
-    one = IndexedStore(files, layout)
+    indexed_store = IndexedStore(files, layout)
     files.unreadable.clear()
-    assert bool(one.warnings) is (fault in ("short", "no header", "other settings", "unreadable"))
-    one.settle()
-    assert one.find("k") == whole.find("T#k", 64, 0, 1 << 60)
-    one.stop()
-    assert one.contents() == one.java().contents()
+    assert bool(indexed_store.warnings) is (fault in ("short", "no header", "other settings", "unreadable"))
+    indexed_store.settle()
+    assert indexed_store.find("k") == whole.find("T#k", 64, 0, 1 << 60)
+    indexed_store.stop()
+    assert indexed_store.contents() == indexed_store.java().contents()
 
 
 @pytest.mark.parametrize("is_power_cut", [True, False])
@@ -229,9 +229,9 @@ def test_missing_and_wrong_files_are_made_anew(fault: str, is_clean: bool) -> No
 def test_files_that_are_made_anew_do_not_count_as_synced(fault: str, is_power_cut: bool) -> None:
     """They have the names of those that were synced; a power cut may keep their pages, and lose the checkpoint's."""
     memory = MemoryFiles()
-    one = filled(memory)
-    one.seal()
-    one.store.abandon()
+    indexed_store = filled(memory)
+    indexed_store.seal()
+    indexed_store.store.abandon()
     for name in memory.names(FOLDER)[0 if fault == "missing" else -2 :]:
         if fault == "short":
             del memory.contents[f"{FOLDER}/{name}"][100:]
@@ -247,108 +247,113 @@ def test_files_that_are_made_anew_do_not_count_as_synced(fault: str, is_power_cu
         again.store.abandon()
     after = IndexedStore(memory)
     after.settle()
-    assert after.find("k") == one.java().find("T#k", 64, 0, 1 << 60)
+    assert after.find("k") == indexed_store.java().find("T#k", 64, 0, 1 << 60)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_file_whose_entries_cannot_be_read_is_made_anew(is_clean: bool) -> None:
     files = MemoryFiles()
-    one = filled(files)
-    one.stop() if is_clean else one.store.abandon()
+    indexed_store = filled(files)
+    indexed_store.stop() if is_clean else indexed_store.store.abandon()
     files.unreadable[f"{FOLDER}/{files.names(FOLDER)[-1]}"] = HEADER.size
-    one = IndexedStore(files)
-    one.settle()
+    indexed_store = IndexedStore(files)
+    indexed_store.settle()
     files.unreadable.clear()
-    assert len(one.find("k")) == 20
-    one.stop()
-    assert one.contents() == one.java().contents()
+    assert len(indexed_store.find("k")) == 20
+    indexed_store.stop()
+    assert indexed_store.contents() == indexed_store.java().contents()
 
 
 def test_an_index_that_begins_with_the_log_is_whole() -> None:
     files = MemoryFiles()
-    one = IndexedStore(files)
+    indexed_store = IndexedStore(files)
     for number in range(60):
-        one.put(keyed(f"k n{number}"))
-    one.settle()
-    one.stop()
+        indexed_store.put(keyed(f"k n{number}"))
+    indexed_store.settle()
+    indexed_store.stop()
     names = files.names(FOLDER)
     del files.contents["commitlog/" + file_name(0)]
-    one = IndexedStore(files)
-    start = one.store.start
+    indexed_store = IndexedStore(files)
+    start = indexed_store.store.start
     assert start == 4096
-    one.settle()
+    indexed_store.settle()
     assert files.names(FOLDER) == names
-    assert retire_before(one, start) == len(names) - len(files.names(FOLDER)) > 5
-    kept = one.find("n59")
+    assert retire_before(indexed_store, start) == len(names) - len(files.names(FOLDER)) > 5
+    kept = indexed_store.find("n59")
     assert kept
     others = len(files.names(FOLDER)) - 1
-    assert retire_before(one, 1 << 50) == others > 1
+    assert retire_before(indexed_store, 1 << 50) == others > 1
     assert len(files.names(FOLDER)) == 1, "the last file stays"
-    assert one.find("n59") == kept
-    one.put(keyed("more"))
-    one.stop()
-    one = IndexedStore(files)
-    one.settle()
-    assert one.find("more")
+    assert indexed_store.find("n59") == kept
+    indexed_store.put(keyed("more"))
+    indexed_store.stop()
+    indexed_store = IndexedStore(files)
+    indexed_store.settle()
+    assert indexed_store.find("more")
 
 
-def retire_before(one: IndexedStore, log_start: int) -> int:
+def retire_before(indexed_store: IndexedStore, log_start: int) -> int:
     """Removes the files of messages before the log's start; returns their number."""
-    names = one.files.names(FOLDER)
-    removals = one.index.retire_before(log_start)
-    assert one.files.names(FOLDER) == names, "nothing is removed on the loop"
-    assert one.index.stored_bytes(log_start) == (len(names) - len(removals) - 1) * one.layout.file_bytes
+    names = indexed_store.files.names(FOLDER)
+    removals = indexed_store.index.retire_before(log_start)
+    assert indexed_store.files.names(FOLDER) == names, "nothing is removed on the loop"
+    assert (
+        indexed_store.index.stored_bytes(log_start)
+        == (len(names) - len(removals) - 1) * indexed_store.layout.file_bytes
+    )
     for remove in removals:
         remove()
     return len(removals)
 
 
 def test_10_000_messages_of_one_key() -> None:
-    one = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
+    indexed_store = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
     places = []
     for number in range(100):
-        batch = Keyed(tuple([f"KEYS\x01k\x02UNIQ_KEY\x01{number:04d}{one:04d}\x02" for one in range(100)]))
-        places += one.put(batch, NOW_MS + 1000 * number)
-    one.settle()
-    assert one.find("k") == places[:-65:-1]
-    assert one.find("k", 3, (NOW_MS, NOW_MS + 9999)) == places[999:996:-1]
-    assert one.find("k", 20_000) == places[::-1]
-    assert one.find("00990099") == places[-1:]
-    found: list[int] = []
-    assert sum(1 for _ in one.index.find(("T", "k", None), 3, (NOW_MS, NOW_MS + 9999), found)) > 5, "many steps"
-    one.stop()
-    assert one.contents() == one.java().contents()
+        batch = Keyed(tuple([f"KEYS\x01k\x02UNIQ_KEY\x01{number:04d}{serial:04d}\x02" for serial in range(100)]))
+        places += indexed_store.put(batch, NOW_MS + 1000 * number)
+    indexed_store.settle()
+    assert indexed_store.find("k") == places[:-65:-1]
+    assert indexed_store.find("k", 3, (NOW_MS, NOW_MS + 9999)) == places[999:996:-1]
+    assert indexed_store.find("k", 20_000) == places[::-1]
+    assert indexed_store.find("00990099") == places[-1:]
+    offsets: list[int] = []
+    assert sum(1 for _ in indexed_store.index.find(("T", "k", None), 3, (NOW_MS, NOW_MS + 9999), offsets)) > 5, (
+        "many steps"
+    )
+    indexed_store.stop()
+    assert indexed_store.contents() == indexed_store.java().contents()
 
 
 def test_one_step_enters_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_bounds, "MESSAGES_AT_ONCE", 30)
-    one = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
-    one.settle()
-    places = [one.put(keyed(*["k"] * count)) for count in (20, 20, 1, 70, 1)]
+    indexed_store = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
+    indexed_store.settle()
+    places = [indexed_store.put(keyed(*["k"] * count)) for count in (20, 20, 1, 70, 1)]
     counts = [0]
-    while one.index.has_waiting:
-        one.index.step()
-        counts.append(len(one.find("k", 9999)))
+    while indexed_store.index.has_waiting:
+        indexed_store.index.step()
+        counts.append(len(indexed_store.find("k", 9999)))
     assert counts == [0, 40, 41, 71, 101, 111, 112]
-    assert one.find("k", 9999) == [place for part in places for place in part][::-1]
+    assert indexed_store.find("k", 9999) == [place for part in places for place in part][::-1]
 
 
 def test_one_step_enters_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_bounds, "WEIGHT_AT_ONCE", 30)
-    one = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
-    one.settle()
+    indexed_store = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
+    indexed_store.settle()
     # Each has 10 bytes of properties, and the long one 110.
-    places = [one.put(keyed(*["k123"[:2]] * count)) for count in (2, 2, 1, 5, 64)]
-    places.insert(3, one.put(keyed("k1" + 50 * " x")))
+    places = [indexed_store.put(keyed(*["k123"[:2]] * count)) for count in (2, 2, 1, 5, 64)]
+    places.insert(3, indexed_store.put(keyed("k1" + 50 * " x")))
     counts = [0]
-    while one.index.has_waiting:
-        one.index.step()
-        counts.append(len(one.find("k1", 9999)))
+    while indexed_store.index.has_waiting:
+        indexed_store.index.step()
+        counts.append(len(indexed_store.find("k1", 9999)))
     steps = [after - before for before, after in itertools.pairwise(counts)]
     assert sum(steps) == 75
     assert max(steps) == 3
-    one.stop()
-    assert one.contents() == one.java().contents()
+    indexed_store.stop()
+    assert indexed_store.contents() == indexed_store.java().contents()
 
 
 @pytest.mark.parametrize(
@@ -371,24 +376,24 @@ def test_one_step_reads_a_bounded_part_of_the_log(
     assert [message.offset for messages in steps for message in messages] == places
     assert [end for _, end in parts] == [*[messages[0].offset for messages in steps[1:]], store.end]
     assert max(len(messages) for messages in steps) <= 4
-    found: list[int] = []
+    offsets: list[int] = []
 
     def search() -> Iterator[None]:
-        found.append((yield from log_messages.next_with_keys(store, 0)))
+        offsets.append((yield from log_messages.next_with_keys(store, 0)))
 
     assert len(list(search())) >= 7
-    assert found == places[-1:]
+    assert offsets == places[-1:]
 
 
 def test_more_messages_than_may_wait_are_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_index, "MOST_WAITING_BYTES", 200)
-    one = IndexedStore(MemoryFiles())
-    one.settle()
+    indexed_store = IndexedStore(MemoryFiles())
+    indexed_store.settle()
     for number in range(5):
-        one.put(keyed(f"k{number}"))
-    assert not one.index.is_live
-    assert not one.index.has_waiting
-    one.settle()
-    assert all(one.find(f"k{number}") for number in range(5))
-    one.stop()
-    assert one.contents() == one.java().contents()
+        indexed_store.put(keyed(f"k{number}"))
+    assert not indexed_store.index.is_live
+    assert not indexed_store.index.has_waiting
+    indexed_store.settle()
+    assert all(indexed_store.find(f"k{number}") for number in range(5))
+    indexed_store.stop()
+    assert indexed_store.contents() == indexed_store.java().contents()

@@ -30,15 +30,15 @@ def set_small_steps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(step_bounds, "WEIGHT_AT_ONCE", 60)
 
 
-def do_or_step(one: IndexedStore, action: Keyed | Room | str, clock: list[int]) -> IndexedStore:
+def do_or_step(indexed_store: IndexedStore, action: Keyed | Room | str, clock: list[int]) -> IndexedStore:
     """Does what another test does, or makes one step."""
     if action != "step":
-        return do(one, action, clock)
+        return do(indexed_store, action, clock)
     try:
-        one.step()
+        indexed_store.step()
     except StoreError:
-        assert not one.index.is_live
-    return one
+        assert not indexed_store.index.is_live
+    return indexed_store
 
 
 @given(st.lists(st.one_of(long_sends, st.just("step"), st.just("step"), ordinary, rooms), max_size=40))
@@ -47,12 +47,12 @@ def test_a_step_may_be_the_last_one_anywhere(actions: list[Keyed | Room | str]) 
     with pytest.MonkeyPatch.context() as patch:
         set_small_steps(patch)
         patch.setattr(key_index, "MOST_WAITING_BYTES", 600)
-        one = IndexedStore(files)
+        indexed_store = IndexedStore(files)
         for action in actions:
-            one = do_or_step(one, action, clock)
+            indexed_store = do_or_step(indexed_store, action, clock)
         files.room = None
-        one.store.dispatch(one.store.end)
-        check(one)
+        indexed_store.store.dispatch(indexed_store.store.end)
+        check(indexed_store)
 
 
 @pytest.mark.parametrize("is_live", [True, False])
@@ -64,53 +64,53 @@ def test_a_record_ends_right_after_any_part(
     """The record has 14 entries, of which 5 fill a file."""
     set_small_steps(monkeypatch)
     files = MemoryFiles()
-    one = IndexedStore(files)
-    one.put(keyed("a b"))
+    indexed_store = IndexedStore(files)
+    indexed_store.put(keyed("a b"))
     if is_live:
-        one.settle()
-    one.put(Keyed((properties_of(["a", "b", "Aa"] * 4, "id0", "a"),)))
-    one.put(keyed("b"))
+        indexed_store.settle()
+    indexed_store.put(Keyed((properties_of(["a", "b", "Aa"] * 4, "id0", "a"),)))
+    indexed_store.put(keyed("b"))
     for _ in range(steps):
-        one.step()
+        indexed_store.step()
     match end:
         case "kill":
-            one.store.abandon()
-            one = IndexedStore(files)
+            indexed_store.store.abandon()
+            indexed_store = IndexedStore(files)
         case "stop":
-            one.stop()
-            one = IndexedStore(files)
+            indexed_store.stop()
+            indexed_store = IndexedStore(files)
         case _:
             with monkeypatch.context() as patch:
                 patch.setattr(key_index, "MOST_WAITING_BYTES", 0)
-                one.put(keyed("a"))
-            assert not one.index.is_live
-    one.settle()
-    one.put(keyed("a b Aa BB"))
-    check(one)
+                indexed_store.put(keyed("a"))
+            assert not indexed_store.index.is_live
+    indexed_store.settle()
+    indexed_store.put(keyed("a b Aa BB"))
+    check(indexed_store)
 
 
 def test_messages_that_come_while_the_index_catches_up_enter_whole() -> None:
-    one = IndexedStore(MemoryFiles())
-    one.put(keyed("a b"))
-    one.settle()
-    one.stop()
-    one = IndexedStore(one.files)
-    one.put(keyed("a b"))
-    while len(one.find("a")) < 2:
-        one.step()
-    one.put(keyed("a b"))
-    check(one)
+    indexed_store = IndexedStore(MemoryFiles())
+    indexed_store.put(keyed("a b"))
+    indexed_store.settle()
+    indexed_store.stop()
+    indexed_store = IndexedStore(indexed_store.files)
+    indexed_store.put(keyed("a b"))
+    while len(indexed_store.find("a")) < 2:
+        indexed_store.step()
+    indexed_store.put(keyed("a b"))
+    check(indexed_store)
 
 
-def entries_by_step(steps: Iterator[object], one: IndexedStore) -> list[int]:
+def entries_by_step(steps: Iterator[object], indexed_store: IndexedStore) -> list[int]:
     """Returns how many entries of the word k each step makes."""
-    counts = [len(one.find("k", 1 << 20)) for _ in steps]
+    counts = [len(indexed_store.find("k", 1 << 20)) for _ in steps]
     return [after - before for before, after in itertools.pairwise([0, *counts])]
 
 
-def waiting_steps(one: IndexedStore) -> Iterator[None]:
-    while one.index.has_waiting:
-        one.index.step()
+def waiting_steps(indexed_store: IndexedStore) -> Iterator[None]:
+    while indexed_store.index.has_waiting:
+        indexed_store.index.step()
         yield
 
 
@@ -125,11 +125,11 @@ def waiting_steps(one: IndexedStore) -> Iterator[None]:
     ],
 )
 def test_a_step_enters_a_bounded_number_of_words(sends: list[list[str]], words: int) -> None:
-    one = IndexedStore(MemoryFiles(), LARGE, segment_bytes=1 << 20)
-    one.settle()
+    indexed_store = IndexedStore(MemoryFiles(), LARGE, segment_bytes=1 << 20)
+    indexed_store.settle()
     for words_of_messages in sends:
-        one.put(keyed(*words_of_messages))
-    live = entries_by_step(waiting_steps(one), one)
+        indexed_store.put(keyed(*words_of_messages))
+    live = entries_by_step(waiting_steps(indexed_store), indexed_store)
     behind = IndexedStore(MemoryFiles(), LARGE, segment_bytes=1 << 20)
     for words_of_messages in sends:
         behind.put(keyed(*words_of_messages))
@@ -137,9 +137,9 @@ def test_a_step_enters_a_bounded_number_of_words(sends: list[list[str]], words: 
     for entries in (live, caught_up):
         assert sum(entries) == words
         assert max(entries) <= 2048
-    one.stop()
+    indexed_store.stop()
     behind.stop()
-    assert one.contents() == one.java().contents() == behind.contents()
+    assert indexed_store.contents() == indexed_store.java().contents() == behind.contents()
 
 
 def test_a_step_without_words_ends_with_its_bytes_alone() -> None:

@@ -78,9 +78,9 @@ async def test_the_bytes_of_an_answer(tmp_path: Path) -> None:
         store = served.running.broker.store
         places = [store.reader.entry(("T", 0), offset).physical_offset for offset in range(3)]
         last_ms = store.reader.store_time(("T", 0), 2)
-        found = await query(served, "k", most=2)
-        assert bytes(found.body) == b"".join([store.reader.record(place) or b"" for place in places[1:]])
-        assert dict(found.ext) == {
+        answer = await query(served, "k", most=2)
+        assert bytes(answer.body) == b"".join([store.reader.record(place) or b"" for place in places[1:]])
+        assert dict(answer.ext) == {
             "indexLastUpdateTimestamp": str(last_ms),
             "indexLastUpdatePhyoffset": str(places[-1]),
         }
@@ -170,16 +170,16 @@ async def test_files_of_removed_messages_go(tmp_path: Path) -> None:
         store, index = served.running.broker.store, served.running.broker.index
         assert index.stored_bytes > 0
         await until(lambda: store.log_bytes + index.stored_bytes <= 16384)
-        found = bodies(await query(served, "k"))
-        assert found[-1] == b"99"
-        assert len(found) < 64
+        messages = bodies(await query(served, "k"))
+        assert messages[-1] == b"99"
+        assert len(messages) < 64
 
 
 async def test_look_ups_wait_for_their_turn_in_bounded_number(tmp_path: Path) -> None:
-    found: list[list[bytes]] = []
+    answers: list[list[bytes]] = []
 
     async def ask() -> None:
-        found.append(bodies(await query(served, "k")))
+        answers.append(bodies(await query(served, "k")))
 
     async with serving(tmp_path) as served:
         await fill(served, 1)
@@ -193,9 +193,9 @@ async def test_look_ups_wait_for_their_turn_in_bounded_number(tmp_path: Path) ->
             nursery.start_soon(ask)
             await until(lambda: look_ups.tasks == 2)
             assert_busy(await query(served, "k"))
-            assert found == []
+            assert answers == []
             look_ups.limiter.release_on_behalf_of(others.pop())
-        assert found == [[b"0"], [b"0"]]
+        assert answers == [[b"0"], [b"0"]]
         assert bodies(await query(served, "k")) == [b"0"]
         last = object()
         await look_ups.limiter.acquire_on_behalf_of(last)

@@ -36,20 +36,20 @@ async def least(pool: ConnectionPool, address: str) -> int:
 async def kept(pool: ConnectionPool, address: str) -> dict[int, bytes]:
     """Returns the bodies from the minimum offset on, which may still move; pulls below it are answered 21."""
     offset = 0
-    found: dict[int, bytes] = {}
+    bodies: dict[int, bytes] = {}
     while True:
         pull = PullMessage("G", "T", 0, offset, 32, int(PullSysFlag.SUBSCRIPTION))
         answer = PullAnswer.from_command(await pool.call(address, pull.to_command(), timeout=30))
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
             assert offset < answer.next_begin_offset == answer.min_offset
-            found = {}
+            bodies = {}
         elif answer.code != 0:
             assert offset == answer.max_offset
-            return found
+            return bodies
         records = list(iterate_records(answer.records, check_crc=True))
         if records:
             assert [record.queue_offset for record in records] == list(range(offset, answer.next_begin_offset))
-            found |= {record.queue_offset: record.body for record in records}
+            bodies |= {record.queue_offset: record.body for record in records}
         offset = answer.next_begin_offset
 
 
@@ -83,11 +83,11 @@ async def test_a_kill_while_messages_are_removed_leaves_what_was_acknowledged(tm
             async with trio.open_nursery() as nursery:
                 pool = ConnectionPool(nursery)
                 if number:
-                    found = await kept(pool, broker.address)
-                    expected = {offset: body for offset, body in acknowledged.items() if offset >= min(found)}
+                    bodies = await kept(pool, broker.address)
+                    expected = {offset: body for offset, body in acknowledged.items() if offset >= min(bodies)}
                     assert len(expected) > 50
-                    assert expected.items() <= found.items()
-                    assert min(found) > 0
+                    assert expected.items() <= bodies.items()
+                    assert min(bodies) > 0
                 if number < KILLS:
                     await send_until_killed(broker, pool, acknowledged)
                 await pool.aclose()

@@ -161,7 +161,7 @@ async def test_the_clients_of_one_group_are_listed_in_turns(tmp_path: Path) -> N
         broker.clients.producers["P"] = {peer: ClientInfo(peer.address, "JAVA", 1, 5) for peer in peers}
         answer, turns = await answered(broker, Command(RequestCode.GET_ALL_PRODUCER_INFO))
         producers = load_object(answer.body, "producers")["data"]["P"]
-        assert [one["remoteIP"] for one in producers] == [f"/{peer.address}" for peer in peers]
+        assert [producer["remoteIP"] for producer in producers] == [f"/{peer.address}" for peer in peers]
         assert turns >= TURNS
         broker.clients.producers.clear()
 

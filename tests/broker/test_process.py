@@ -78,7 +78,7 @@ async def acknowledged_until_killed(process: "subprocess.Popen[str]", address: s
 
 
 async def bodies(address: str) -> list[bytes]:
-    found: list[bytes] = []
+    stored_bodies: list[bytes] = []
     async with trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
         for queue_id in range(4):
@@ -88,10 +88,10 @@ async def bodies(address: str) -> list[bytes]:
                 answer = PullAnswer.from_command(await pool.call(address, pull.to_command(), timeout=30))
                 if answer.code != 0:
                     break
-                found += [record.body for record in iterate_records(answer.records, check_crc=True)]
+                stored_bodies += [record.body for record in iterate_records(answer.records, check_crc=True)]
                 offset = answer.next_begin_offset
         await pool.aclose()
-    return found
+    return stored_bodies
 
 
 async def test_sigkill_loses_no_acknowledged_message(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ async def test_sigkill_loses_no_acknowledged_message(tmp_path: Path) -> None:
         acknowledged = await acknowledged_until_killed(process, address, 300)
     assert (tmp_path / "store" / "abort").exists()
     async with started(*arguments) as (_, address):
-        found = await bodies(address)
-        assert set(acknowledged) <= set(found)
-        assert len(found) == len(set(found))
+        stored_bodies = await bodies(address)
+        assert set(acknowledged) <= set(stored_bodies)
+        assert len(stored_bodies) == len(set(stored_bodies))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

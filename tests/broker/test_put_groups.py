@@ -96,18 +96,21 @@ def data(files: MemoryFiles) -> dict[str, bytes]:
 def test_groups_are_stored_as_one_append_after_the_other(groups: list[list[Append]], is_sync: bool) -> None:
     """Bytes, places, refusals and calls are equal, in queues of either kind, over the ends of segments and files."""
     files, other_files = MemoryFiles(), MemoryFiles()
-    (one, one_calls), (other, other_calls) = opened(files, is_sync=is_sync), opened(other_files, is_sync=is_sync)
+    (reference, reference_calls), (other, other_calls) = (
+        opened(files, is_sync=is_sync),
+        opened(other_files, is_sync=is_sync),
+    )
     for number, group in enumerate(groups):
-        singly = put_singly(one, group, NOW_MS + number)
+        singly = put_singly(reference, group, NOW_MS + number)
         assert texts(other.put_all(group, NOW_MS + number)) == texts(singly)
-        assert (one.end, one_calls.segments) == (other.end, other_calls.segments)
-        assert (other_calls.stores > 0) == (one_calls.stores > 0)
+        assert (reference.end, reference_calls.segments) == (other.end, other_calls.segments)
+        assert (other_calls.stores > 0) == (reference_calls.stores > 0)
         if is_sync:
             assert other_calls.messages == []
-    for store in (one, other):
+    for store in (reference, other):
         store.flush()
-    assert other_calls.messages == one_calls.messages
-    assert other_calls.entries == one_calls.entries
+    assert other_calls.messages == reference_calls.messages
+    assert other_calls.entries == reference_calls.entries
     assert other_files.contents == files.contents
 
 
@@ -130,8 +133,10 @@ def test_a_full_disk_stores_the_first_appends_of_a_group_and_none_of_the_others(
     if killed:
         store.abandon()
         store, calls = opened(files, is_sync=is_sync)
-    found = [record for record in store.records(0) if isinstance(record, RawRecord)]
-    assert [record.commit_log_offset for record in found] == [place for one in stored for place in one.positions]
+    records = [record for record in store.records(0) if isinstance(record, RawRecord)]
+    assert [record.commit_log_offset for record in records] == [
+        place for result in stored for place in result.positions
+    ]
     again = store.put_all(group[first:], NOW_MS)
     assert not any(map(is_of_disk, again))
     for each in (store, full):

@@ -180,8 +180,8 @@ async def test_answers_are_those_of_a_released_broker(tmp_path: Path) -> None:
                     differences.append(f"{number}: {got}")
                 continue
             met += 1
-            if found := difference(number, recorded, got):
-                differences.append(f"{number} ({question['code']} {json.dumps(question.get('ext'))[:200]}): {found}")
+            if fault := difference(number, recorded, got):
+                differences.append(f"{number} ({question['code']} {json.dumps(question.get('ext'))[:200]}): {fault}")
         await other.pool.aclose()
     assert not differences, "\n".join(differences)
     assert met > 110

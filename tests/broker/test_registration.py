@@ -97,7 +97,7 @@ async def test_a_new_topic_is_registered_alone_before_the_sender_is_answered(tmp
                 _, registration = server.registrations()[-1]
                 (topic,) = registration.body().topic_configs
                 assert topic == TopicConfig("New", 4, 4, 6)
-                counters = [one.body().data_version.counter for _, one in server.registrations()]
+                counters = [request.body().data_version.counter for _, request in server.registrations()]
                 assert counters[1] == counters[0] + 1
             await served.send("New")
             assert all(len(server.topics()) == 2 for server in servers)
@@ -262,16 +262,16 @@ async def test_topics_that_did_not_change_are_not_sent_again_without_force_regis
 async def test_the_period_is_kept_within_bounds(
     tmp_path: Path, autojump_clock: MockClock, period_ms: str, seconds: int
 ) -> None:
-    found = await rounds(tmp_path, lambda: True, 200, registerNameServerPeriod=period_ms)
-    assert found[:3] == [0, 10, 10 + seconds]
+    times = await rounds(tmp_path, lambda: True, 200, registerNameServerPeriod=period_ms)
+    assert times[:3] == [0, 10, 10 + seconds]
 
 
 async def test_a_failed_attempt_is_repeated_soon_and_logged_once(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     start = trio.current_time()
-    found = await rounds(tmp_path, lambda: trio.current_time() - start > 4.5, 20)
-    assert found == [0, 1, 2, 3, 4, 5, 15]
+    times = await rounds(tmp_path, lambda: trio.current_time() - start > 4.5, 20)
+    assert times == [0, 1, 2, 3, 4, 5, 15]
     assert caplog.text.count("not registered with NameServer") == 1
 
 
@@ -312,6 +312,6 @@ async def test_a_new_topic_is_made_by_the_brokers_in_turn() -> None:
     """The route of TBW102 has all brokers: the first messages to an unknown topic spread over all of them."""
     async with EmbeddedCluster(brokers=3) as cluster, Producer("P", nameserver=cluster.nameserver) as producer:
         sent = [await producer.send(Message("Spread", b"x")) for _ in range(12)]
-        assert {one.message_queue.broker_name for one in sent} == {"broker-a", "broker-b", "broker-c"}
+        assert {result.message_queue.broker_name for result in sent} == {"broker-a", "broker-b", "broker-c"}
         async with Admin(nameserver=cluster.nameserver) as admin:
             assert set(await admin.topic_config("Spread")) == set(cluster.brokers)

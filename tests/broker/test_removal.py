@@ -33,15 +33,15 @@ def opened(files: Files) -> MessageStore:
 
 def put_whole(store: MessageStore, bodies: list[bytes]) -> None:
     """Puts a batch that is one record."""
-    body = encode_batch_body([BatchItem(0, one, b"") for one in bodies])
+    body = encode_batch_body([BatchItem(0, content, b"") for content in bodies])
     plain = Sent("W", 0, (body,)).append()
     fields: dict[str, Any] = {name: getattr(plain, name) for name in Append.__slots__}
     store.put(Append(**{**fields, "sys_flag": 0xC0, "inner_num": len(bodies)}), NOW_MS)
 
 
 def call(calls: list[Callable[[], None]]) -> None:
-    for one in calls:
-        one()
+    for function in calls:
+        function()
 
 
 def remove_segment(store: MessageStore) -> bool:
@@ -67,9 +67,9 @@ class Model:
         for key, places in self.places.items():
             low = next((number for number, place in enumerate(places) if place >= store.start), len(places))
             assert store.reader.bounds(key) == (low, len(places)), key
-            found = store.reader.get(key, low, ALL)
+            result = store.reader.get(key, low, ALL)
             if low < len(places):
-                records = list(iterate_records(found.records, check_crc=True))
+                records = list(iterate_records(result.records, check_crc=True))
                 assert [record.commit_log_offset for record in records] == list(dict.fromkeys(places[low:]))
             for below in {0, low - 1} & set(range(low)):
                 small = store.reader.get(key, below, ALL)

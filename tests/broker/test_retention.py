@@ -140,7 +140,7 @@ async def test_a_system_that_says_nothing_of_its_disk(
     kept.files.disk = StoreError("cannot look at the file system of /store: Input/output error")
     kept.retention.remove_by_hand()
     assert [await kept.left(), await kept.left()] == [1, 1]
-    assert len([one for one in caplog.records if "by their age alone" in one.getMessage()]) == 1
+    assert len([record for record in caplog.records if "by their age alone" in record.getMessage()]) == 1
 
 
 async def test_a_full_disk_refuses_as_long_as_its_room_is_unknown(autojump_clock: MockClock) -> None:
@@ -167,7 +167,7 @@ async def test_a_store_keeps_to_its_size(caplog: pytest.LogCaptureFixture) -> No
         await until(lambda: sum(map(len, kept.files.contents.values())) < 3 * most)  # queue files go, too
         nursery.cancel_scope.cancel()
     assert len(kept.names) >= 2
-    assert len([one for one in caplog.records if "maxStoreBytes=4096" in one.getMessage()]) == 1
+    assert len([record for record in caplog.records if "maxStoreBytes=4096" in record.getMessage()]) == 1
 
 
 async def test_a_file_that_cannot_be_removed_is_tried_again_and_keeps_the_others(

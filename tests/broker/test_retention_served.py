@@ -72,8 +72,8 @@ async def test_readers_below_the_minimum_get_21_and_the_offset_of_what_is_left(t
         low = moved.next_begin_offset
         assert (moved.code, moved.min_offset, moved.records) == (ResponseCode.PULL_OFFSET_MOVED, low, b"")
         assert 3 < low < end
-        found = await served.pull("T", offset=low)
-        records = list(iterate_records(found.records, check_crc=True))
+        answer = await served.pull("T", offset=low)
+        records = list(iterate_records(answer.records, check_crc=True))
         assert [record.queue_offset for record in records] == list(range(low, end))
         assert start <= records[0].commit_log_offset < start + SEGMENT
         least = OffsetFound.from_command(await served.ask(GetMinOffset("T", 0).to_command()))
@@ -189,8 +189,8 @@ async def test_on_a_full_disk_reads_go_on_for_new_groups_too_until_there_is_room
             beat = HeartBeat("c1", (), (ConsumerData(group, subscriptions=(SubscriptionData("T", "*"),)),))
             assert (await served.ask(beat.to_command())).code == 0
             pull = PullMessage(group, "T", 0, 0, 32, int(PullSysFlag.SUBSCRIPTION))
-            found = await served.ask(pull.to_command())
-            assert (found.code, len(list(iterate_records(found.body)))) == (0, 1), found.remark
+            answer = await served.ask(pull.to_command())
+            assert (answer.code, len(list(iterate_records(answer.body)))) == (0, 1), answer.remark
             assert (await served.ask(UpdateConsumerOffset(group, "T", 0, 1).to_command())).code == 0
         refused = await served.send("T")
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -231,8 +231,8 @@ async def test_a_broker_starts_on_a_full_disk_and_serves_what_it_has(
         await served.ended.wait()
     disk.is_full = True
     async with serving(tmp_path, **settings) as served:
-        found = await served.pull("T")
-        assert (found.code, len(list(iterate_records(found.records)))) == (0, 1)
+        answer = await served.pull("T")
+        assert (answer.code, len(list(iterate_records(answer.records)))) == (0, 1)
         await until(lambda: bool(served.running.broker.store.refusal))
         assert (await served.send("T")).code == ResponseCode.SERVICE_NOT_AVAILABLE
         disk.is_full = False

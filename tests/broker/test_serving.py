@@ -60,11 +60,11 @@ async def test_a_batch_becomes_single_records(tmp_path: Path) -> None:
     batch = replace(message("T", encode_batch_body(items)), batch=True)
     async with serving(tmp_path) as served:
         stored = MessageStored.from_command(await served.ask(batch.to_command()))
-        found = records(await served.pull("T")) + records(await served.pull("T", offset=32))
-        assert [record.body for record in found] == [item.body for item in items]
-        assert [record.properties.encode() for record in found] == [item.properties for item in items]
+        singles = records(await served.pull("T")) + records(await served.pull("T", offset=32))
+        assert [record.body for record in singles] == [item.body for item in items]
+        assert [record.properties.encode() for record in singles] == [item.properties for item in items]
         ids = stored.msg_ids.split(",")
-        assert [int(one[-16:], 16) for one in ids] == [record.commit_log_offset for record in found]
+        assert [int(message_id[-16:], 16) for message_id in ids] == [record.commit_log_offset for record in singles]
         assert (stored.queue_offset, stored.transaction_id) == (0, None)
 
 
@@ -72,8 +72,8 @@ async def test_a_new_topic_has_the_smaller_number_of_queues(tmp_path: Path) -> N
     async with serving(tmp_path, defaultTopicQueueNums="6") as served:
         for target, expected in ((4, 4), (16, 6)):
             await served.ask(replace(message(f"T{target}"), default_topic_queue_nums=target).to_command())
-            found = await served.ask(GetTopicConfig(f"T{target}").to_command())
-            topic = TopicConfigFound.from_command(found).config
+            answer = await served.ask(GetTopicConfig(f"T{target}").to_command())
+            topic = TopicConfigFound.from_command(answer).config
             assert topic == TopicConfig(f"T{target}", expected, expected, 6)
 
 
@@ -89,18 +89,18 @@ async def test_without_auto_creation_a_topic_is_refused(tmp_path: Path, settings
 async def test_a_held_pull_is_answered_when_a_message_comes(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, trio.open_nursery() as nursery:
         await served.send("T", b"first")
-        found: list[PullAnswer] = []
+        answers: list[PullAnswer] = []
 
         async def pull() -> None:
-            found.append(await served.pull("T", offset=1, wait_ms=60_000))
+            answers.append(await served.pull("T", offset=1, wait_ms=60_000))
 
         nursery.start_soon(pull)
         await until(lambda: served.running.broker.held.count == 1)
         await served.send("T", b"other queue", queue_id=1)
         assert served.running.broker.held.count == 1
         await served.send("T", b"second")
-        await until(lambda: bool(found))
-        assert [record.body for record in records(found[0])] == [b"second"]
+        await until(lambda: bool(answers))
+        assert [record.body for record in records(answers[0])] == [b"second"]
         assert served.running.broker.held.count == 0
 
 
@@ -108,17 +108,17 @@ async def test_a_held_pull_waits_for_its_tag_and_no_longer_than_it_may(tmp_path:
     pull = PullMessage("G", "T", 0, 1, 32, 6, suspend_timeout_ms=3000, subscription="b || c")
     async with serving(tmp_path) as served, trio.open_nursery() as nursery:
         await served.send("T")
-        found: list[Command] = []
+        answers: list[Command] = []
 
         async def ask() -> None:
-            found.append(await served.ask(pull.to_command()))
+            answers.append(await served.ask(pull.to_command()))
 
         nursery.start_soon(ask)
         await until(lambda: served.running.broker.held.count == 1)
         await served.send("T", properties="TAGS\x01a\x02")
-        await until(lambda: bool(found))
-        assert found[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
-        assert found[0].ext["nextBeginOffset"] == "2"
+        await until(lambda: bool(answers))
+        assert answers[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert answers[0].ext["nextBeginOffset"] == "2"
 
 
 async def test_a_closed_connection_takes_its_held_pulls_along(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ async def test_delayed_messages_survive_a_kill(tmp_path: Path) -> None:
         served.running.kill()
         await served.ended.wait()
     async with serving(tmp_path, **settings) as served:
-        found = records(await served.pull("T", wait_ms=9000))
-        assert [record.body for record in found] == [b"soon"]
+        deliveries = records(await served.pull("T", wait_ms=9000))
+        assert [record.body for record in deliveries] == [b"soon"]
         assert await max_offset(served, "SCHEDULE_TOPIC_XXXX", 1) == 1
     async with serving(tmp_path, **settings) as served:
         assert await max_offset(served, "T") == 1

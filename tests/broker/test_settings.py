@@ -41,12 +41,12 @@ def test_what_would_be_missed_is_refused_by_name(name: str) -> None:
 @pytest.mark.parametrize("row", REFUSED)
 def test_what_asks_for_nothing_is_taken(row: object) -> None:
     assert row in REFUSED
-    for one in REFUSED:
-        if one is row:
-            for value in one.harmless:
-                settings = dict.fromkeys(one.names, f" {value.upper()} ")
+    for refusal in REFUSED:
+        if refusal is row:
+            for value in refusal.harmless:
+                settings = dict.fromkeys(refusal.names, f" {value.upper()} ")
                 assert BrokerConfig().with_settings(settings) == BrokerConfig()
-                assert unused_names(settings) == sorted(one.names)
+                assert unused_names(settings) == sorted(refusal.names)
 
 
 def test_delivery_by_another_broker_is_refused_by_name() -> None:

@@ -30,9 +30,9 @@ def new_figures() -> BrokerFigures:
 
 
 def figure(figures: BrokerFigures, name: str, key: str, period: object = MINUTE) -> Figure:
-    found = figures.find(name, key)
-    assert found is not None, (name, key)
-    tally, counter = found
+    pair = figures.find(name, key)
+    assert pair is not None, (name, key)
+    tally, counter = pair
     return tally.figure(period, counter)  # type: ignore[arg-type]
 
 
@@ -72,8 +72,8 @@ def test_rates_are_empty_until_so_many_seconds_passed() -> None:
         rates.note_get(2, 0)
         rates.note_get(0, 0)
         if second in (0, 9, 10, 60, 600):
-            found = rates.figures()
-            shown.append([found["putTps"], found["getTotalTps"], found["getTransferredTps"]])
+            values = rates.figures()
+            shown.append([values["putTps"], values["getTotalTps"], values["getTransferredTps"]])
     assert shown == [
         ["  ", "  ", "  "],
         ["  ", "  ", "  "],

@@ -102,7 +102,7 @@ def test_appended_bytes_are_those_of_encode_record(
 
 @given(st.binary(max_size=80), st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=5), st.binary(max_size=5))))
 def test_a_batch_body_is_read_as_everywhere_else(tail: bytes, messages: list[tuple[int, bytes, bytes]]) -> None:
-    body = encode_batch_body([BatchItem(*one) for one in messages]) + tail
+    body = encode_batch_body([BatchItem(*message) for message in messages]) + tail
     try:
         items = list(iterate_batch_body(body))
     except BodyError:
@@ -150,16 +150,16 @@ def test_a_batch_is_built_as_its_messages_one_by_one(
     items: list[BatchItem], tags: bytes, host: str, is_last: bool
 ) -> None:
     """Their tags are those of all, of some, or lie in a body."""
-    items = [one._replace(properties=one.properties + tags if is_last else tags + one.properties) for one in items]
+    items = [item._replace(properties=item.properties + tags if is_last else tags + item.properties) for item in items]
     pieces = batch_pieces(encode_batch_body(items))
     assert isinstance(pieces, BatchPieces)
     batch = Append("T", 2, pieces, 5, pack_host(host), pack_host(HOSTS[0]), 1, 3, 4)
-    plain = replace(batch, pieces=[piece(*one) for one in items])
+    plain = replace(batch, pieces=[piece(*item) for item in items])
     assert build(batch, 2**40, 2**33, 6) == build(plain, 2**40, 2**33, 6)
     assert appended_bytes(batch) == appended_bytes(plain)
     for first in range(len(items)):
         assert list(pieces[first:]) == plain.pieces[first:]
-        assert properties_of(pieces, first, 2) == [one.properties for one in plain.pieces[first : first + 2]]
+        assert properties_of(pieces, first, 2) == [part.properties for part in plain.pieces[first : first + 2]]
 
 
 @pytest.mark.parametrize("batch_topic", [False, True])
@@ -168,7 +168,7 @@ def test_what_messages_become_is_the_appends_choice(batch_topic: bool, delay_ms:
     host = pack_host(HOSTS[0])
     items = [BatchItem(0, b"%d" % number, b"TAGS\x01%d" % (number // 2)) for number in range(4)]
     batch = Append("T", 0, batch_pieces(encode_batch_body(items)), 5, host, host, delay_ms=delay_ms)
-    plain = replace(batch, pieces=[piece(*one) for one in items])
+    plain = replace(batch, pieces=[piece(*item) for item in items])
     assert build(batch, 1, 2, 3, batch_topic=batch_topic) == build(plain, 1, 2, 3, batch_topic=batch_topic)
 
 

@@ -76,27 +76,27 @@ def test_a_power_cut_takes_only_what_was_not_synced(
             synced = len(sent)
     files.power_cut(lambda page: chance.random() < 0.5)
     store = opened(files)
-    found = contents(store, KEYS)
-    kept = prefix(sent, found)
+    queues = contents(store, KEYS)
+    kept = prefix(sent, queues)
     assert kept >= synced
     # The rest is a whole store: it takes messages, and a kill changes nothing.
     put(store, *later)
     store.abandon()
-    partly = {key: bodies + expected(later, KEYS)[key] for key, bodies in found.items()}
+    partly = {key: bodies + expected(later, KEYS)[key] for key, bodies in queues.items()}
     assert contents(opened(files), KEYS) == partly
 
 
-def prefix(sent: list[Sent], found: dict[tuple[str, int], list[bytes]]) -> int:
+def prefix(sent: list[Sent], queues: dict[tuple[str, int], list[bytes]]) -> int:
     """Returns how many puts are stored whole; checks that only a part of the next one may be stored besides."""
-    messages = [(one.topic, one.queue_id, body) for one in sent for body in one.bodies]
-    count = sum(map(len, found.values()))
+    messages = [(batch.topic, batch.queue_id, body) for batch in sent for body in batch.bodies]
+    count = sum(map(len, queues.values()))
     lists: dict[tuple[str, int], list[bytes]] = {key: [] for key in KEYS}
     for topic, queue_id, body in messages[:count]:
         lists[topic, queue_id].append(body)
-    assert found == lists
+    assert queues == lists
     whole = 0
-    for one in sent:
-        count -= len(one.bodies)
+    for batch in sent:
+        count -= len(batch.bodies)
         whole += count >= 0
     return whole
 
@@ -109,8 +109,8 @@ def three_puts() -> tuple[MemoryFiles, list[int]]:
     files = MemoryFiles()
     store = opened(files)
     ends = []
-    for one in SENT:
-        put(store, one)
+    for batch in SENT:
+        put(store, batch)
         ends.append(store.end)
     store.abandon()
     return files, ends
@@ -128,8 +128,8 @@ def test_a_cut_at_every_byte() -> None:
         store = opened(files)
         # The cut bytes may have been zeros anyway.
         assert store.end == max(start for start in [0, *starts, end] if not whole[cut:start].strip(b"\0"))
-        found = contents(store, KEYS)
-        assert sum(map(len, found.values())) == len([start for start in starts if start < store.end])
+        queues = contents(store, KEYS)
+        assert sum(map(len, queues.values())) == len([start for start in starts if start < store.end])
         put(store, Sent("A", 0, (b"after",)))
         assert read(store, "A", 0)[-1].body == b"after"
 
@@ -255,8 +255,8 @@ def test_a_killed_store_of_another_broker_is_read_from_the_segment_its_checkpoin
     for number in range(10):
         put(store, Sent("A", 0, (bytes([number]) * 300,)), now_ms=NOW_MS + number * 10_000)
     store.abandon()
-    known = Checkpoint(NOW_MS + 55_000, NOW_MS + 55_000)
-    files.save(CHECKPOINT_NAME, known.encode(), keep_previous=False)
+    checkpoint = Checkpoint(NOW_MS + 55_000, NOW_MS + 55_000)
+    files.save(CHECKPOINT_NAME, checkpoint.encode(), keep_previous=False)
     again = MessageStore(files, store.settings)
     assert again.open(1).read_from == 2048
     assert again.reader.bounds(("A", 0)) == (0, 10)

@@ -191,9 +191,9 @@ def test_groups_are_written_as_they_were() -> None:
 def test_groups_take_rocketmqs_defaults() -> None:
     files = MemoryFiles()
     groups = GroupTable(files, auto_create=True)
-    found = groups.find("G", 1)
-    assert found is not None
-    assert (found["retryMaxTimes"], found["retryQueueNums"], found["consumeEnable"]) == (16, 1, True)
+    group = groups.find("G", 1)
+    assert group is not None
+    assert (group["retryMaxTimes"], group["retryQueueNums"], group["consumeEnable"]) == (16, 1, True)
     assert (groups.find("a b", 1), groups.find("DEFAULT_CONSUMER", 1)) == (None, None)
     groups.put({"groupName": "H", "retryMaxTimes": 3}, 2)
     groups.file.save()
@@ -262,8 +262,8 @@ def test_topics_that_cannot_be_kept_are_reported_at_start(tmp_path: Path, table:
 )
 def test_what_a_new_topic_inherits(tmp_path: Path, default: str, auto: str, queues: int, expected: int | None) -> None:
     topics = TopicTable(MemoryFiles(), config(tmp_path, autoCreateTopicEnable=auto))
-    made = topics.for_send("T", default, queues)
-    assert made == (None if expected is None else TopicConfig("T", expected, expected, 6))
+    topic_config = topics.for_send("T", default, queues)
+    assert topic_config == (None if expected is None else TopicConfig("T", expected, expected, 6))
     retry = topics.for_send("%RETRY%G", "NoSuchTopic", queues)
     assert retry == TopicConfig("%RETRY%G", 1, 1, 6)
 

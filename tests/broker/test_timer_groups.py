@@ -160,16 +160,16 @@ def test_entries_that_are_given_back_are_the_next_ones_again() -> None:
     slot.sort()
     slot.add(400, entry_due(4))
     slot.add(500, entry_due(9))
-    taken = [slot.take(START_MS + 6) for _ in range(4)]
-    assert taken == [(START_MS + 4, 400), *((START_MS + 5, position) for position in (100, 200, 300))]
+    entries = [slot.take(START_MS + 6) for _ in range(4)]
+    assert entries == [(START_MS + 4, 400), *((START_MS + 5, position) for position in (100, 200, 300))]
     assert slot.take(START_MS + 6) is None
-    slot.give_back([one for one in taken[1:] if one is not None])
+    slot.give_back([entry for entry in entries[1:] if entry is not None])
     assert slot.next_ms == START_MS + 5
     slot.add(600, entry_due(5))
     assert list(slot.left()) == [100, 200, 300, 600, 500]
     order = []
-    while (one := slot.take(START_MS + 9)) is not None:
-        order.append(one[1])
+    while (entry := slot.take(START_MS + 9)) is not None:
+        order.append(entry[1])
     assert order == [100, 200, 300, 600, 500]
     assert slot.next_ms is None
 

@@ -34,9 +34,9 @@ def test_a_broker_killed_fifty_times_delivers_each_message_once_and_not_too_earl
                     due[body] = due_ms
             broker.kill()
             broker.start()
-        found = delivered(broker.address, due)
+        records = delivered(broker.address, due)
     times: dict[bytes, list[int]] = {}
-    for record in found:
+    for record in records:
         times.setdefault(record.body, []).append(record.store_timestamp_ms)
     assert due.keys() - times.keys() == set()
     assert {body: stored for body, stored in times.items() if len(stored) > 1} == {}
@@ -55,17 +55,17 @@ def sent(address: str, body: bytes, due_ms: int) -> bool:
 
 def delivered(address: str, wanted: dict[bytes, int]) -> list[StoredRecord]:
     """Returns all messages of the topic, when those that are wanted are among them, and some time after."""
-    found: list[StoredRecord] = []
+    records: list[StoredRecord] = []
     deadline = time.monotonic() + WAIT_SECONDS
     missing, last = set(wanted), now_ms() + MAX_DELAY_MS + 2000
     while (missing and time.monotonic() < deadline) or now_ms() < last:
-        answer = PullAnswer.from_command(ask(address, PullMessage("G", "T", 0, len(found), 32, 4).to_command()))
-        some = list(iterate_records(answer.records, check_crc=True)) if answer.code == 0 else []
-        found += some
-        missing -= {record.body for record in some}
-        if not some:
+        answer = PullAnswer.from_command(ask(address, PullMessage("G", "T", 0, len(records), 32, 4).to_command()))
+        page = list(iterate_records(answer.records, check_crc=True)) if answer.code == 0 else []
+        records += page
+        missing -= {record.body for record in page}
+        if not page:
             time.sleep(0.05)
-    return found
+    return records
 
 
 def now_ms() -> int:

@@ -130,10 +130,10 @@ async def test_timers_survive_the_end_of_the_broker(tmp_path: Path, ending: str)
         getattr(served.running, ending)()
         await served.ended.wait()
     async with serving(tmp_path, **sync) as served:
-        found: list[bytes] = []
-        while len(found) < 20:
-            found += [record.body for record in await pulled(served, "T", len(found))]
-        assert found == [b"%d" % number for number in range(20)]
+        deliveries: list[bytes] = []
+        while len(deliveries) < 20:
+            deliveries += [record.body for record in await pulled(served, "T", len(deliveries))]
+        assert deliveries == [b"%d" % number for number in range(20)]
         assert await end(served, TIMER_TOPIC) == 20
 
 

@@ -69,10 +69,10 @@ def test_each_comes_once_and_not_before_its_time_whatever_happens(steps: list[tu
                     timed.restart()
             assert sum(timed.waiting().values()) == timed.timers.files.waiting
         timed.run_until(max(timed.now_ms, *due.values(), 0) + 10_000)
-        found = timed.delivered("T") | timed.delivered("U")
+        deliveries = timed.delivered("T") | timed.delivered("U")
         assert not any(timed.waiting().values())
-        assert {body: len(times) for body, times in found.items()} == dict.fromkeys(due, 1)
-        assert all(times[0] >= due[body] or due[body] < START_MS for body, times in found.items())
+        assert {body: len(times) for body, times in deliveries.items()} == dict.fromkeys(due, 1)
+        assert all(times[0] >= due[body] or due[body] < START_MS for body, times in deliveries.items())
         assert timed.lines == []
 
 
@@ -163,10 +163,10 @@ def test_a_kill_after_the_clock_was_set_back_loses_and_repeats_nothing() -> None
         timed.work()
         timed.kill()
         timed.run_until(START_MS + 70_000)
-        found = timed.delivered()
-        assert {len(times) for times in found.values()} == {1}
-        assert len(found) == 122
-        assert (found[b"between"], found[b"later"]) == ([START_MS + 12_000], [START_MS + 60_000])
+        deliveries = timed.delivered()
+        assert {len(times) for times in deliveries.values()} == {1}
+        assert len(deliveries) == 122
+        assert (deliveries[b"between"], deliveries[b"later"]) == ([START_MS + 12_000], [START_MS + 60_000])
 
 
 def test_a_clock_that_is_set_back_before_the_first_delivery() -> None:
@@ -258,13 +258,13 @@ def test_lost_and_damaged_files_lose_no_message(gone: str, ended: str) -> None:
         damage(timed.directory, gone)
         timed.open()
         timed.run_until(START_MS + 4 * DAY_MS)
-        found = timed.delivered()
-        assert set(found) == {b"far", *(b"%d" % number for number in range(12))}
+        deliveries = timed.delivered()
+        assert set(deliveries) == {b"far", *(b"%d" % number for number in range(12))}
         if "check" not in gone:
-            assert {body: len(times) for body, times in found.items()} == dict.fromkeys(found, 1)
+            assert {body: len(times) for body, times in deliveries.items()} == dict.fromkeys(deliveries, 1)
         if gone != "timerwheel":
             assert any("anew from the messages" in line for line in timed.lines)
-        assert found[b"11"][-1] == START_MS + 12_000
+        assert deliveries[b"11"][-1] == START_MS + 12_000
 
 
 def damage(directory: Path, gone: str) -> None:

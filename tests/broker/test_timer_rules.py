@@ -89,5 +89,5 @@ def test_the_checkpoint_is_rocketmqs_and_another_brokers_change_ends_the_mark() 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_checkpoint_or_none(data: bytes) -> None:
-    found = TimerCheckpoint.decode(data)
-    assert (found is None) == (len(data) < 56)
+    checkpoint = TimerCheckpoint.decode(data)
+    assert (checkpoint is None) == (len(data) < 56)

@@ -116,10 +116,10 @@ def test_a_clock_is_set_back_in_steps_that_a_kill_may_end(kill_after: int | None
             timed.kill()
         timed.send(b"between", {"TIMER_DELAY_MS": "1000"})
         timed.run_until(START_MS + HOUR_MS + 2000)
-        found = timed.delivered()
-        assert {len(times) for times in found.values()} == {1}
-        assert len(found) == count + 2
-        assert found[b"between"] == [START_MS + 1000]
+        deliveries = timed.delivered()
+        assert {len(times) for times in deliveries.values()} == {1}
+        assert len(deliveries) == count + 2
+        assert deliveries[b"between"] == [START_MS + 1000]
 
 
 def test_a_clock_that_is_right_again_before_all_steps_are_done() -> None:
@@ -136,9 +136,9 @@ def test_a_clock_that_is_right_again_before_all_steps_are_done() -> None:
             timed.now_ms = START_MS
             timed.timers.work(timed.now_ms)
         timed.run_until(START_MS + 5000)
-        found = timed.delivered()
-        assert {len(times) for times in found.values()} == {1}
-        assert len(found) == 2 * REWRITTEN_AT_ONCE
+        deliveries = timed.delivered()
+        assert {len(times) for times in deliveries.values()} == {1}
+        assert len(deliveries) == 2 * REWRITTEN_AT_ONCE
 
 
 @pytest.mark.parametrize("failing", range(6))
@@ -231,8 +231,11 @@ def test_a_wheel_lost_after_the_clock_was_set_back_loses_no_message() -> None:
         (timed.directory / "timerwheel").unlink()
         timed.open()
         timed.run_until(START_MS + 9000)
-        found = timed.delivered()
-        assert {body: len(times) for body, times in found.items()} == {b"new": 1, **{b"%d" % n: 1 for n in range(120)}}
+        deliveries = timed.delivered()
+        assert {body: len(times) for body, times in deliveries.items()} == {
+            b"new": 1,
+            **{b"%d" % n: 1 for n in range(120)},
+        }
 
 
 @pytest.mark.parametrize("may_save", [True, False])

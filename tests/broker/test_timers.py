@@ -19,8 +19,8 @@ def test_each_message_comes_at_its_own_millisecond() -> None:
         for number, delay_ms in enumerate(delays):
             timed.send(b"%d" % number, {"TIMER_DELAY_MS": str(delay_ms)}, queue_id=number % 2)
         timed.run_until(START_MS + 61_000)
-        found = timed.delivered(queue_id=0) | timed.delivered(queue_id=1)
-        assert found == {b"%d" % number: [START_MS + delay_ms] for number, delay_ms in enumerate(delays)}
+        deliveries = timed.delivered(queue_id=0) | timed.delivered(queue_id=1)
+        assert deliveries == {b"%d" % number: [START_MS + delay_ms] for number, delay_ms in enumerate(delays)}
         assert timed.work() > DAY_MS
 
 

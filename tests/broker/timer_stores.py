@@ -135,10 +135,10 @@ class TimedStore:
 
     def delivered(self, topic: str = "T", queue_id: int = 0) -> dict[bytes, list[int]]:
         """Returns the times at which each body was stored in its own topic."""
-        found: dict[bytes, list[int]] = {}
+        deliveries: dict[bytes, list[int]] = {}
         for record in self.records(topic, queue_id):
-            found.setdefault(record.body, []).append(record.store_timestamp_ms)
-        return found
+            deliveries.setdefault(record.body, []).append(record.store_timestamp_ms)
+        return deliveries
 
 
 def _killed(checkpoint: object) -> None:
@@ -185,8 +185,8 @@ def timed_store(
     """Yields a store in a directory of its own, which is removed afterwards."""
     directory = Path(tempfile.mkdtemp(dir=MEMORY_BACKED if MEMORY_BACKED.is_dir() else None))
     try:
-        made = ForgetfulFiles(files(directory)) if forgetful else files(directory)
-        timed = TimedStore(directory, timer_settings, made)
+        store_files = ForgetfulFiles(files(directory)) if forgetful else files(directory)
+        timed = TimedStore(directory, timer_settings, store_files)
         try:
             yield timed
         finally:

@@ -66,8 +66,8 @@ class Follower:
             if not data:
                 raise trio.EndOfChannel
             self._received += data
-        taken, self._received = self._received[:size], self._received[size:]
-        return taken
+        chunk, self._received = self._received[:size], self._received[size:]
+        return chunk
 
 
 @asynccontextmanager

@@ -88,8 +88,8 @@ class Stage:
 def _has(address: str, perm: int) -> Callable[[TopicRouteData | None], bool]:
     def holds(route: TopicRouteData | None) -> bool:
         return route is not None and (
-            [one.broker_addrs.get(0) for one in route.broker_datas],
-            [one.perm for one in route.queue_datas],
+            [broker.broker_addrs.get(0) for broker in route.broker_datas],
+            [queue.perm for queue in route.queue_datas],
         ) == ([address], [perm])
 
     return holds

@@ -78,7 +78,7 @@ async def test_a_network_that_is_cut_one_way_is_named_and_recovers(
         await until(lambda: peer in caplog.text)
         proxy.cut = set()
         replicas, end = master.running.broker.ha.replicas, master.running.broker.store.end
-        await until(lambda: any(one.acknowledged == end for one in replicas.connected))
+        await until(lambda: any(replica.acknowledged == end for replica in replicas.connected))
         assert (await master.send("T")).code == ResponseCode.SUCCESS
         assert caplog.text.count("does not follow its master") == 1
     assert stored_files(tmp_path / "slave") == stored_files(tmp_path / "master")

@@ -268,8 +268,8 @@ async def test_tools_see_the_state_of_replication(tmp_path: Path) -> None:
         await until(lambda: replica.acknowledged == end)
         state = json.loads(bytes((await served.ask(Command(RequestCode.GET_BROKER_HA_STATUS))).body))
         assert (state["master"], state["inSyncSlaveNums"], state["masterCommitLogMaxOffset"]) == (True, 1, end)
-        (one,) = state["haConnectionInfo"]
-        assert (one["slaveAckOffset"], one["diff"], one["inSync"], one["transferFromWhere"]) == (end, 0, True, end)
+        (row,) = state["haConnectionInfo"]
+        assert (row["slaveAckOffset"], row["diff"], row["inSync"], row["transferFromWhere"]) == (end, 0, True, end)
 
 
 @pytest.mark.parametrize("guard", ["access control", "enforced TLS"])
@@ -286,15 +286,15 @@ async def test_a_guarded_broker_serves_slaves_at_a_port_that_is_set(
             async with follower(served.running) as slave:
                 await slave.report(0)
                 await until(lambda: bool(served.running.broker.ha.replicas.connected))
-            found = True
+            is_served = True
         except OSError:
-            found = False
-        assert found is is_open
+            is_served = False
+        assert is_served is is_open
 
 
 async def test_a_taken_port_is_replaced_by_a_free_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_server(("127.0.0.1", free_port((-3, -1, 0)))) as taken:
-        port = taken.getsockname()[1] - 1
+    with socket.create_server(("127.0.0.1", free_port((-3, -1, 0)))) as listener:
+        port = listener.getsockname()[1] - 1
         async with serving(tmp_path, listenPort=str(port)) as served:
             assert served.running.ha_address != f"127.0.0.1:{port + 1}"
             (line,) = [line for line in caplog.records if line.name.endswith("ha_server")]

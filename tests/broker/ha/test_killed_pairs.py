@@ -104,14 +104,14 @@ def check_has(slave: OurServer, acknowledged: set[bytes]) -> None:
 
 def bodies(address: str) -> set[bytes]:
     """Returns the bodies that are readable now."""
-    found: set[bytes] = set()
+    stored_bodies: set[bytes] = set()
     offset = 0
     while True:
         pulled = ask(address, PullMessage("G", "Single", 0, offset, 32).to_command())
         if pulled.code != ResponseCode.SUCCESS:
-            return found
+            return stored_bodies
         answer = PullAnswer.from_command(pulled)
-        found.update(record.body for record in iterate_records(answer.records, check_crc=True))
+        stored_bodies.update(record.body for record in iterate_records(answer.records, check_crc=True))
         offset = answer.next_begin_offset
 
 

@@ -30,8 +30,8 @@ def make_groups(served: Served, *groups: str) -> None:
 
 def sent_back(copy: Copy) -> list[tuple[str, str, str]]:
     fields = ("consumerGroup", "queueId", "commitOffset")
-    found = [request.ext for request in copy.asked if request.code == COMMIT]
-    return [(ext[fields[0]], ext[fields[1]], ext[fields[2]]) for ext in found]
+    headers = [request.ext for request in copy.asked if request.code == COMMIT]
+    return [(ext[fields[0]], ext[fields[1]], ext[fields[2]]) for ext in headers]
 
 
 async def test_greater_offsets_come_back_before_the_masters_are_taken(

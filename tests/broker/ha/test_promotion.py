@@ -23,8 +23,8 @@ from tests.broker.timer_stores import DAY_MS, START_MS, TimedStore, timed_store
 
 def fetched(timed: TimedStore) -> TimerCheckpoint | None:
     """Returns the checkpoint as a slave gets it."""
-    found = TimerCheckpoint.decode(timed.timers.files.saved.encode_fields())
-    return found if found is not None and found.read_ms else None
+    checkpoint = TimerCheckpoint.decode(timed.timers.files.saved.encode_fields())
+    return checkpoint if checkpoint is not None and checkpoint.read_ms else None
 
 
 def promote(timed: TimedStore, checkpoint: TimerCheckpoint | None) -> None:
@@ -88,9 +88,9 @@ def test_each_timer_comes_once_and_not_before_its_time(steps: list[tuple[str, in
                     timed.restart()
         promote(timed, checkpoint)
         timed.run_until(max(timed.now_ms, *due.values(), 0) + 10_000)
-        found = timed.delivered()
-        assert {body: len(times) for body, times in found.items()} == dict.fromkeys(due, 1)
-        assert all(times[0] >= due[body] or due[body] < START_MS for body, times in found.items())
+        deliveries = timed.delivered()
+        assert {body: len(times) for body, times in deliveries.items()} == dict.fromkeys(due, 1)
+        assert all(times[0] >= due[body] or due[body] < START_MS for body, times in deliveries.items())
         assert timed.lines == []
 
 
@@ -182,11 +182,11 @@ async def test_a_slave_started_as_the_master_goes_on_where_its_master_was(tmp_pa
             await send(promoted, b"last delay", "DELAY\x012")
             await send(promoted, b"last timer", "TIMER_DELAY_MS\x011500")
             await until(delivered(promoted, 14))
-            found = await bodies(promoted)
+            messages = await bodies(promoted)
             expected = [
                 b"%s %d" % (what, n) for what in (b"delay", b"timer", b"late delay", b"late timer") for n in range(3)
             ]
-            assert found == sorted([*expected, b"last delay", b"last timer"])
+            assert messages == sorted([*expected, b"last delay", b"last timer"])
 
 
 async def test_a_copied_store_goes_on_as_well(tmp_path: Path) -> None:

@@ -96,14 +96,14 @@ def test_the_last_whole_report_counts_however_the_bytes_are_cut() -> None:
     data = b"".join([offset.to_bytes(8) for offset in offsets])
     chance = random.Random(1)
     for _ in range(200):
-        reports, found, at = Reports(), [], 0
+        reports, reported_offsets, at = Reports(), [], 0
         while at < len(data):
             size = chance.randint(1, 12)
             if (offset := reports.feed(data[at : at + size])) is not None:
-                found.append(offset)
+                reported_offsets.append(offset)
             at += size
-        assert found[-1] == 7
-        assert set(found) <= set(offsets)
+        assert reported_offsets[-1] == 7
+        assert set(reported_offsets) <= set(offsets)
 
 
 @pytest.mark.parametrize(("reported", "end", "first"), [(0, 0, 0), (0, 100, 0), (0, 2500, 2000), (1234, 2500, 1234)])
@@ -115,11 +115,11 @@ def test_an_empty_slave_begins_at_the_newest_segment(reported: int, end: int, fi
     ("part", "sizes"), [(b"", [0]), (b"x", [1]), (b"x" * 10, [10]), (b"x" * 11, [10, 1]), (bytes(range(30)), [10] * 3)]
 )
 def test_a_part_of_the_log_is_sent_in_blocks_of_the_greatest_size(part: bytes, sizes: list[int]) -> None:
-    sent, found, body = in_blocks(500, part, 10), list[int](), b""
+    sent, block_sizes, body = in_blocks(500, part, 10), list[int](), b""
     while sent:
         offset, size = BLOCK_HEAD.unpack_from(sent)
         assert offset == 500 + len(body)
-        found.append(size)
+        block_sizes.append(size)
         body += sent[BLOCK_HEAD.size : BLOCK_HEAD.size + size]
         sent = sent[BLOCK_HEAD.size + size :]
-    assert (found, body) == (sizes, part)
+    assert (block_sizes, body) == (sizes, part)

@@ -50,8 +50,12 @@ def words(answer: PullAnswer) -> tuple[int, str | None, int, int]:
 
 async def test_a_reader_far_behind_is_sent_to_the_slave(tmp_path: Path) -> None:
     async with pair(tmp_path, **READ_FROM_SLAVES) as (master, slave):
-        for one in (master, slave):
-            assert [(await one.pull("T", offset=offset)).suggest_which_broker_id for offset in (0, 39, 40)] == [1, 1, 0]
+        for broker in (master, slave):
+            assert [(await broker.pull("T", offset=offset)).suggest_which_broker_id for offset in (0, 39, 40)] == [
+                1,
+                1,
+                0,
+            ]
 
 
 @pytest.mark.parametrize(
@@ -139,10 +143,10 @@ async def test_tools_see_how_a_slave_follows(tmp_path: Path) -> None:
             loaded: dict[str, Any] = json.loads(bytes(answer.body))
             return loaded
 
-        found = await state()
-        following = found.pop("haClientRuntimeInfo")
+        info = await state()
+        following = info.pop("haClientRuntimeInfo")
         nothing = {"haConnectionInfo": [], "inSyncSlaveNums": 0, "master": False, "masterCommitLogMaxOffset": 0}
-        assert found == nothing
+        assert info == nothing
         end = master.running.broker.store.end
         expected = {"masterAddr": master.running.ha_address, "maxOffset": end, "masterFlushOffset": 0}
         assert {name: following[name] for name in expected} == expected

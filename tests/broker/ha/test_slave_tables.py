@@ -142,9 +142,9 @@ async def test_the_state_of_deliveries_waits_for_the_log(tmp_path: Path) -> None
         copy.store.flush()
         await copy.tables.fetch()
         assert copy.delay_offsets == {2: 1}
-        found = TimerCheckpoint.decode(kept.read_bytes())
-        assert found is not None
-        assert found.read_ms == served.running.broker.timers.messages.files.saved.read_ms
+        checkpoint = TimerCheckpoint.decode(kept.read_bytes())
+        assert checkpoint is not None
+        assert checkpoint.read_ms == served.running.broker.timers.messages.files.saved.read_ms
 
 
 FAULTS = {
@@ -167,7 +167,7 @@ async def test_a_wrong_table_is_named_once_and_the_others_are_taken(
         copy.answers[TOPICS] = answering(body)
         for _ in range(2):
             assert await copy.tables.fetch()
-        (line,) = [one.message for one in caplog.records if "are not taken" in one.message]
+        (line,) = [record.message for record in caplog.records if "are not taken" in record.message]
         assert MASTER in line
         assert "topics" in line
         assert named in line
@@ -184,7 +184,7 @@ async def test_a_wrong_table_is_named_once_and_the_others_are_taken(
 async def test_topics_that_cannot_be_folders_are_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    good, bad = ({"topicName": one, "readQueueNums": 1, "writeQueueNums": 1} for one in ("good", name))
+    good, bad = ({"topicName": topic, "readQueueNums": 1, "writeQueueNums": 1} for topic in ("good", name))
     async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
         table = {"good": good, name: bad, "other": {**good, "topicName": "else"}, "none": 5}
         copy.answers[TOPICS] = answering({"dataVersion": {"counter": 5}, "topicConfigTable": table})

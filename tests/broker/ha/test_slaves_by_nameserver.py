@@ -59,8 +59,8 @@ async def make_group(served: Served, group: str) -> None:
 
 async def test_a_new_slave_keeps_batch_topics_as_its_master_does(tmp_path: Path) -> None:
     async with cluster(tmp_path) as pair, pair.master() as master:
-        made = UpdateTopic("Whole", 1, 1, 6, attributes="+queue.type=BatchCQ")
-        assert (await master.ask(made.to_command())).code == ResponseCode.SUCCESS
+        creation = UpdateTopic("Whole", 1, 1, 6, attributes="+queue.type=BatchCQ")
+        assert (await master.ask(creation.to_command())).code == ResponseCode.SUCCESS
         for number in range(10):
             await master.send("Whole", b"%d" % number)
         async with pair.slave() as slave:
@@ -112,8 +112,8 @@ async def test_a_topic_that_is_made_while_a_slave_follows_is_there_with_its_firs
     async with cluster(tmp_path) as pair, pair.master() as master, pair.slave() as slave:
         await master.send("Old")
         await caught_up(slave, master)
-        made = UpdateTopic("New", 1, 1, 6, attributes=f"+queue.type={kind}")
-        assert (await master.ask(made.to_command())).code == ResponseCode.SUCCESS
+        creation = UpdateTopic("New", 1, 1, 6, attributes=f"+queue.type={kind}")
+        assert (await master.ask(creation.to_command())).code == ResponseCode.SUCCESS
         await master.send("New")
         await master.send("Auto")
         await caught_up(slave, master)
@@ -147,8 +147,8 @@ async def test_two_slaves_of_one_id_are_named_once_and_both_follow(
                 await caught_up(slave, master)
                 await slave.running.broker.registration.register_anew(pair.nameserver)
             addresses = second.running.address, first.running.address
-    taken = [line for line in caplog.messages if "takes the place of" in line]
-    assert taken == [
+    warnings = [line for line in caplog.messages if "takes the place of" in line]
+    assert warnings == [
         "{} takes the place of {} as broker-a, id 1, which is alive: give each broker a brokerId of its own".format(
             *addresses
         )

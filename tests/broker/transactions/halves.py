@@ -34,8 +34,8 @@ def half(
 ) -> HalfMessage:
     """Returns a half message at place 6668 of the log, with further properties."""
     encoded = encode_properties({**PROPERTIES, **further}).encode()
-    found = half_message(
+    message = half_message(
         raw(replace(HALF, pieces=[piece(7, b"body", encoded)]), queue_offset=queue_offset, stored_ms=stored_ms)
     )
-    assert found is not None
-    return found
+    assert message is not None
+    return message

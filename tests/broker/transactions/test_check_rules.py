@@ -63,5 +63,5 @@ def test_one_that_was_stored_during_the_pass_waits_for_the_next() -> None:
     ],
 )
 def test_an_end_after_the_immunity_is_late(age_ms: int, immunity: str, late: bool) -> None:
-    found = half({IMMUNE: immunity} if immunity else {})
-    assert RULES.is_end_late(found, BORN_MS + age_ms) is late
+    message = half({IMMUNE: immunity} if immunity else {})
+    assert RULES.is_end_late(message, BORN_MS + age_ms) is late

@@ -36,8 +36,8 @@ OFFSETS = st.lists(st.integers(0, 2**63 - 1), max_size=300)
 
 def properties_of(append: Append | None) -> dict[str, str]:
     assert append is not None
-    (one,) = append.pieces
-    return decode_properties(decode_java_utf8(one.properties[2:]))
+    (part,) = append.pieces
+    return decode_properties(decode_java_utf8(part.properties[2:]))
 
 
 def test_a_half_message_says_where_it_belongs() -> None:
@@ -50,9 +50,9 @@ def test_a_half_message_says_where_it_belongs() -> None:
     }
     forged = {"TRAN_PREPARED_QUEUE_OFFSET": "0", "TRANSACTION_CHECK_TIMES": "15"}
     assert half_properties("T", 2, {**sent, **forged}) == half_properties("T", 2, sent)
-    found = half()
-    assert (found.real_topic, found.real_queue_id, found.producer_group, found.unique_id) == ("T", 2, "P", "U1")
-    assert (found.checks, found.immunity, found.first_offset) == (None, None, 5)
+    message = half()
+    assert (message.real_topic, message.real_queue_id, message.producer_group, message.unique_id) == ("T", 2, "P", "U1")
+    assert (message.checks, message.immunity, message.first_offset) == (None, None, 5)
 
 
 @pytest.mark.parametrize(("text", "prepared"), [("true", True), ("TRUE", True), ("1", False), ("", False)])
@@ -131,7 +131,7 @@ def test_the_record_of_an_end_has_javas_bytes() -> None:
 @given(OFFSETS)
 def test_ends_are_read_as_they_were_written(offsets: list[int]) -> None:
     append = ended_records(offsets, BORN_MS, HOST)
-    records = [raw(replace(append, pieces=[one])) for one in append.pieces]
+    records = [raw(replace(append, pieces=[part])) for part in append.pieces]
     assert [ended_offsets(record) for record in records] == [[offset] for offset in offsets]
 
 

@@ -128,8 +128,8 @@ class Life:
             self.files.save(f"{FOLDER}/{FILE_NAME}", text())
 
     def visible(self) -> Counter[bytes]:
-        (found,) = contents(self.store, [("T", 2)]).values()
-        return Counter(found)
+        (bodies,) = contents(self.store, [("T", 2)]).values()
+        return Counter(bodies)
 
 
 async def live(life: Life) -> None:
@@ -157,9 +157,9 @@ async def settle(life: Life) -> Counter[bytes]:
     life.begin()
     asked: Counter[bytes] = Counter()
     for _ in range(6):
-        found = await life.check(lambda body: TRUTH[body])
-        asked += found
-    assert not found
+        checked_bodies = await life.check(lambda body: TRUTH[body])
+        asked += checked_bodies
+    assert not checked_bodies
     return asked
 
 

@@ -47,7 +47,7 @@ class Book:
                 await producer.end_transaction(transaction, self.draw.choice((state, state, UNKNOW)))
 
     def bodies(self, state: object) -> set[bytes]:
-        return {body for body, known in self.ledger.states.items() if known is state}
+        return {body for body, ending in self.ledger.states.items() if ending is state}
 
 
 async def test_kills_while_transactions_run() -> None:
@@ -58,15 +58,15 @@ async def test_kills_while_transactions_run() -> None:
             for sender in range(SENDERS):
                 nursery.start_soon(book.send, producer, topic, sender)
             for _ in range(KILLS):
-                known = len(book.ledger.states)
-                await until(lambda known=known: len(book.ledger.states) >= known + AT_LEAST, 60)  # type: ignore[misc]
+                state_count = len(book.ledger.states)
+                await until(lambda state_count=state_count: len(book.ledger.states) >= state_count + AT_LEAST, 60)  # type: ignore[misc]
                 await restarted(cluster)
             nursery.cancel_scope.cancel()
         async with transacting(nameserver, book.ledger, group) as (heir, consumer):
             await heir.begin_transaction(Message(topic, b"its heartbeat"))
-            found = Counter(one.body for one in await wait_visible(consumer, topic, book.bodies(COMMIT)))
-        assert not found.keys() & book.bodies(ROLLBACK)
-        twice = [body for body, count in found.items() if count > 1]
+            deliveries = Counter(message.body for message in await wait_visible(consumer, topic, book.bodies(COMMIT)))
+        assert not deliveries.keys() & book.bodies(ROLLBACK)
+        twice = [body for body, count in deliveries.items() if count > 1]
         assert len(twice) <= KILLS, twice
         assert len(book.ledger.states) >= KILLS * AT_LEAST
 

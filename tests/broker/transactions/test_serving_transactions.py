@@ -77,8 +77,8 @@ async def test_a_rollback_is_never_visible_and_leaves_no_gap(tmp_path: Path) -> 
         halves = [await prepare(served, body) for body in (b"0", b"1", b"2")]
         for half, state in zip(halves, (COMMIT, ROLLBACK, COMMIT), strict=True):
             assert (await served.ask(end(half, state))).code == 0
-        found = await stored(served, "T", 2)
-        assert [(record.queue_offset, record.body) for record in found] == [(0, b"0"), (1, b"2")]
+        records = await stored(served, "T", 2)
+        assert [(record.queue_offset, record.body) for record in records] == [(0, b"0"), (1, b"2")]
         assert [record.body for record in await stored(served, OP_TOPIC)] == [b"0", b"1", b"2"]
         assert len(await stored(served, HALF_TOPIC)) == 3
 
