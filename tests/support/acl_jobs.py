@@ -54,11 +54,11 @@ def accounts(terminal: Terminal, key: str) -> None:
     assert said[0] == f"account {key} is kept at broker-a\n"
 
     def row() -> dict[str, object]:
-        (found,) = [row for row in terminal.rows("acl", "account", "list") if row["accessKey"] == key]
-        return found
+        (account_row,) = [row for row in terminal.rows("acl", "account", "list") if row["accessKey"] == key]
+        return account_row
 
-    made = row()
-    assert (made["admin"], made["topics"], made["groups"]) == (False, "DENY, orders=PUB|SUB", "SUB")
+    account = row()
+    assert (account["admin"], account["topics"], account["groups"]) == (False, "DENY, orders=PUB|SUB", "SUB")
     said.append(terminal.text(*put, "--topics", "PUB"))
     assert row()["topics"] == "PUB, orders=PUB|SUB"
     said.append(terminal.text("acl", "account", "white-addresses", "10.10.10.*", "10.10.11.*"))

@@ -35,9 +35,9 @@ async def stored(nameserver: str, topic: str, count: int) -> list[MessageExt]:
         with trio.fail_after(SECONDS):
             while True:
                 queues = (await consumer.current_queues([topic]))[topic] or ()
-                found = [message for queue in queues for message in (await consumer.pull(queue, 0)).messages]
-                if len(found) >= count:
-                    return found
+                messages = [message for queue in queues for message in (await consumer.pull(queue, 0)).messages]
+                if len(messages) >= count:
+                    return messages
                 await trio.sleep(0.1)
 
 

@@ -48,9 +48,9 @@ class BatchTopicJobs:
                 lambda row: int(row[0][4:]) > 1700 and row[1] == "tag1",
             ),
         ):
-            found = rows_of(read(spark, nameserver, None, **{"topic": topic} | options))
-            assert found == [row for row in every if passes(row)], options
-            assert found
+            rows = rows_of(read(spark, nameserver, None, **{"topic": topic} | options))
+            assert rows == [row for row in every if passes(row)], options
+            assert rows
         whole = read(spark, nameserver, "msgId string, sysFlag int", topic=topic).collect()
         assert len({row.msgId for row in whole}) == ROWS
         assert {row.sysFlag & 0xC1 for row in whole} == {0xC0}  # whole batches, and nothing compressed
@@ -72,5 +72,5 @@ class BatchTopicJobs:
         )
         write(frame, nameserver, topic=topic, createTopic="batch", topicQueueNums=1)
         wait_readable(nameserver, topic, 40)
-        found = read(spark, nameserver, "body string", topic=topic).collect()
-        assert sorted(int(row.body) for row in found) == list(range(40))
+        rows = read(spark, nameserver, "body string", topic=topic).collect()
+        assert sorted(int(row.body) for row in rows) == list(range(40))

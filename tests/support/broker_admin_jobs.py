@@ -77,7 +77,7 @@ class BrokerAdminJobs:
             assert await admin.brokers.update_config({"fileReservedTime": "71"}) == ("broker-a", "broker-b")
             assert await admin.brokers.update_config({"fileReservedTime": "70"}, broker="broker-b") == ("broker-b",)
             changed = {name: await admin.brokers.config(name) for name in first}
-            assert {name: one["fileReservedTime"] for name, one in changed.items()} == {
+            assert {name: own_settings["fileReservedTime"] for name, own_settings in changed.items()} == {
                 "broker-a": "71",
                 "broker-b": "70",
             }
@@ -126,7 +126,7 @@ class BrokerAdminJobs:
             await admin.create_topic(topic, queues=1)
 
             async def permissions() -> dict[str, int]:
-                return {one.broker_name: int(one.perm) for one in (await admin.route(topic)).queue_datas}
+                return {queue.broker_name: int(queue.perm) for queue in (await admin.route(topic)).queue_datas}
 
             (topics,) = (await admin.brokers.wipe_write_perm("broker-a")).values()
             assert topics >= 1
@@ -141,8 +141,8 @@ class BrokerAdminJobs:
             topic, group = fresh("topic"), fresh("group")
             await admin.create_topic(topic, queues=2)
             empty = await admin.topics.stats(topic)
-            assert [one.messages for one in empty.queues.values()] == [0, 0, 0, 0]
-            assert {one.last_updated for one in empty.queues.values()} == {None}
+            assert [queue.messages for queue in empty.queues.values()] == [0, 0, 0, 0]
+            assert {queue.last_updated for queue in empty.queues.values()} == {None}
             await one_of_each(nameserver, topic)
             async with PullConsumer(group, nameserver=nameserver, timeout=20) as consumer:
                 await consumer.commit_offsets(dict.fromkeys(await consumer.message_queues(topic), 1))
@@ -150,8 +150,8 @@ class BrokerAdminJobs:
             assert list(stats.queues) == sorted(
                 MessageQueue(topic, name, place) for name in ("broker-a", "broker-b") for place in (0, 1)
             )
-            assert {(one.min_offset, one.max_offset) for one in stats.queues.values()} == {(0, 1)}
-            assert all(one.last_updated is not None for one in stats.queues.values())
+            assert {(queue.min_offset, queue.max_offset) for queue in stats.queues.values()} == {(0, 1)}
+            assert all(queue.last_updated is not None for queue in stats.queues.values())
             assert (stats.messages, dict(stats.failures)) == (4, {})
             assert (stats.put_tps is not None) is self.has_topic_config
             assert await admin.topics.groups(topic) == (group,)
@@ -163,8 +163,8 @@ class BrokerAdminJobs:
         async with Admin(nameserver=nameserver, timeout=20) as admin:
             topic = fresh("topic")
             address = (await admin.brokers.list())[0].address
-            made = UpdateTopic.of(TopicConfig(topic, 3, 3, 6)).to_command()
-            assert (await trio.to_thread.run_sync(ask, address, made)).code == 0
+            creation = UpdateTopic.of(TopicConfig(topic, 3, 3, 6)).to_command()
+            assert (await trio.to_thread.run_sync(ask, address, creation)).code == 0
             with trio.fail_after(ROUTE_SECONDS):
                 while topic not in await admin.topics.list():  # noqa: ASYNC110 - a NameServer's route
                     await trio.sleep(POLL_SECONDS)
@@ -180,13 +180,13 @@ class BrokerAdminJobs:
             await admin.create_topic(topic, queues=2, read_queues=3, order=True)
             assert await admin.topics.update_perm(topic, 4) == {"broker-a": (6, 4), "broker-b": (6, 4)}
             assert await admin.topics.update_perm(topic, Permission.WRITE, broker="broker-b") == {"broker-b": (4, 2)}
-            route = {one.broker_name: one for one in (await admin.route(topic)).queue_datas}
-            assert {name: int(one.perm) for name, one in route.items()} == {"broker-a": 4, "broker-b": 2}
-            assert {(one.read_queue_nums, one.write_queue_nums) for one in route.values()} == {(3, 2)}
+            route = {queue.broker_name: queue for queue in (await admin.route(topic)).queue_datas}
+            assert {name: int(queue.perm) for name, queue in route.items()} == {"broker-a": 4, "broker-b": 2}
+            assert {(queue.read_queue_nums, queue.write_queue_nums) for queue in route.values()} == {(3, 2)}
             await admin.topics.update_perm(topic, 6, cluster="DefaultCluster")
             if self.has_topic_config:
                 configs = await admin.topic_config(topic)
-                assert all(one.order for one in configs.values())
+                assert all(config.order for config in configs.values())
             for wrong in (0, 1, 7, -1):
                 with pytest.raises(InvalidArgument, match="perm="):
                     await admin.topics.update_perm(topic, wrong)
@@ -214,9 +214,9 @@ class BrokerAdminJobs:
 
     async def test_settings_of_nameservers(self, nameserver: str) -> None:
         async with Admin(nameserver=nameserver, timeout=20) as admin:
-            found = await admin.nameservers.config()
-            assert list(found.answers) == [nameserver]
-            first = found.answers[nameserver]["orderMessageEnable"]
+            configs = await admin.nameservers.config()
+            assert list(configs.answers) == [nameserver]
+            first = configs.answers[nameserver]["orderMessageEnable"]
             other = "false" if first == "true" else "true"
             await admin.nameservers.update_config({"orderMessageEnable": other})
             assert (await admin.nameservers.config()).answers[nameserver]["orderMessageEnable"] == other

@@ -58,8 +58,8 @@ class ChangingBroker(MemoryBroker):
         answer = super().answer_pull(replace(requested, max_msg_nums=offset - first))
         if not hole or answer.code != ResponseCode.SUCCESS:
             return answer
-        found = PullAnswer.from_command(answer)
-        return replace(found, code=ResponseCode.PULL_RETRY_IMMEDIATELY, records=b"").to_command()
+        pull_answer = PullAnswer.from_command(answer)
+        return replace(pull_answer, code=ResponseCode.PULL_RETRY_IMMEDIATELY, records=b"").to_command()
 
     def kept(self, queue_id: int) -> dict[int, str]:
         """Returns the bodies of a queue by offset."""

@@ -161,7 +161,7 @@ class ClientJobs:
         async with producer.open_window(keep_refused=True) as window:
             for number, queue in enumerate(old):
                 to = KeyedQueue(f"key {number}", (queue,)) if number % 2 else AnyQueue(queue, keep=True)
-                batch = [Message(topic, b"%d" % one) for one in range(5)]
+                batch = [Message(topic, b"%d" % index) for index in range(5)]
                 await window.put(encode_batch(batch, unique_ids(5)), to)
             summary = await window.drain()
             assert window.take_refused() == []
@@ -171,7 +171,7 @@ class ClientJobs:
 
     async def test_many_first_sends_at_once(self, producer: Producer, consumer: PullConsumer, topic: str) -> None:
         pending = [await producer.send_soon(Message(topic, b"%d" % number)) for number in range(100)]
-        results = [await one.wait() for one in pending]
+        results = [await send.wait() for send in pending]
         stored = await stored_in(consumer, topic, 100)
         assert {message.msg_id for message in stored} == {result.msg_id for result in results}
         assert len(stored) == 100
@@ -284,9 +284,14 @@ class ClientJobs:
         )
         queue = results[0].message_queue
         await readable(consumer, queue, 100)
-        found = await consumer.pull(queue, 10, max_messages=5)
-        assert [message.body for message in found.messages] == [b"10", b"11", b"12", b"13", b"14"]
-        assert (found.status, found.next_offset, found.min_offset, found.max_offset) == (PullStatus.FOUND, 15, 0, 100)
+        result = await consumer.pull(queue, 10, max_messages=5)
+        assert [message.body for message in result.messages] == [b"10", b"11", b"12", b"13", b"14"]
+        assert (result.status, result.next_offset, result.min_offset, result.max_offset) == (
+            PullStatus.FOUND,
+            15,
+            0,
+            100,
+        )
         assert len((await consumer.pull(queue, 0, max_messages=1000)).messages) == 32
         odd = await consumer.pull(queue, 0, tags="odd || nobody")
         assert [message.body for message in odd.messages][:3] == [b"1", b"3", b"5"]
@@ -320,11 +325,13 @@ class ClientJobs:
         await readable(consumer, queue, 5000)
 
         async def bodies(start: int, end: int, tags: str = "*") -> list[int]:
-            found: list[int] = []
+            numbers: list[int] = []
             async with consumer.read(queue, start, end, tags=tags) as pulls:
                 async for pull in pulls:
-                    found += [int(one.body) for one in decode(pull, OffsetRange(pull.start, pull.next_offset))]
-            return found
+                    numbers += [
+                        int(message.body) for message in decode(pull, OffsetRange(pull.start, pull.next_offset))
+                    ]
+            return numbers
 
         assert await bodies(0, 5000) == list(range(5000))
         assert await bodies(123, 4321) == list(range(123, 4321))
@@ -376,9 +383,11 @@ class ClientJobs:
                 for result in results:
                     queue = result.message_queue
                     last[queue] = max(last.get(queue, 0), result.queue_offset + 1)
-                found: list[bytes] = []
+                bodies: list[bytes] = []
                 for queue, end in last.items():
                     with consumer.read(queue, 0, end) as pulls:  # waits for what is not readable yet
                         for pull in pulls:
-                            found += [one.body for one in decode(pull, OffsetRange(pull.start, pull.next_offset))]
-        assert sorted(found) == sorted(b"%d" % number for number in range(200))
+                            bodies += [
+                                message.body for message in decode(pull, OffsetRange(pull.start, pull.next_offset))
+                            ]
+        assert sorted(bodies) == sorted(b"%d" % number for number in range(200))

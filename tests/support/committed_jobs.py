@@ -68,8 +68,8 @@ class CommittedJobs:
         assert committed(spark, nameserver, sent.name, maxRecordsPerPartition=90) == list(range(1600))
         wait_readable(nameserver, sent.name, 1700)
         with PullConsumer("audit", nameserver=nameserver, timeout=20) as consumer:
-            found = consumer.read_manifest(f"{sent.name}-committed")
-            assert [(commit.writer, commit.number, commit.rows) for commit in found.commits[:2]] == [
+            manifest = consumer.read_manifest(f"{sent.name}-committed")
+            assert [(commit.writer, commit.number, commit.rows) for commit in manifest.commits[:2]] == [
                 ("loader", 1, 1000),
                 ("loader", 2, 500),
             ]

@@ -149,16 +149,16 @@ class ConsumerJobs:
     async def dead_letters(self, nameserver: str, group: str, count: int) -> list[str]:
         topic = f"%DLQ%{group}"
         async with PullConsumer("undertakers", nameserver=nameserver, timeout=20) as consumer:
-            found: list[str] = []
+            bodies: list[str] = []
             with trio.fail_after(SECONDS):
-                while len(found) < count:
-                    found = []
+                while len(bodies) < count:
+                    bodies = []
                     queues = (await consumer.current_queues([topic]))[topic] or ()
                     for queue in queues:
                         pulled = await consumer.pull(queue, 0)
-                        found += [message.body.decode() for message in pulled.messages]
+                        bodies += [message.body.decode() for message in pulled.messages]
                     await trio.sleep(0.1)
-        return found
+        return bodies
 
     async def test_a_batch_is_acknowledged_up_to_an_index(self, nameserver: str) -> None:
         topic, group = await made_topic(nameserver, queues=1), fresh("group")
@@ -181,20 +181,20 @@ class ConsumerJobs:
 
     async def test_two_members_share_the_queues_and_one_takes_all_when_the_other_leaves(self, nameserver: str) -> None:
         topic, group = await made_topic(nameserver, queues=4), fresh("group")
-        one, two = Seen(), Seen()
-        async with consuming(nameserver, group, topic, one) as first:
+        first_handler, second_handler = Seen(), Seen()
+        async with consuming(nameserver, group, topic, first_handler) as first:
             await until(lambda: len(self.of(first, topic)) == len(self.all_queues(first, topic)) > 0, SECONDS)
             everything = len(self.of(first, topic))
-            async with consuming(nameserver, group, topic, two) as second:
+            async with consuming(nameserver, group, topic, second_handler) as second:
                 half = everything // 2
                 await until(lambda: len(self.of(first, topic)) == len(self.of(second, topic)) == half, SECONDS)
                 assert not set(self.of(first, topic)) & set(self.of(second, topic))
                 await send(nameserver, topic, [str(number) for number in range(40)])
-                await until(lambda: len(one.messages) + len(two.messages) >= 40, SECONDS)
-                assert one.messages
-                assert two.messages
+                await until(lambda: len(first_handler.messages) + len(second_handler.messages) >= 40, SECONDS)
+                assert first_handler.messages
+                assert second_handler.messages
             await until(lambda: len(self.of(first, topic)) == everything, SECONDS)
-        assert Counter(one.bodies + two.bodies) == Counter(map(str, range(40)))
+        assert Counter(first_handler.bodies + second_handler.bodies) == Counter(map(str, range(40)))
 
     @staticmethod
     def of(consumer: PushConsumer, topic: str) -> list[MessageQueue]:
@@ -207,16 +207,16 @@ class ConsumerJobs:
 
     async def test_a_broadcasting_consumer_receives_everything(self, nameserver: str, tmp_path: Any) -> None:
         topic, group = await made_topic(nameserver), fresh("group")
-        one, two = Seen(), Seen()
+        first_handler, second_handler = Seen(), Seen()
         own = {"message_model": MessageModel.BROADCASTING, "local_offset_store_dir": tmp_path}
         async with (
-            consuming(nameserver, group, topic, one, **own),
-            consuming(nameserver, group, topic, two, **own),
+            consuming(nameserver, group, topic, first_handler, **own),
+            consuming(nameserver, group, topic, second_handler, **own),
         ):
             await send(nameserver, topic, ["a", "b", "c"])
-            await one.wait(3)
-            await two.wait(3)
-        assert sorted(one.bodies) == sorted(two.bodies) == ["a", "b", "c"]
+            await first_handler.wait(3)
+            await second_handler.wait(3)
+        assert sorted(first_handler.bodies) == sorted(second_handler.bodies) == ["a", "b", "c"]
 
     async def test_tags_are_filtered_and_may_be_changed_while_it_runs(self, nameserver: str) -> None:
         topic, group, seen = await made_topic(nameserver), fresh("group"), Seen()

@@ -49,8 +49,8 @@ class ApacheController(ApacheServer):
         body = json.dumps([BROKER]).encode()
         answer = ask(self.brokers_address, Command(GET_SYNC_STATE, body=body))
         table = load_object(answer.body, "the state of a controller's brokers")["replicasInfoTable"]
-        found: Mapping[str, object] = table.get(BROKER) or {}
-        return found
+        replicas: Mapping[str, object] = table.get(BROKER) or {}
+        return replicas
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,18 +126,20 @@ def check_copy(copy: Path, original: Path, *, has_index: bool) -> int:
         kept = [entry for entry in entries if any(entry) and int.from_bytes(entry[:8]) < end]
         assert mine.get(path, b"").rstrip(b"\0") == b"".join(kept).rstrip(b"\0"), path
     if has_index:
-        for one, other in zip(index_bytes(copy), index_bytes(original), strict=True):
+        for copy_index, original_index in zip(index_bytes(copy), index_bytes(original), strict=True):
             entries_at = INDEX_HEAD_BYTES + SLOT_BYTES * int(BROKER_SETTINGS["maxHashSlotNum"])
-            entries_end = entries_at + INDEX_ENTRY_BYTES * int.from_bytes(one[INDEX_HEAD_BYTES - 4 : INDEX_HEAD_BYTES])
+            entries_end = entries_at + INDEX_ENTRY_BYTES * int.from_bytes(
+                copy_index[INDEX_HEAD_BYTES - 4 : INDEX_HEAD_BYTES]
+            )
             assert entries_end > entries_at + INDEX_ENTRY_BYTES
-            assert one[entries_at:entries_end] == other[entries_at:entries_end]
+            assert copy_index[entries_at:entries_end] == original_index[entries_at:entries_end]
     return end
 
 
 def log_files(store: Path) -> dict[str, bytes]:
     """Returns the bytes of each segment of the log by its name, without the zeros behind them."""
-    found = {path.name: path.read_bytes().rstrip(b"\0") for path in sorted((store / LOG).iterdir())}
-    return {name: data for name, data in found.items() if data}  # Java makes segments before they are needed
+    segments = {path.name: path.read_bytes().rstrip(b"\0") for path in sorted((store / LOG).iterdir())}
+    return {name: data for name, data in segments.items() if data}  # Java makes segments before they are needed
 
 
 def queue_files(store: Path) -> dict[str, bytes]:

@@ -71,12 +71,12 @@ def answers(code: int) -> list[GoldenFrame]:
 @functools.cache
 def vectors() -> dict[str, str]:
     """Returns the entries of vectors_java.txt: the line after each `## title`; of equal titles the first."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     lines = text("vectors_java.txt").splitlines()
     for title, value in zip(lines, [*lines[1:], ""], strict=True):
         if title.startswith("## "):
-            found.setdefault(title[3:].strip(), value)
-    return found
+            values.setdefault(title[3:].strip(), value)
+    return values
 
 
 def vector(start: str) -> str:
@@ -86,5 +86,5 @@ def vector(start: str) -> str:
 
 def rows() -> list[dict[str, Any]]:
     """Returns the questions of real_answers.json."""
-    found: list[dict[str, Any]] = load("real_answers.json")["rows"]
-    return found
+    table: list[dict[str, Any]] = load("real_answers.json")["rows"]
+    return table

@@ -30,10 +30,10 @@ async def described(admin: Admin, group: str, queues: int) -> GroupDescription:
     await admin.groups.create(group)
     with trio.fail_after(SECONDS):
         while True:
-            found = await admin.groups.describe(group)
-            held = [queue for member in found.members for queue in member.queues]
+            description = await admin.groups.describe(group)
+            held = [queue for member in description.members for queue in member.queues]
             if sum(not queue.topic.startswith("%") for queue in held) == queues:
-                return found
+                return description
             await trio.sleep(POLL_SECONDS)
 
 
@@ -41,9 +41,9 @@ async def progressed(admin: Admin, group: str, topic: str, lag: int) -> GroupPro
     """Returns the progress of the group in the topic when it is so far behind."""
     with trio.fail_after(SECONDS):
         while True:
-            found = await admin.groups.progress(group, topic=topic)
-            if found.lag == lag:
-                return found
+            progress = await admin.groups.progress(group, topic=topic)
+            if progress.lag == lag:
+                return progress
             await trio.sleep(POLL_SECONDS)
 
 
@@ -69,12 +69,12 @@ class GroupAdminJobs:
         topic, group = await behind(nameserver)
         async with administering(nameserver) as admin:
             await admin.groups.create(group)  # 4.9 keeps offsets of groups that it does not list
-            found = await admin.groups.list()
-        (row,) = [row for row in found.groups if row.group == group]
+            listing = await admin.groups.list()
+        (row,) = [row for row in listing.groups if row.group == group]
         assert (row.members, row.consume_type, row.message_model) == (0, None, None)
         assert (row.lag, row.topics, row.brokers) == (4, (topic,), ("broker-a", "broker-b"))
-        assert [row.group for row in found.groups] == sorted(row.group for row in found.groups)
-        assert not found.failures
+        assert [row.group for row in listing.groups] == sorted(row.group for row in listing.groups)
+        assert not listing.failures
 
     async def test_members_are_described_with_their_queues(self, nameserver: str) -> None:
         topic, group, seen = await made_topic(nameserver), fresh("group"), Seen()
@@ -83,7 +83,7 @@ class GroupAdminJobs:
             consuming(nameserver, group, topic, seen, tags="a || b", instance_name="two"),
             administering(nameserver) as admin,
         ):
-            found = await described(admin, group, 4)
+            description = await described(admin, group, 4)
             listed = [row for row in (await admin.groups.list()).groups if row.group == group]
             with pytest.raises(InvalidState, match=f"members of group {group}"):
                 await admin.groups.delete(group)
@@ -92,20 +92,20 @@ class GroupAdminJobs:
             with pytest.raises(InvalidState, match=f"members of group {group}"):
                 await admin.groups.reset(group, topic, "latest", offline=True)
             progress = await admin.groups.progress(group, topic=topic, members=True)
-        assert len(found.members) == 2
-        assert {member.language for member in found.members} == {"PYTHON"}
-        assert {member.version for member in found.members} == {"5.3.3"}
-        assert all(member.address.startswith("127.0.0.1:") for member in found.members)
-        held = [[queue for queue in member.queues if queue.topic == topic] for member in found.members]
+        assert len(description.members) == 2
+        assert {member.language for member in description.members} == {"PYTHON"}
+        assert {member.version for member in description.members} == {"5.3.3"}
+        assert all(member.address.startswith("127.0.0.1:") for member in description.members)
+        held = [[queue for queue in member.queues if queue.topic == topic] for member in description.members]
         assert [len(queues) for queues in held] == [2, 2]
         assert len({queue for queues in held for queue in queues}) == 4
-        (subscription,) = [one for one in found.subscriptions if one.topic == topic]
+        (subscription,) = [subscription for subscription in description.subscriptions if subscription.topic == topic]
         assert subscription.sub_string == "a || b"
-        assert (found.consume_type, found.message_model) == ("CONSUME_PASSIVELY", "CLUSTERING")
-        assert found.consume_from_where == "CONSUME_FROM_FIRST_OFFSET"
-        assert not found.failures
+        assert (description.consume_type, description.message_model) == ("CONSUME_PASSIVELY", "CLUSTERING")
+        assert description.consume_from_where == "CONSUME_FROM_FIRST_OFFSET"
+        assert not description.failures
         assert [(row.members, row.consume_type) for row in listed] == [(2, "CONSUME_PASSIVELY")]
-        holders = {queue: member.client_id for member in found.members for queue in member.queues}
+        holders = {queue: member.client_id for member in description.members for queue in member.queues}
         assert {row.queue: row.client_id for row in progress.queues} == {
             row.queue: holders.get(row.queue) for row in progress.queues
         }
@@ -113,28 +113,28 @@ class GroupAdminJobs:
     async def test_progress_has_the_oldest_message_that_waits(self, nameserver: str) -> None:
         topic, group = await behind(nameserver)
         async with administering(nameserver) as admin:
-            found = await admin.groups.progress(group)
+            progress = await admin.groups.progress(group)
             async with PullConsumer(group, nameserver=nameserver, timeout=20) as consumer:
                 stored = {}
                 for queue in await consumer.message_queues(topic):
                     pulled = (await consumer.pull(queue, 0, wait=5)).messages
                     stored[queue] = [message.store_timestamp for message in pulled]
-        assert [row.queue for row in found.queues] == sorted(stored)
-        for row in found.queues:
+        assert [row.queue for row in progress.queues] == sorted(stored)
+        for row in progress.queues:
             assert (row.broker_offset, row.consumer_offset, row.lag) == (2, 1, 1)
             assert row.inflight in ((None,) if self.is_old else (0, None))
             assert row.last_consumed == stored[row.queue][0]
             assert row.waiting_since is not None
             assert abs(row.waiting_since - stored[row.queue][1]) < SKEW
-        assert found.lag == 4
-        assert found.waiting_since == min(row.waiting_since for row in found.queues if row.waiting_since)
+        assert progress.lag == 4
+        assert progress.waiting_since == min(row.waiting_since for row in progress.queues if row.waiting_since)
 
     async def test_a_group_that_consumed_all_waits_for_nothing(self, nameserver: str) -> None:
         topic, group = await behind(nameserver, messages=1)
         async with administering(nameserver) as admin:
-            found = await admin.groups.progress(group, topic=topic)
+            progress = await admin.groups.progress(group, topic=topic)
             never = await admin.groups.progress(fresh("never"))
-        assert (found.lag, found.waiting_since, len(found.queues)) == (0, None, 4)
+        assert (progress.lag, progress.waiting_since, len(progress.queues)) == (0, None, 4)
         assert (never.queues, never.lag, never.waiting_since) == ((), 0, None)
 
     async def test_an_offline_group_is_reset(self, nameserver: str) -> None:
@@ -194,15 +194,15 @@ class GroupAdminJobs:
 
     async def test_offsets_are_cloned(self, nameserver: str) -> None:
         topic, group = await behind(nameserver)
-        one, other = fresh("clone"), fresh("clone")
+        clone, other = fresh("clone"), fresh("clone")
         async with administering(nameserver) as admin:
-            await admin.groups.create(one)
+            await admin.groups.create(clone)
             await admin.groups.create(other)
-            assert await admin.groups.clone(group, one) == (topic,)
+            assert await admin.groups.clone(group, clone) == (topic,)
             assert await admin.groups.clone(group, other, topic=topic) == (topic,)
             with pytest.raises(InvalidArgument, match="no offsets in topic other"):
                 await admin.groups.clone(group, other, topic="other")
-        assert set((await committed(nameserver, one, topic)).values()) == {1}
+        assert set((await committed(nameserver, clone, topic)).values()) == {1}
         assert set((await committed(nameserver, other, topic)).values()) == {1}
 
     async def test_settings_are_made_changed_and_deleted(self, nameserver: str) -> None:
@@ -254,15 +254,15 @@ class GroupAdminJobs:
         ):
             await producer.send(Message(topic, b"x"))
             with trio.fail_after(SECONDS):
-                while not (found := (await admin.producers.members(group)).producers):  # noqa: ASYNC110
+                while not (producers := (await admin.producers.members(group)).producers):  # noqa: ASYNC110
                     await trio.sleep(POLL_SECONDS)
             every = await admin.producers.list()
             none = await admin.producers.members(fresh("absent"))
-        (one,) = found
-        assert (one.group, one.language, one.version) == (group, "PYTHON", "5.3.3")
-        assert one.address.startswith("127.0.0.1:")
+        (member,) = producers
+        assert (member.group, member.language, member.version) == (group, "PYTHON", "5.3.3")
+        assert member.address.startswith("127.0.0.1:")
         (same,) = [row for row in every.producers if row.group == group]
-        assert (same.client_id, same.address) == (one.client_id, one.address)
+        assert (same.client_id, same.address) == (member.client_id, member.address)
         assert same.seen is not None
         assert abs(same.seen - datetime.now(UTC)) < SKEW
         assert (none.producers, none.failures) == ((), {})

@@ -148,9 +148,9 @@ def _java_results(version: str, program: str, inputs: list[Any]) -> list[Any]:
         given, results = Path(directory) / "given.json", Path(directory) / "results.json"
         given.write_text(json.dumps(inputs))
         run_java(version, JAVA / program, str(given), str(results))
-        found: list[Any] = json.loads(results.read_text(encoding="utf-8"))
-    assert len(found) == len(inputs), (program, version)
-    return found
+        outputs: list[Any] = json.loads(results.read_text(encoding="utf-8"))
+    assert len(outputs) == len(inputs), (program, version)
+    return outputs
 
 
 def our_allocation(case: Case) -> Case:
@@ -197,7 +197,7 @@ class BeforeAt:
 
 def comparable(java: Case) -> Case:
     """Returns Java's results with our error in place of its exceptions."""
-    return {name: InvalidArgument if isinstance(found, str) else found for name, found in java.items()}
+    return {name: InvalidArgument if isinstance(output, str) else output for name, output in java.items()}
 
 
 def write_golden() -> None:
@@ -205,12 +205,12 @@ def write_golden() -> None:
     cases = allocation_cases(Random(SEED), CASES)
     first, second = (java_allocations(version, cases) for version in VERSIONS)
     assert first == second, "the releases allocate differently"
-    _write(ALLOCATIONS, [{"given": case, "java": found} for case, found in zip(cases, first, strict=True)])
+    _write(ALLOCATIONS, [{"given": case, "java": output} for case, output in zip(cases, first, strict=True)])
     inputs = subscription_inputs(Random(SEED), 60)
     first, second = (java_subscriptions(version, inputs) for version in VERSIONS)
     assert first == second, "the releases subscribe differently"
     rows = zip(inputs, first, strict=True)
-    _write(SUBSCRIPTIONS, [{"expression": text, "type": kind, "java": found} for (text, kind), found in rows])
+    _write(SUBSCRIPTIONS, [{"expression": text, "type": kind, "java": output} for (text, kind), output in rows])
 
 
 def _write(name: str, rows: list[Case]) -> None:

@@ -111,7 +111,7 @@ def sending(nameserver: str) -> Iterator[Sent]:
                 topic = TOPICS[number // 20 % len(TOPICS)]
                 number += 20
                 try:
-                    producer.send_batch([Message(topic, f"{one}".encode()) for one in numbers])
+                    producer.send_batch([Message(topic, f"{value}".encode()) for value in numbers])
                     sent.acknowledged.update(numbers)
                 except RocketMQError:
                     sent.failures += 1
@@ -127,23 +127,23 @@ def sending(nameserver: str) -> Iterator[Sent]:
 
 def stored(nameserver: str) -> dict[Position, str]:
     """Returns every message of the topics by its position."""
-    found: dict[Position, str] = {}
+    bodies: dict[Position, str] = {}
     with PullConsumer("audit", nameserver=nameserver) as consumer:
         queues = [queue for topic in TOPICS for queue in consumer.message_queues(topic)]
         for queue, bounds in consumer.offset_bounds(queues).items():
-            found |= _stored_in(consumer, queue, bounds.start, bounds.end)
-    return found
+            bodies |= _stored_in(consumer, queue, bounds.start, bounds.end)
+    return bodies
 
 
 def _stored_in(consumer: PullConsumer, queue: MessageQueue, offset: int, end: int) -> dict[Position, str]:
-    found: dict[Position, str] = {}
+    bodies: dict[Position, str] = {}
     while offset < end:
         pulled = consumer.pull(queue, offset)
         for message in pulled.messages:
-            found[queue.topic, queue.broker_name, queue.queue_id, message.queue_offset] = message.body.decode()
+            bodies[queue.topic, queue.broker_name, queue.queue_id, message.queue_offset] = message.body.decode()
         assert pulled.next_offset > offset, pulled
         offset = pulled.next_offset
-    return found
+    return bodies
 
 
 def arrived(directory: Path) -> Counter[tuple[Position, str]]:

@@ -58,11 +58,11 @@ def lite(nameserver: str | None, group: str, **settings: Any) -> LitePullConsume
 
 async def polled(consumer: LitePullConsumer, count: int) -> list[MessageExt]:
     """Returns at least so many messages of as many polls as are necessary."""
-    found: list[MessageExt] = []
+    messages: list[MessageExt] = []
     with trio.fail_after(SECONDS):
-        while len(found) < count:
-            found += await consumer.poll(1.0)
-    return found
+        while len(messages) < count:
+            messages += await consumer.poll(1.0)
+    return messages
 
 
 def bodies_of(messages: Sequence[MessageExt]) -> list[str]:
@@ -90,13 +90,13 @@ class LitePullJobs:
         await send(nameserver, topic, bodies)
         async with lite(nameserver, group) as consumer:
             await consumer.subscribe(topic)
-            found = await polled(consumer, 100)
+            messages = await polled(consumer, 100)
             await send(nameserver, topic, ["late"])
-            found += await polled(consumer, 1)
+            messages += await polled(consumer, 1)
             assert await consumer.poll(0) == []
-        assert Counter(bodies_of(found)) == Counter([*bodies, "late"])
-        for queue in {message.queue for message in found}:
-            offsets = [message.queue_offset for message in found if message.queue == queue]
+        assert Counter(bodies_of(messages)) == Counter([*bodies, "late"])
+        for queue in {message.queue for message in messages}:
+            offsets = [message.queue_offset for message in messages if message.queue == queue]
             assert offsets == sorted(offsets)
         assert await total_committed(nameserver, group, topic) == 101
         async with lite(nameserver, group) as consumer:
@@ -211,26 +211,26 @@ class LitePullJobs:
     async def test_members_share_the_queues(self, nameserver: str) -> None:
         topic, group = await made_topic(nameserver, queues=4), fresh("group")
         queues = set(await queues_of(nameserver, topic))
-        found: list[str] = []
+        arrivals: list[str] = []
 
         async def read(consumer: LitePullConsumer) -> None:
             while True:
-                found.extend(bodies_of(await consumer.poll(1.0)))
+                arrivals.extend(bodies_of(await consumer.poll(1.0)))
 
-        async with lite(nameserver, group) as one, lite(nameserver, group) as two:
-            for consumer in (one, two):
+        async with lite(nameserver, group) as first, lite(nameserver, group) as second:
+            for consumer in (first, second):
                 await consumer.subscribe(topic)
             half = len(queues) // 2
-            await until(lambda: [len(one.assigned_queues), len(two.assigned_queues)] == [half, half], 2 * SECONDS)
-            assert {*one.assigned_queues, *two.assigned_queues} == queues
+            await until(lambda: [len(first.assigned_queues), len(second.assigned_queues)] == [half, half], 2 * SECONDS)
+            assert {*first.assigned_queues, *second.assigned_queues} == queues
             async with trio.open_nursery() as nursery:
-                for consumer in (one, two):
+                for consumer in (first, second):
                     nursery.start_soon(read, consumer)
                 bodies = [str(number) for number in range(40)]
                 await send(nameserver, topic, bodies)
-                await until(lambda: len(found) >= 40, SECONDS)
+                await until(lambda: len(arrivals) >= 40, SECONDS)
                 nursery.cancel_scope.cancel()
-        assert Counter(found) == Counter(bodies)
+        assert Counter(arrivals) == Counter(bodies)
 
     async def test_tags(self, nameserver: str) -> None:
         topic, group = await made_topic(nameserver), fresh("group")

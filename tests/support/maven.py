@@ -19,10 +19,10 @@ class ApacheUnavailable(Exception):
 def java() -> str:
     """Returns the `java` of JAVA_HOME, or of the path."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else None)
-    if found is None:
+    program = shutil.which("java", path=f"{home}/bin" if home else None)
+    if program is None:
         raise ApacheUnavailable("a JDK is missing: install JDK 17, or name one in JAVA_HOME")
-    return found
+    return program
 
 
 def jars(version: str) -> Path:

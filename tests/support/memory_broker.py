@@ -112,9 +112,9 @@ class MemoryBroker:
         ).to_command()
 
     def pull(self, requested: PullMessage) -> Command | Awaitable[Command | None]:
-        found = self.answer_pull(requested)
-        hold = requested.sys_flag & PullSysFlag.SUSPEND and found.code == ResponseCode.PULL_NOT_FOUND
-        return self._hold(requested) if hold else found
+        answer = self.answer_pull(requested)
+        hold = requested.sys_flag & PullSysFlag.SUSPEND and answer.code == ResponseCode.PULL_NOT_FOUND
+        return self._hold(requested) if hold else answer
 
     def answer_pull(self, requested: PullMessage) -> Command:
         key = (requested.topic, requested.queue_id)
@@ -147,10 +147,10 @@ class MemoryBroker:
             self.committed[update.consumer_group, update.topic, update.queue_id] = update.commit_offset
             return success()
         query = QueryConsumerOffset.from_command(request)
-        known = self.committed.get((query.consumer_group, query.topic, query.queue_id))
-        if known is None:
+        offset = self.committed.get((query.consumer_group, query.topic, query.queue_id))
+        if offset is None:
             return refusal(ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group boot first")
-        return OffsetFound(known).to_command()
+        return OffsetFound(offset).to_command()
 
     async def _hold(self, requested: PullMessage) -> Command:
         with trio.move_on_after(requested.suspend_timeout_ms / 1000):

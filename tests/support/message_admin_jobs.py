@@ -32,9 +32,9 @@ T = TypeVar("T")
 async def eventually(query: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
     """Returns the first result for which the condition holds."""
     with trio.fail_after(SECONDS):
-        while not holds(found := await query()):  # noqa: ASYNC110 - the other side is a server
+        while not holds(answer := await query()):  # noqa: ASYNC110 - the other side is a server
             await trio.sleep(POLL_SECONDS)
-        return found
+        return answer
 
 
 async def sent(nameserver: str, topic: str, body: str = "x", keys: str | None = None, tags: str | None = None) -> str:
@@ -46,7 +46,9 @@ async def sent(nameserver: str, topic: str, body: str = "x", keys: str | None = 
 
 async def found(admin: Admin, topic: str, unique_key: str) -> MessageExt:
     (message,) = (
-        await eventually(lambda: admin.messages.by_unique_key(topic, unique_key), lambda one: bool(one.messages))
+        await eventually(
+            lambda: admin.messages.by_unique_key(topic, unique_key), lambda listing: bool(listing.messages)
+        )
     ).messages
     return message
 
@@ -58,7 +60,7 @@ async def dead(nameserver: str, admin: Admin, group: str, topic: str, body: str 
     async with consuming(nameserver, group, topic, seen):
         await sent(nameserver, topic, body, keys="k7", tags="t")
         await seen.wait(1)
-        letters = await eventually(lambda: admin.messages.dead_letters(group), lambda one: bool(one.messages))
+        letters = await eventually(lambda: admin.messages.dead_letters(group), lambda listing: bool(listing.messages))
     (letter,) = letters.messages
     return letter
 
@@ -79,14 +81,14 @@ class MessageAdminJobs:
             assert (message.body, message.msg_id) == (b"one", unique)
             assert (await admin.messages.by_id(message.offset_msg_id, topic=topic)).body == b"one"
             for key in ("k1", "k2"):
-                assert [one.msg_id for one in (await admin.messages.by_key(topic, key)).messages] == [unique]
+                assert [item.msg_id for item in (await admin.messages.by_key(topic, key)).messages] == [unique]
             second = timedelta(seconds=1)
             early = await admin.messages.by_key(topic, "k1", end=message.store_timestamp - second)
             late = await admin.messages.by_key(topic, "k1", begin=message.store_timestamp + second)
             absent = await admin.messages.by_key(topic, "absent")
             nothing = await admin.messages.by_unique_key(topic, "0" * 32)
-        for one in (early, late, absent, nothing):
-            assert (one.messages, one.failures) == ((), {})
+        for listing in (early, late, absent, nothing):
+            assert (listing.messages, listing.failures) == ((), {})
 
     async def test_two_messages_of_one_unique_key_are_both_found(self, nameserver: str) -> None:
         """The second one is a dead letter's copy that is sent to its first topic again, as a retry of a send would."""
@@ -95,7 +97,7 @@ class MessageAdminJobs:
             letter = await dead(nameserver, admin, group, topic)
             await admin.messages.resend(group, letter, to="origin")
             both = await eventually(
-                lambda: admin.messages.by_unique_key(topic, letter.msg_id), lambda one: len(one.messages) == 2
+                lambda: admin.messages.by_unique_key(topic, letter.msg_id), lambda listing: len(listing.messages) == 2
             )
         assert {message.body for message in both.messages} == {b"poison"}
         assert len({message.offset_msg_id for message in both.messages}) == 2
@@ -145,7 +147,7 @@ class MessageAdminJobs:
         assert of_group(tracks, live).consumer_offset == message.queue_offset + 1
         away = of_group(tracks, gone)
         assert (away.track_type, away.consumer_offset) == (TrackType.NOT_ONLINE, message.queue_offset + 1)
-        assert [one.body for one in away.dead_letters] == [b"poison"]
+        assert [dead_letter.body for dead_letter in away.dead_letters] == [b"poison"]
         assert of_group(tracks, pulling).consumer_offset == 0
         assert {track.error for track in tracks} == {None}
 
@@ -159,7 +161,7 @@ class MessageAdminJobs:
             tracks = await eventually(
                 lambda: admin.messages.track(message), lambda tracks: bool(of_group(tracks, group).retries)
             )
-        assert [one.reconsume_times for one in of_group(tracks, group).retries] == [1]
+        assert [retry.reconsume_times for retry in of_group(tracks, group).retries] == [1]
 
     async def test_a_message_that_tags_leave_out_was_filtered(self, nameserver: str) -> None:
         topic, group, seen = await made_topic(nameserver, 1), fresh("group"), Seen()
@@ -198,7 +200,7 @@ class MessageAdminJobs:
                 async with Producer(producing, nameserver=nameserver, send_timeout=20, trace=True) as producer:
                     unique = (await producer.send(Message(topic, b"traced", keys="k1", tags="t"))).msg_id
                 await seen.wait(1)
-            trace = await eventually(lambda: admin.messages.trace(unique), lambda one: len(one.events) == 3)
+            trace = await eventually(lambda: admin.messages.trace(unique), lambda answer: len(answer.events) == 3)
             nothing = await admin.messages.trace("0" * 32)
         assert sorted(event.kind for event in trace.events) == ["Pub", "SubAfter", "SubBefore"]
         events = {event.kind: event for event in trace.events}

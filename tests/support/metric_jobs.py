@@ -34,10 +34,10 @@ async def exercise(nameserver: str) -> None:
         address = client._session.routes.known_master(queue.broker_name)
         assert address is not None
         config = {"groupName": "readers", "consumeEnable": True, "consumeFromMinEnable": True, "retryMaxTimes": 16}
-        made = await client._session.call(
+        reply = await client._session.call(
             address, Command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=dumps(config)), timeout=TIMEOUT
         )
-        assert made.code == success().code, made.remark
+        assert reply.code == success().code, reply.remark
         await _send(client)
         pulled = await reader.pull(queue, 0)
         await reader.commit(queue, 1)
@@ -84,6 +84,6 @@ def bounds_on(text: str) -> dict[str, tuple[float, ...]]:
     bounds: dict[str, dict[float, None]] = {}
     for family in text_string_to_metric_families(text):
         if family.type == "histogram":
-            found = bounds.setdefault(family.name, {})
-            found.update((float(sample.labels["le"]), None) for sample in family.samples if "le" in sample.labels)
-    return {name: tuple(sorted(found)) for name, found in bounds.items()}
+            edges = bounds.setdefault(family.name, {})
+            edges.update((float(sample.labels["le"]), None) for sample in family.samples if "le" in sample.labels)
+    return {name: tuple(sorted(edges)) for name, edges in bounds.items()}

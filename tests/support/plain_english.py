@@ -63,8 +63,8 @@ def docstring_faults(sources: Sources) -> list[str]:
             if not isinstance(node, Documented) or not (text := ast.get_docstring(node)):
                 continue
             line = node.body[0].lineno
-            if found := HIDDEN_SUBJECTS.match(text):
-                faults.append(f"{path}:{line}: a docstring begins with {found[0]!r}")
+            if match := HIDDEN_SUBJECTS.match(text):
+                faults.append(f"{path}:{line}: a docstring begins with {match[0]!r}")
             elif _is_function(node) and not VERB.match(text):
                 faults.append(f"{path}:{line}: a function's docstring begins with {text.split()[0]!r}, not with a verb")
     return sorted(faults)
@@ -83,10 +83,10 @@ def _is_function(node: Documented) -> bool:
 def word_faults(sources: Sources) -> list[str]:
     """Returns the words in docstrings and comments for which the field has a better one."""
     return sorted(
-        f"{path}:{line}: {found[0]!r}: say {UNPLAIN[found[0].lower()]}"
+        f"{path}:{line}: {match[0]!r}: say {UNPLAIN[match[0].lower()]}"
         for path, source in sources.items()
         for line, text in _prose(source)
-        for found in WORDS.finditer(re.sub(r"`[^`]*`|\"[^\"]*\"", "", text))
+        for match in WORDS.finditer(re.sub(r"`[^`]*`|\"[^\"]*\"", "", text))
     )
 
 

@@ -68,11 +68,11 @@ class Outcomes:
     async def ends(self) -> dict[tuple[str, int], int]:
         """Returns the ends of the queues, when all is readable that was stored before."""
         await self._dispatched()
-        found = {}
+        offsets = {}
         for topic, queue_id in self.queues:
             answer = await self.ask(GetMaxOffset(topic, queue_id).to_command())
-            found[topic, queue_id] = 0 if answer.code else OffsetFound.from_command(answer).offset
-        return found
+            offsets[topic, queue_id] = 0 if answer.code else OffsetFound.from_command(answer).offset
+        return offsets
 
     async def _dispatched(self) -> None:
         """Stores a message, and returns when it is readable: a broker makes queue entries in the order of its log."""
@@ -164,17 +164,17 @@ async def send_backs(outcomes: Outcomes) -> dict[str, Any]:
 
 async def batches(outcomes: Outcomes) -> dict[str, Any]:
     """Returns the outcome of each case of a batch for one queue."""
-    one, two = (encode_batch_item(0, text, b"TAGS\x01a\x02") for text in (b"one", b"two"))
-    sound = send(outcomes.topic, batch=True, body=one + two, properties="")
+    first, second = (encode_batch_item(0, text, b"TAGS\x01a\x02") for text in (b"one", b"two"))
+    sound = send(outcomes.topic, batch=True, body=first + second, properties="")
     cases: dict[str, dict[str, Any]] = {
         "two messages": {},
-        "one message": {"body": one},
+        "one message": {"body": first},
         "properties of the header": {"properties": "TAGS\x01b\x02KEYS\x01k\x02"},
         "a unique key": {"properties": "UNIQ_KEY\x01U1,U2\x02"},
         "any queue": {"queue_id": -1, "topic": f"{outcomes.topic}-one"},
         "no such queue": {"queue_id": 99},
         "a negative queue": {"queue_id": -7, "topic": f"{outcomes.topic}-one"},
-        "cut short": {"body": (one + two)[:-3]},
+        "cut short": {"body": (first + second)[:-3]},
         "nonsense": {"body": b"\xff" * 40},
         "delayed": {"properties": "DELAY\x0117\x02"},
         "in a transaction": {"sys_flag": 4},

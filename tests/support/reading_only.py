@@ -34,8 +34,8 @@ CHANGES: Final = (
 
 def every_command(name: str) -> dict[str, list[str]]:
     """Returns the arguments of each command that calls servers, by its words, and those of `CHANGES`."""
-    known = {words: filled(words, name) for words, command in commands.commands().items() if asks_servers(command)}
-    return known | {words: words.replace("NAME", name).split() for words in CHANGES}
+    arguments = {words: filled(words, name) for words, command in commands.commands().items() if asks_servers(command)}
+    return arguments | {words: words.replace("NAME", name).split() for words in CHANGES}
 
 
 def changes(words: str) -> bool:

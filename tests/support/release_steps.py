@@ -54,7 +54,7 @@ class Walk:
 
     def _bodies_of(self, consumer: PullConsumer, topic: str) -> set[bytes]:
         pulled = [consumer.pull(queue, 0) for queue in consumer.message_queues(topic)]
-        return {message.body for one in pulled for message in one.messages}
+        return {message.body for result in pulled for message in result.messages}
 
     def create_topics(self) -> None:
         with self._faces() as (admin, _, _):
@@ -119,21 +119,21 @@ class Walk:
             assert consumer.committed(queue) == pulled.next_offset > 0
 
     def pull_by_tag(self) -> None:
-        found = 0
+        count = 0
         with self._faces() as (_, _, consumer):
             for queue in consumer.message_queues(self.plain):
                 offset, end = 0, consumer.max_offset(queue)
                 while offset < end:
                     pulled = consumer.pull(queue, offset, tags="odd")
-                    found, offset = found + len(pulled.messages), pulled.next_offset
-        assert found == 10
+                    count, offset = count + len(pulled.messages), pulled.next_offset
+        assert count == 10
 
     def read_ranges(self) -> None:
         messages = 0
         with self._faces() as (_, _, consumer):
             for queue, bounds in consumer.offset_bounds(consumer.message_queues(self.plain)).items():
                 with consumer.read(queue, bounds.start, bounds.end) as pulls:
-                    messages += sum(len(decode(one, OffsetRange(one.start, one.next_offset))) for one in pulls)
+                    messages += sum(len(decode(pull, OffsetRange(pull.start, pull.next_offset))) for pull in pulls)
         assert messages == PLAIN
 
     def read_arrow(self) -> None:
@@ -153,8 +153,8 @@ class Walk:
         return {kind + b"%d" % number for kind, count in kinds for number in range(count)}
 
     def consume_in_a_group(self) -> None:
-        found = self._consumed(self.plain, PLAIN, members=2)
-        assert {message.body for message in found} == self._bodies()
+        messages = self._consumed(self.plain, PLAIN, members=2)
+        assert {message.body for message in messages} == self._bodies()
 
     def consume_in_order(self) -> None:
         seen: dict[bytes, list[int]] = {}
@@ -164,19 +164,19 @@ class Walk:
         assert seen == {key: list(range(10)) for key in (b"0", b"1", b"2")}
 
     def consume_broadcast(self) -> None:
-        found = self._consumed(self.ordered, 60, members=2, message_model=MessageModel.BROADCASTING)
-        assert len(found) == 60
+        messages = self._consumed(self.ordered, 60, members=2, message_model=MessageModel.BROADCASTING)
+        assert len(messages) == 60
 
     def poll(self) -> None:
-        found: list[MessageExt] = []
+        messages: list[MessageExt] = []
         with LitePullConsumer(
             f"{self.group}_polling", nameserver=self._nameserver, consume_from_where=ConsumeFromWhere.FIRST_OFFSET
         ) as consumer:
             consumer.subscribe(self.ordered)
             deadline = time.monotonic() + SECONDS
-            while len(found) < 30 and time.monotonic() < deadline:
-                found += consumer.poll(1.0)
-        assert len(found) == 30
+            while len(messages) < 30 and time.monotonic() < deadline:
+                messages += consumer.poll(1.0)
+        assert len(messages) == 30
 
     def show_progress(self) -> None:
         with self._faces() as (admin, _, _):
@@ -219,7 +219,7 @@ class Walk:
     def list_producers(self) -> None:
         with self._faces() as (admin, producer, _):
             producer.send(Message(self.delayed, b"seen"))
-            self._until(lambda: "walkers" in {one.group for one in admin.producers.list().producers})
+            self._until(lambda: "walkers" in {member.group for member in admin.producers.list().producers})
 
     def _consumed(
         self, topic: str, count: int, *, members: int = 1, orderly: bool = False, **settings: Any
@@ -227,16 +227,16 @@ class Walk:
         """Returns what a group's members consume, each message of a member once, when it is so many."""
         wait_readable(self._nameserver, topic, count // members if settings else count)
         kind = "_broadcast" if settings else "_ordered" if orderly else ""
-        found: dict[tuple[int, str], MessageExt] = {}
+        deliveries: dict[tuple[int, str], MessageExt] = {}
         lock = threading.Lock()
 
         def handle(member: int, messages: Sequence[MessageExt]) -> None:
             with lock:
                 for message in messages:
-                    found.setdefault((member, message.offset_msg_id), message)
+                    deliveries.setdefault((member, message.offset_msg_id), message)
 
         def count_found() -> int:
-            return len(found if settings else {offset_msg_id for _, offset_msg_id in found})
+            return len(deliveries if settings else {offset_msg_id for _, offset_msg_id in deliveries})
 
         with ExitStack() as stack:
             threads = []
@@ -264,7 +264,7 @@ class Walk:
                 for consumer, thread in threads:
                     consumer.stop()
                     thread.join()
-        return list(found.values())
+        return list(deliveries.values())
 
 
 STEPS: Final = tuple(name for name in vars(Walk) if not name.startswith("_"))

@@ -100,7 +100,7 @@ def is_before(release: str, other: str) -> bool:
 def reason_of(release: str, test: str) -> str | None:
     """Returns why a test is known to fail on a release."""
     return next(
-        (known.reason for known in DIFFERENCES if test.startswith(known.tests) and is_before(release, known.before)),
+        (entry.reason for entry in DIFFERENCES if test.startswith(entry.tests) and is_before(release, entry.before)),
         None,
     )
 

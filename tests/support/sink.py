@@ -45,21 +45,21 @@ def task(
 
 def stored(cluster: EmbeddedCluster, topic: str = "orders") -> dict[str, list[str]]:
     """Returns the bodies in each queue that has any, in their order."""
-    found: dict[str, list[str]] = {}
+    by_queue: dict[str, list[str]] = {}
     for message in messages(cluster, topic):
         queue = MessageQueue(topic, message.broker_name, message.queue_id)
-        found.setdefault(str(queue), []).append(message.body.decode())
-    return found
+        by_queue.setdefault(str(queue), []).append(message.body.decode())
+    return by_queue
 
 
 def messages(cluster: EmbeddedCluster, topic: str = "orders") -> list[MessageExt]:
     """Returns all messages, queue after queue."""
-    found: list[MessageExt] = []
+    contents: list[MessageExt] = []
     with PullConsumer("tests", nameserver=cluster.nameserver) as consumer:
         for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():
             position = bounds.start
             while position < bounds.end:
                 pulled = consumer.pull(queue, position)
-                found += pulled.messages
+                contents += pulled.messages
                 position = pulled.next_offset
-    return found
+    return contents

@@ -70,11 +70,11 @@ class Driver:
 
     def workers(self) -> list[int]:
         """Returns its Python processes that run tasks, and those that make and close writers."""
-        found = [
+        pids = [
             pid for pid in self._descendants() if b"pyspark" in _command_of(pid) and b"java" not in _command_of(pid)
         ]
-        self._ever.update(found)
-        return found
+        self._ever.update(pids)
+        return pids
 
     def executors(self) -> list[int]:
         """Returns the JVMs of its executors, where these are processes of their own."""
@@ -106,12 +106,12 @@ class Driver:
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal() and (parent := _parent_of(int(entry.name))) is not None:
                 children.setdefault(parent, []).append(int(entry.name))
-        found, waiting = [], [self._process.pid] if self._process is not None else []
+        pids, waiting = [], [self._process.pid] if self._process is not None else []
         while waiting:
             below = children.get(waiting.pop(), [])
-            found += below
+            pids += below
             waiting += below
-        return found
+        return pids
 
 
 def kill(pid: int) -> None:
@@ -159,19 +159,19 @@ class Feed:
             self._numbers[key] = first + ROWS_A_KEY
             rows += [(key, number) for number in range(first, first + ROWS_A_KEY)]
         rows.sort(key=lambda row: row[1] % ROWS_A_KEY)
-        made = self._directory / f".{self._files}"
-        pq.write_table(pa.table({"key": [key for key, _ in rows], "number": [number for _, number in rows]}), made)
-        os.utime(made, (self._began + self._files,) * 2)
-        made.rename(self._directory / f"{self._files:05d}.parquet")
+        draft = self._directory / f".{self._files}"
+        pq.write_table(pa.table({"key": [key for key, _ in rows], "number": [number for _, number in rows]}), draft)
+        os.utime(draft, (self._began + self._files,) * 2)
+        draft.rename(self._directory / f"{self._files:05d}.parquet")
         self._files += 1
 
 
 def batches_of_files(checkpoint: Path) -> dict[int, int]:
     """Returns the batch of each file. A kill between Spark's two logs puts the files of two into one."""
     entry_of = {
-        int(Path(found["path"]).stem): int(found["batchId"])
+        int(Path(entry["path"]).stem): int(entry["batchId"])
         for log in (checkpoint / "sources" / "0").glob("[0-9]*")
-        for found in map(json.loads, log.read_text().splitlines()[1:])
+        for entry in map(json.loads, log.read_text().splitlines()[1:])
     }
     logs = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda log: int(log.name))
     ends = [int(json.loads(log.read_text().splitlines()[-1])["logOffset"]) for log in logs]
@@ -187,21 +187,21 @@ def held(consumer: PullConsumer, topic: str) -> int | None:
     """Returns the number of messages in a topic; None while a broker is away."""
     try:
         bounds = consumer.offset_bounds(consumer.message_queues(topic))
-        return sum(found.end - found.start for found in bounds.values())
+        return sum(queue_bounds.end - queue_bounds.start for queue_bounds in bounds.values())
     except RocketMQError:
         return None
 
 
 def stored_rows(consumer: PullConsumer, topic: str) -> dict[str, list[tuple[str, str]]]:
     """Returns body and id of the messages in each queue, in its order."""
-    found = {}
+    rows = {}
     for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():
         with consumer.read_arrow(queue, bounds.start, bounds.end, columns=["body", "msgId"]) as batches:
             columns = [(batch.column("body").to_pylist(), batch.column("msgId").to_pylist()) for batch in batches]
-        found[str(queue)] = [
+        rows[str(queue)] = [
             (body.decode(), msg_id) for bodies, ids in columns for body, msg_id in zip(bodies, ids, strict=True)
         ]
-    return found
+    return rows
 
 
 def committed_rows(consumer: PullConsumer, topic: str) -> list[str]:

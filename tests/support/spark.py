@@ -85,6 +85,6 @@ def wait_readable(nameserver: str, topic: str, messages: int, *, seconds: float 
             assert time.monotonic() < deadline, f"{topic} has {held} of {messages} messages after {seconds} s"
             try:
                 bounds = consumer.offset_bounds(consumer.message_queues(topic))
-                held = sum(found.end - found.start for found in bounds.values())
+                held = sum(queue_bounds.end - queue_bounds.start for queue_bounds in bounds.values())
             except RocketMQError:
                 held = -1

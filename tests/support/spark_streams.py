@@ -55,9 +55,9 @@ class Topic:
 
     def another(self, suffix: str) -> Topic:
         """Returns a second topic of the same test."""
-        made = Topic(self.nameserver, f"{self.name}_{suffix}", self._producer, self.admin)
-        made.create()
-        return made
+        topic = Topic(self.nameserver, f"{self.name}_{suffix}", self._producer, self.admin)
+        topic.create()
+        return topic
 
     def queues(self) -> list[MessageQueue]:
         return sorted(self._producer.message_queues(self.name))
@@ -90,9 +90,9 @@ def sender(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 def sent(nameserver: str, topic: str, sender: dict[str, Any]) -> Topic:
     producer = sender.setdefault(f"producer {nameserver}", Producer("setup", nameserver=nameserver, send_timeout=20))
     admin = sender.setdefault(f"admin {nameserver}", Admin(nameserver=administered(nameserver), timeout=20))
-    made = Topic(nameserver, topic, producer, admin)
-    made.create()
-    return made
+    target = Topic(nameserver, topic, producer, admin)
+    target.create()
+    return target
 
 
 def stream(spark: SparkSession, nameserver: str, **options: Any) -> DataFrame:
@@ -122,9 +122,9 @@ def bodies(spark: SparkSession, directory: Path) -> list[int]:
     rows = spark.read.schema("topic string, brokerName string, queueId int, queueOffset long, body string").parquet(
         str(directory / "rows")
     )
-    found = rows.collect()
-    assert len({tuple(row)[:4] for row in found}) == len(found)
-    return sorted(int(row.body) for row in found)
+    results = rows.collect()
+    assert len({tuple(row)[:4] for row in results}) == len(results)
+    return sorted(int(row.body) for row in results)
 
 
 def batches(query: StreamingQuery) -> list[int]:
@@ -166,8 +166,8 @@ class StreamJobs:
         assert bodies(spark, tmp_path) == list(range(10, 25))
 
     def test_available_now_keeps_the_cap_and_its_end(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
-        one = sent.queues()[0]
-        sent.send(0, 15, one)
+        queue = sent.queues()[0]
+        sent.send(0, 15, queue)
         frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest", maxOffsetsPerTrigger=5)
         query = run(frame, tmp_path)
         assert batches(query) == [5, 5, 5]
@@ -261,7 +261,7 @@ class StreamJobs:
             query.processAllAvailable()
         finally:
             query.stop()
-        lags = {found.queue: found for found in lag(query)}
+        lags = {queue_lag.queue: queue_lag for queue_lag in lag(query)}
         assert lags[queue] == QueueLag(queue, 30, 30)
         first = next(progress for progress in query.recentProgress if progress.numInputRows)
         assert json.loads(first["sources"][0]["latestOffset"])["offsets"][sent.name]

@@ -59,13 +59,13 @@ class Stage:
 
     def sends(self) -> list[tuple[str, SendMessage]]:
         """Returns every send in the order of arrival, with its broker."""
-        found = [
+        arrivals = [
             (seen.at, name, SendMessage.from_command(seen.command))
             for name, server in self.brokers.items()
             for seen in server.seen
             if seen.command.code in (SEND, BATCH)
         ]
-        return [(name, sent) for _, name, sent in sorted(found, key=lambda one: one[0])]
+        return [(name, sent) for _, name, sent in sorted(arrivals, key=lambda arrival: arrival[0])]
 
     def stored(self, topic: str) -> list[Stored]:
         return [
@@ -81,13 +81,13 @@ class Stage:
         return [queue for store in self.stores.values() for queue in list(store.queues.items())]
 
     def _announce(self, broker: str, topic: str, nums: int) -> None:
-        known = self.table.routes.get(topic, TopicRouteData())
-        if broker not in {data.broker_name for data in known.queue_datas}:
+        route = self.table.routes.get(topic, TopicRouteData())
+        if broker not in {data.broker_name for data in route.queue_datas}:
             added = route_of({broker: self.addresses[broker]}, queues=nums)
             self.table.routes[topic] = replace(
-                known,
-                queue_datas=known.queue_datas + added.queue_datas,
-                broker_datas=known.broker_datas + added.broker_datas,
+                route,
+                queue_datas=route.queue_datas + added.queue_datas,
+                broker_datas=route.broker_datas + added.broker_datas,
             )
 
 

@@ -33,14 +33,14 @@ async def compare_with_single_requests(nameserver: str, *, is_old: bool = False)
         for kind in kinds:
             topic = f"{name}_{kind}"
             queues = await consumer.message_queues(topic)
-            known = await _statistics(consumer, queues)
+            statistics = await _statistics(consumer, queues)
             expected = queues
             if kind == "shrinks" and is_old:
                 expected = tuple(queue for queue in queues if queue.queue_id < 4)
-            assert known.keys() == set(expected), kind
+            assert statistics.keys() == set(expected), kind
             single = {queue: await _single(consumer, queue) for queue in queues}
             assert await consumer.offset_bounds(queues) == single, kind
-            assert known == {queue: single[queue] for queue in expected}, kind
+            assert statistics == {queue: single[queue] for queue in expected}, kind
             await _compare_times(consumer, queues)
         await admin.delete_topic(f"{name}_plain")
         gone = [MessageQueue(f"{name}_plain", queue.broker_name, queue.queue_id) for queue in queues]

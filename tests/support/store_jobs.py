@@ -29,14 +29,14 @@ def message(topic: str, queue_id: int, body: bytes, properties: str = "") -> Sen
 
 
 def make_batch_topic(address: str) -> None:
-    made = UpdateTopic("Whole", 1, 1, 6, attributes="+queue.type=BatchCQ")
-    assert ask(address, made.to_command()).code == 0
+    creation = UpdateTopic("Whole", 1, 1, 6, attributes="+queue.type=BatchCQ")
+    assert ask(address, creation.to_command()).code == 0
 
 
 def send_whole(address: str, turn: int) -> None:
     """Sends two batches that are one record each, and a message between them."""
     for number in range(3):
-        items = [BatchItem(0, b"%d-%d-%d" % (turn, number, one), b"TAGS\x01t\x02") for one in range(50)]
+        items = [BatchItem(0, b"%d-%d-%d" % (turn, number, position), b"TAGS\x01t\x02") for position in range(50)]
         batch = replace(message("Whole", 0, encode_batch_body(items), f"UNIQ_KEY\x01R{turn}{number}\x02"), batch=True)
         sent = message("Whole", 0, b"single") if number == 1 else batch
         assert ask(address, sent.to_command()).code == 0
@@ -78,8 +78,8 @@ def read(address: str, topic: str, queue_id: int, offset: int = 0) -> Iterator[S
         pull = PullMessage("G", topic, queue_id, offset, 32)
         answer = PullAnswer.from_command(ask(address, pull.to_command()))
         if answer.code != 0:
-            found = OffsetFound.from_command(ask(address, GetMaxOffset(topic, queue_id).to_command()))
-            assert (answer.code, found.offset) == (19, offset)
+            end = OffsetFound.from_command(ask(address, GetMaxOffset(topic, queue_id).to_command()))
+            assert (answer.code, end.offset) == (19, offset)
             return
         yield from iterate_records(answer.records, check_crc=True)
         offset = answer.next_begin_offset
@@ -90,9 +90,9 @@ def found_by_key(address: str, key: str, at_least: int) -> list[StoredRecord]:
     deadline = time.monotonic() + 60
     while True:
         answer = ask(address, QueryMessage("Single", key, 64, *EVER).to_command())
-        found = list(iterate_records(bytes(answer.body), check_crc=True))
-        if len(found) >= at_least or time.monotonic() > deadline:
-            return found
+        records = list(iterate_records(bytes(answer.body), check_crc=True))
+        if len(records) >= at_least or time.monotonic() > deadline:
+            return records
 
 
 def index_bytes(directory: Path) -> list[bytes]:

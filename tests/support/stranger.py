@@ -119,8 +119,8 @@ class ServerProcess:
 
     def stranger(self, *, timeout: float = ANSWER_SECONDS, receive_buffer: int | None = None) -> Stranger:
         """Opens a connection, which is closed with the process at the latest."""
-        made = Stranger(self.address, timeout=timeout, receive_buffer=receive_buffer)
-        return self._strangers.enter_context(made)
+        stranger = Stranger(self.address, timeout=timeout, receive_buffer=receive_buffer)
+        return self._strangers.enter_context(stranger)
 
     @property
     def is_alive(self) -> bool:

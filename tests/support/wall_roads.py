@@ -36,9 +36,9 @@ def road_faults(sources: Sources) -> list[str]:
             if module == home:
                 continue
             faults += [
-                f"{path}:{getattr(node, 'lineno', 0)}: {found.pop()} belongs to {home} alone"
+                f"{path}:{getattr(node, 'lineno', 0)}: {uses.pop()} belongs to {home} alone"
                 for node in ast.walk(parsed(source))
-                if (found := _named(node) & names or _issued(node) & codes)
+                if (uses := _named(node) & names or _issued(node) & codes)
             ]
     return sorted(faults)
 

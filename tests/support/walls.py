@@ -196,7 +196,7 @@ def module_name(path: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path: str, source: str, known: set[str]) -> Iterator[Import]:
+def imports(path: str, source: str, modules: set[str]) -> Iterator[Import]:
     """Yields all imports of a module, in functions, under TYPE_CHECKING and as names of modules in strings too.
 
     `from package import module` counts as an import of the module.
@@ -214,12 +214,12 @@ def imports(path: str, source: str, known: set[str]) -> Iterator[Import]:
                 base = ".".join([*above, base] if base else above)
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
-                yield Import(inner if inner in known or room_of(inner) == inner else base, importer, node.lineno)
+                yield Import(inner if inner in modules or room_of(inner) == inner else base, importer, node.lineno)
         elif isinstance(node, ast.Call) and called_name(node) in ("import_module", "__import__") and node.args:
             argument = node.args[0]
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield Import(argument.value, importer, node.lineno)
-        elif isinstance(node, ast.Constant) and node.value in known and "." in str(node.value):
+        elif isinstance(node, ast.Constant) and node.value in modules and "." in str(node.value):
             yield Import(str(node.value), importer, node.lineno)  # in a table of modules that are loaded by name
 
 
@@ -240,35 +240,35 @@ def room_of(module: str) -> str | None:
 
 def import_faults(sources: Sources) -> list[str]:
     """Returns the imports that a module's room does not allow, ours and other people's."""
-    known = {module_name(path) for path in sources}
+    modules = {module_name(path) for path in sources}
     return sorted(
-        f"{path}:{found.line}: {fault}"
+        f"{path}:{arrow.line}: {fault}"
         for path, source in sources.items()
-        for found in imports(path, source, known)
-        if (fault := _import_fault(found))
+        for arrow in imports(path, source, modules)
+        if (fault := _import_fault(arrow))
     )
 
 
-def _import_fault(found: Import) -> str | None:
-    top = found.module.partition(".")[0]
-    room = room_of(found.importer)
+def _import_fault(arrow: Import) -> str | None:
+    top = arrow.module.partition(".")[0]
+    room = room_of(arrow.importer)
     if room is None:
-        return f"{found.importer} stands in no room of the house (tests/support/walls.py)"
-    if _pure(found.importer) and top in IMPURE_MODULES:
-        return f"{room} is plain functions and values, and imports {found.module}"
-    if found.module == "asyncio" and room == "pyrmq_core.aio":
+        return f"{arrow.importer} stands in no room of the house (tests/support/walls.py)"
+    if _pure(arrow.importer) and top in IMPURE_MODULES:
+        return f"{room} is plain functions and values, and imports {arrow.module}"
+    if arrow.module == "asyncio" and room == "pyrmq_core.aio":
         return None  # its loops; its sockets are below
-    if top in SOCKET_MODULES and found.module != "urllib.parse" and room != "pyrmq_core.network":
-        return f"{found.module} is imported outside network"
+    if top in SOCKET_MODULES and arrow.module != "urllib.parse" and room != "pyrmq_core.network":
+        return f"{arrow.module} is imported outside network"
     if top in sys.stdlib_module_names:
         return None
-    target = room_of(found.module)
+    target = room_of(arrow.module)
     if target is None:
         allowed = THIRD_PARTY.get(top, ())
-        return None if inside(found.importer, allowed) else f"{found.importer} imports {top}"
+        return None if inside(arrow.importer, allowed) else f"{arrow.importer} imports {top}"
     if room == "pyrmq_spark" and top == "pyrmq_core":
         return (
-            None if found.module in PUBLIC_CORE else f"pyrmq_spark reaches below what pyrmq_core names: {found.module}"
+            None if arrow.module in PUBLIC_CORE else f"pyrmq_spark reaches below what pyrmq_core names: {arrow.module}"
         )
     if target == room or target in ROOMS[room] or (room == "pyrmq_core.cli" and top == "pyrmq_core"):
         return None
@@ -299,14 +299,14 @@ def clock_and_socket_faults(sources: Sources) -> list[str]:
 
 def circle_faults(sources: Sources) -> list[str]:
     """Returns one circle of imports for each folder that has any, among its modules and subfolders."""
-    known = {module_name(path) for path in sources}
+    modules = {module_name(path) for path in sources}
     arrows = {
-        (found.importer, found.module)
+        (arrow.importer, arrow.module)
         for path, source in sources.items()
-        for found in imports(path, source, known)
-        if found.module in known and found.module != found.importer
+        for arrow in imports(path, source, modules)
+        if arrow.module in modules and arrow.module != arrow.importer
     }
-    folders = {"", *(".".join(parts[:end]) for parts in map(_parts, known) for end in range(1, len(parts)))}
+    folders = {"", *(".".join(parts[:end]) for parts in map(_parts, modules) for end in range(1, len(parts)))}
     found_circles = (_circle(folder, arrows) for folder in sorted(folders))
     return sorted({f"a circle of imports: {' > '.join(circle)}" for circle in found_circles if circle})
 

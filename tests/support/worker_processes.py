@@ -25,15 +25,15 @@ def python_workers(jvm: int) -> dict[int, Held]:
     below = {jvm}
     while more := {pid for pid, parent in parents.items() if parent in below} - below:
         below |= more
-    found = {}
+    workers = {}
     for pid in below - {jvm}:
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             if "-m pyspark." in command:
-                found[pid] = held_by(pid, command)
+                workers[pid] = held_by(pid, command)
         except OSError:
             continue
-    return found
+    return workers
 
 
 def held_by(pid: int, command: str = "") -> Held:
@@ -43,15 +43,15 @@ def held_by(pid: int, command: str = "") -> Held:
 
 def _stats() -> dict[int, list[int]]:
     """Returns each process's own id and its parent's."""
-    found = {}
+    stats = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            found[int(entry.name)] = [int(entry.name), int(fields[1])]
-    return found
+            stats[int(entry.name)] = [int(entry.name), int(fields[1])]
+    return stats
 
 
 def _connections(pid: int) -> Counter[int]:

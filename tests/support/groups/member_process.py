@@ -59,14 +59,14 @@ class MemberProcess:
 
     def taken(self) -> list[tuple[float, MessageQueue]]:
         """Returns the queues that it took, in all its lives, each with the time."""
-        found, owned = [], set[str]()
+        gains, owned = [], set[str]()
         for kind, at, *places in self._lines():
             if kind == "starts":
                 owned = set()
             elif kind == "owns":
-                found += [(int(at) * MICRO, place) for place in set(places) - owned]
+                gains += [(int(at) * MICRO, place) for place in set(places) - owned]
                 owned = set(places)
-        return [(at, MessageQueue(self._topic, *broker_and_id(place))) for at, place in found]
+        return [(at, MessageQueue(self._topic, *broker_and_id(place))) for at, place in gains]
 
     def owned(self) -> set[MessageQueue]:
         """Returns the queues that it reads, as it reported last."""

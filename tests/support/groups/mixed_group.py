@@ -144,7 +144,7 @@ class MixedGroup:
         ids = {member.client_id: name for name, member in self.members.items()}
         queues, clients = sort_queues(self.queues), sort_client_ids(ids)
         divide = AllocateMessageQueueAveragely().allocate
-        return {name: frozenset(divide(self.group, one, queues, clients)) for one, name in ids.items()}
+        return {name: frozenset(divide(self.group, client_id, queues, clients)) for client_id, name in ids.items()}
 
     def _is_steady(self) -> bool:
         now = time.time()
@@ -192,14 +192,17 @@ class MixedGroup:
                 if settled_at < record.began < until_time
             ]
             wrong = [record for record in quiet if record.member != owners[record.queue]]
-            lines = (f"\n{one.began - settled_at:.1f} s after, owner {owners[one.queue]}: {one}" for one in wrong[:5])
+            lines = (
+                f"\n{record.began - settled_at:.1f} s after, owner {owners[record.queue]}: {record}"
+                for record in wrong[:5]
+            )
             assert not wrong, "".join(lines)
 
     def _check_turns(self) -> None:
         """Checks that a queue goes back to earlier messages only when it changes hands."""
-        for one, two in turned_back(self.records):
-            near = [window for window in self.windows if window.touches(one.began - CALL_SECONDS, two.ended)]
-            assert near, f"{one}\n{two}"
+        for record, successor in turned_back(self.records):
+            near = [window for window in self.windows if window.touches(record.began - CALL_SECONDS, successor.ended)]
+            assert near, f"{record}\n{successor}"
 
     def _check_repeats(self, again: Sequence[tuple[Record, Record]]) -> None:
         """Checks that a message comes again only in a window, and was consumed after the last offset was stored."""

@@ -56,56 +56,56 @@ def line_of(record: Record) -> str:
 
 def by_queue(records: Iterable[Record]) -> dict[MessageQueue, list[Record]]:
     """Returns each queue's records in the order of their beginnings."""
-    found: defaultdict[MessageQueue, list[Record]] = defaultdict(list)
-    for record in sorted(records, key=lambda one: one.began):
-        found[record.queue].append(record)
-    return dict(found)
+    queue_records: defaultdict[MessageQueue, list[Record]] = defaultdict(list)
+    for record in sorted(records, key=lambda record: record.began):
+        queue_records[record.queue].append(record)
+    return dict(queue_records)
 
 
 def repeats(records: Iterable[Record]) -> list[tuple[Record, Record]]:
     """Returns an earlier and the next record of each message that was consumed more than once."""
-    found = []
+    pairs = []
     last: dict[Place, Record] = {}
-    for record in sorted(records, key=lambda one: one.began):
+    for record in sorted(records, key=lambda record: record.began):
         if record.place in last:
-            found.append((last[record.place], record))
+            pairs.append((last[record.place], record))
         last[record.place] = record
-    return found
+    return pairs
 
 
 def simultaneous(records: Iterable[Record]) -> list[tuple[Record, Record]]:
     """Returns pairs of records of one queue whose calls overlap in time, however many members made them."""
-    found = []
+    pairs = []
     for own in by_queue(records).values():
         running: list[Record] = []
         for record in own:
-            running = [one for one in running if one.ended > record.began]
-            found += [(one, record) for one in running]
+            running = [other for other in running if other.ended > record.began]
+            pairs += [(other, record) for other in running]
             running.append(record)
-    return found
+    return pairs
 
 
 def by_two_members(records: Iterable[Record]) -> list[tuple[Record, Record]]:
     """Returns the pairs of `simultaneous` that two members made."""
-    return [(one, two) for one, two in simultaneous(records) if one.member != two.member]
+    return [(record, other) for record, other in simultaneous(records) if record.member != other.member]
 
 
 def skipped(records: Iterable[Record]) -> list[Record]:
     """Returns the records of messages that were consumed before the message in front of them."""
-    found = []
+    skips = []
     for own in by_queue(records).values():
         following = 0
         for record in own:
             if record.offset > following:
-                found.append(record)
+                skips.append(record)
             following = max(following, record.offset + 1)
-    return found
+    return skips
 
 
 def turned_back(records: Iterable[Record]) -> Iterator[tuple[Record, Record]]:
     """Yields neighbours in a queue's order of consumption of which the second is not the next message."""
     for own in by_queue(records).values():
-        yield from ((one, two) for one, two in pairwise(own) if two.offset != one.offset + 1)
+        yield from ((record, successor) for record, successor in pairwise(own) if successor.offset != record.offset + 1)
 
 
 def longest_silence(records: Iterable[Record], began: float, ended: float) -> float:
@@ -113,7 +113,7 @@ def longest_silence(records: Iterable[Record], began: float, ended: float) -> fl
     longest = 0.0
     for own in by_queue(records).values():
         times = [began, *(record.began for record in own if began < record.began < ended), ended]
-        longest = max(longest, *(two - one for one, two in pairwise(times)))
+        longest = max(longest, *(end - start for start, end in pairwise(times)))
     return longest
 
 
