@@ -46,9 +46,9 @@ def test_a_secret_of_the_environment(with_users: str, with_accounts: str) -> Non
         assert user.password == NEW_SECRET
         assert NEW_SECRET not in repr(user)
     with Client(nameserver=with_accounts, access_key=KEY, secret_key=SECRET) as client, Admin(client=client) as admin:
-        found = {one.access_key: one for one in admin.accounts.list().answers["broker-a"].accounts}
-        assert found["by-variable"].secret_key == NEW_SECRET
-        assert NEW_SECRET not in repr(found)
+        by_key = {account.access_key: account for account in admin.accounts.list().answers["broker-a"].accounts}
+        assert by_key["by-variable"].secret_key == NEW_SECRET
+        assert NEW_SECRET not in repr(by_key)
 
 
 def test_keys_that_may_only_read(with_accounts: str) -> None:

@@ -37,8 +37,8 @@ def terminal(cluster: EmbeddedCluster) -> Terminal:
 
 
 def test_a_topic_that_only_one_broker_knows(cluster: EmbeddedCluster, terminal: Terminal) -> None:
-    made = UpdateTopic.of(TopicConfig("alone", 1, 1, 6)).to_command()
-    assert ask(cluster.brokers["broker-b"], made).code == 0
+    creation = UpdateTopic.of(TopicConfig("alone", 1, 1, 6)).to_command()
+    assert ask(cluster.brokers["broker-b"], creation).code == 0
     soon(lambda: terminal.run("topic", "route", "alone").exit_code == 0)
     for words in (("topic", "route"), ("topic", "stats"), ("topic", "perm")):
         assert [row["brokerName"] for row in terminal.rows(*words, "alone")] == ["broker-b"]

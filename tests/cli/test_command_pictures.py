@@ -41,7 +41,7 @@ COMMANDS = {
 REPLACED = (
     (re.compile(r"127\.0\.0\.1:\d{5}"), "10.20.0.7:10911"),
     (re.compile(r"\b20\d\d-\d\d-\d\d([T ])\d\d:\d\d:\d\d"), r"2026-05-01\g<1>08:30:00"),
-    (re.compile(r"\b\d\d:\d\d:\d\d(\.\d{3})?\b"), lambda found: "08:30:00.125"[: len(found[0])]),
+    (re.compile(r"\b\d\d:\d\d:\d\d(\.\d{3})?\b"), lambda match: "08:30:00.125"[: len(match[0])]),
     (re.compile(r"\b[0-9A-F]{32}\b"), "0A141E0700012B193CB11B6A4D5E0003"),
     (re.compile(r"\b\d%"), "6%"),
 )

@@ -86,8 +86,8 @@ def test_commands_that_send_read_and_change_are_signed_and_encrypted(terminal: T
     assert terminal.text("consume", "Signed", "-g", "Members", "--from", "earliest", "--max", "1").endswith(" a body\n")
     terminal.text("kv", "put", "N", "key", "value")
     assert terminal.text("kv", "get", "N", "key") == "value\n"
-    found = json.loads(terminal.run("doctor", "--json").output)
-    assert {check["check"]: check["status"] for check in found if check["check"] in ("nameserver", "broker")} == {
+    checks = json.loads(terminal.run("doctor", "--json").output)
+    assert {check["check"]: check["status"] for check in checks if check["check"] in ("nameserver", "broker")} == {
         "nameserver": "OK",
         "broker": "OK",
     }

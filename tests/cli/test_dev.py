@@ -17,16 +17,16 @@ def test_addresses_as_json_and_topics(tmp_path: Path, number: signal.Signals) ->
     topics = ("--topic", "orders:3", "--topic", "plain")
     process = started("dev", "--port", "0", "--brokers", "2", *topics, "--json", home=tmp_path)
     assert process.stdout is not None
-    found = json.loads(process.stdout.readline())
-    assert list(found) == ["nameserver", "brokers", "slaves", "directory", "page"]
-    assert (list(found["brokers"]), found["slaves"], found["page"]) == (["broker-a", "broker-b"], {}, None)
-    terminal = Terminal(found["nameserver"])
+    addresses = json.loads(process.stdout.readline())
+    assert list(addresses) == ["nameserver", "brokers", "slaves", "directory", "page"]
+    assert (list(addresses["brokers"]), addresses["slaves"], addresses["page"]) == (["broker-a", "broker-b"], {}, None)
+    terminal = Terminal(addresses["nameserver"])
     assert [row["topic"] for row in terminal.rows("topic", "list")] == ["orders", "plain"]
     assert {row["writeQueueNums"] for row in terminal.rows("topic", "route", "orders")} == {3}
     assert {row["writeQueueNums"] for row in terminal.rows("topic", "route", "plain")} == {8}
     process.send_signal(number)
     assert ended(process) == (0, "", [])
-    assert not Path(found["directory"]).exists()
+    assert not Path(addresses["directory"]).exists()
 
 
 @pytest.mark.parametrize(

@@ -78,12 +78,12 @@ def test_a_python_that_lacks_the_package(tmp_path: Path) -> None:
     code, rows = run(None, PYSPARK_PYTHON=python, PYTHONPATH="", JAVA_HOME=java(tmp_path / "java", "21.0.2"))
     assert code == 1
     for package in ("pyspark", "pyarrow", "numpy"):
-        [(status, found, advice)] = rows_of(rows, package)
-        assert (status, found) == (FAIL, f"ModuleNotFoundError: No module named '{package}'")
+        [(status, finding, advice)] = rows_of(rows, package)
+        assert (status, finding) == (FAIL, f"ModuleNotFoundError: No module named '{package}'")
         assert "pip install" in advice
-    [(status, found, advice)] = rows_of(rows, "pyrmq")
+    [(status, finding, advice)] = rows_of(rows, "pyrmq")
     assert status == FAIL
-    assert "cannot import pyrmq_core" in found
+    assert "cannot import pyrmq_core" in finding
     assert f"export PYSPARK_PYTHON={sys.executable}" in advice
     assert rows_of(rows, "nameserver") == [
         (WARN, "none is named", "-n host:port, or export NAMESRV_ADDR=host:port"),
@@ -134,8 +134,8 @@ def test_a_package_that_is_importable_but_not_found(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     installed = next(path for path in sys.path if path.endswith("site-packages"))
     given = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{tmp_path}:{installed}"}
-    found = check_python({**given, "PYSPARK_PYTHON": str(tmp_path / "bare" / "bin" / "python")})
-    [check] = [check for check in found if check.status != OK]
+    checks = check_python({**given, "PYSPARK_PYTHON": str(tmp_path / "bare" / "bin" / "python")})
+    [check] = [check for check in checks if check.status != OK]
     assert (check.check, check.status) == ("pyrmq", WARN)
     assert "spark.dataSource.register" in check.advice
 
@@ -178,9 +178,9 @@ def test_servers_that_are_away(cluster: EmbeddedCluster, tmp_path: Path) -> None
     given = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": java(tmp_path, "17.0.15")}
     closed_port = "127.0.0.1:1"
     code, rows = run(closed_port, **given)
-    [(status, found, _)] = rows_of(rows, "nameserver")
+    [(status, finding, _)] = rows_of(rows, "nameserver")
     assert (code, status) == (1, FAIL)
-    assert closed_port in found
+    assert closed_port in finding
     code, rows = run(f"{closed_port};{cluster.nameserver}", **given)  # clients go on to the next one
     assert (code, [row[0] for row in rows_of(rows, "nameserver")]) == (0, [WARN, OK])
 

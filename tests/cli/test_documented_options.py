@@ -49,8 +49,8 @@ def written(page: str) -> Iterator[str]:
     lines = [*re.findall(r"`([^`\n]*)`", page), *(line for block in blocks for line in block.splitlines())]
     for line in lines:
         for part in re.split(r" \\?\| | #", line):
-            if found := re.match(r"(?:\w+=\S+ )*pyrmq ([a-z].*)", part.strip()):
-                yield found[1]
+            if match := re.match(r"(?:\w+=\S+ )*pyrmq ([a-z].*)", part.strip()):
+                yield match[1]
 
 
 def faults(line: str) -> Iterator[str]:
@@ -64,16 +64,16 @@ def faults(line: str) -> Iterator[str]:
         command = commands_of(command)[name]
     if command is pyrmq:
         yield words[0]
-    known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    option_names = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
     if command not in PASSING_ON:
-        named = (found[1] for word in words if (found := re.match(r"(--?[a-zA-Z][\w-]*)", word)))
-        yield from (name for name in named if name not in {*known, "-h", "--help"})
+        named = (match[1] for word in words if (match := re.match(r"(--?[a-zA-Z][\w-]*)", word)))
+        yield from (name for name in named if name not in {*option_names, "-h", "--help"})
 
 
 def test_every_command_in_the_docs_is_there() -> None:
     lines = [(page.name, line) for page in PAGES for line in written(page.read_text())]
     assert len(lines) > 150
-    assert {line: found for line in lines if (found := list(faults(line[1])))} == {}
+    assert {line: line_faults for line in lines if (line_faults := list(faults(line[1])))} == {}
 
 
 @pytest.mark.parametrize(

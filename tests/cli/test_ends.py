@@ -37,11 +37,11 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def taken() -> Iterator[socket.socket]:
+def listener() -> Iterator[socket.socket]:
     """A port that accepts connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(commands.ENDS_WITHIN)
-        yield listener
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(commands.ENDS_WITHIN)
+        yield server
 
 
 def port_of(listener: socket.socket) -> str:
@@ -65,17 +65,17 @@ def test_a_server_that_is_gone(words: str, closed_port: str) -> None:
 
 
 @pytest.mark.parametrize("words", SERVERS)
-def test_a_port_that_is_taken(words: str, taken: socket.socket, tmp_path: Path) -> None:
-    status, output, errors = ended(started(*words.split(), "--port", port_of(taken), home=tmp_path))
+def test_a_port_that_is_taken(words: str, listener: socket.socket, tmp_path: Path) -> None:
+    status, output, errors = ended(started(*words.split(), "--port", port_of(listener), home=tmp_path))
     assert (status, output) == (1, "")
-    assert f"cannot listen on 127.0.0.1:{port_of(taken)}" in errors[-1]
+    assert f"cannot listen on 127.0.0.1:{port_of(listener)}" in errors[-1]
     assert len(errors) <= (1 if words == "dev" else LOG_LINES)
 
 
 @pytest.mark.parametrize("words", ASKING)
-def test_an_interrupt_while_it_waits(words: str, taken: socket.socket, tmp_path: Path) -> None:
-    process = started(*filled(words, "T"), "-n", f"127.0.0.1:{port_of(taken)}", home=tmp_path)
-    connection, _ = taken.accept()
+def test_an_interrupt_while_it_waits(words: str, listener: socket.socket, tmp_path: Path) -> None:
+    process = started(*filled(words, "T"), "-n", f"127.0.0.1:{port_of(listener)}", home=tmp_path)
+    connection, _ = listener.accept()
     with connection:
         process.send_signal(signal.SIGINT)
         assert ended(process) == (130, "", [])
@@ -177,7 +177,7 @@ def test_a_store_that_cannot_be_used(place: str, tmp_path: Path) -> None:
     assert len(errors) <= LOG_LINES
 
 
-async def test_a_cluster_on_a_taken_port_fails_with_the_error_itself(taken: socket.socket) -> None:
+async def test_a_cluster_on_a_taken_port_fails_with_the_error_itself(listener: socket.socket) -> None:
     with pytest.raises(NetworkError, match="cannot listen on"):
-        async with embedded_async.EmbeddedCluster(port=int(port_of(taken))):
+        async with embedded_async.EmbeddedCluster(port=int(port_of(listener))):
             await trio.lowlevel.checkpoint()

@@ -79,8 +79,8 @@ def test_two_messages_of_one_id_are_shown_and_none_is_consumed(
     with consuming_elsewhere(cluster.nameserver, fresh("other"), topic, seen):
         refused = terminal.refused(1, "query", topic, "--id", msg_id, "--consume-by", group)
     assert f"2 messages are found and --consume-by takes one; give --id with one of {', '.join(places)}" in refused
-    (one,) = terminal.rows("query", topic, "--id", places[1])
-    assert one["offsetMsgId"] == places[1]
+    (twin,) = terminal.rows("query", topic, "--id", places[1])
+    assert twin["offsetMsgId"] == places[1]
 
 
 def test_a_key_that_no_message_has(terminal: Terminal, topic: str) -> None:

@@ -77,8 +77,10 @@ def test_a_group_from_its_making_to_its_end(terminal: Terminal) -> None:
     group = fresh("made")
     assert terminal.text("group", "create", group, "-r", "3") == f"group {group} is there\n"
     assert terminal.text("group", "create", group, "--no-consume") == f"group {group} is there\n"
-    (found,) = terminal.rows("group", "describe", group)
-    assert {name: (one["retryMaxTimes"], one["consumeEnable"]) for name, one in found["settings"].items()} == {
+    (description,) = terminal.rows("group", "describe", group)
+    assert {
+        name: (config["retryMaxTimes"], config["consumeEnable"]) for name, config in description["settings"].items()
+    } == {
         "broker-a": (3, False),
         "broker-b": (3, False),
     }
@@ -147,7 +149,7 @@ def test_offsets_are_reset_sought_and_cloned(cluster: EmbeddedCluster, terminal:
     other = fresh("clone")
     terminal.text("group", "create", other)
     assert terminal.text("group", "clone", group, other) == f"group {other} has the offsets of {group} in {topic}\n"
-    assert sum(one["lag"] for one in terminal.rows("group", "progress", other)) == 7
+    assert sum(line["lag"] for line in terminal.rows("group", "progress", other)) == 7
 
 
 def made_topic(nameserver: str) -> str:
@@ -172,7 +174,7 @@ def test_members_are_shown(cluster: EmbeddedCluster, terminal: Terminal) -> None
         consuming_elsewhere(cluster.nameserver, group, topic, Seen(), tags="a || b"),
         Admin(nameserver=cluster.nameserver) as admin,
     ):
-        soon(lambda: sum(len(one.queues) for one in admin.groups.describe(group).members) >= 4)
+        soon(lambda: sum(len(consumer.queues) for consumer in admin.groups.describe(group).members) >= 4)
         (member,) = admin.groups.describe(group).members
         text = terminal.text("group", "describe", group)
         progress = terminal.text("group", "progress", group, "-t", topic, "--members")
@@ -200,8 +202,8 @@ def test_messages_are_found_with_their_life(cluster: EmbeddedCluster, terminal: 
     assert (track["group"], track["trackType"]) == (group, "NOT_ONLINE")
     assert track["deadLetters"] == [letter.offset_msg_id]
     for arguments in (("--unique-key", letter.msg_id), ("--id", letter.msg_id), ("--id", row["offsetMsgId"])):
-        found = terminal.rows("query", topic, *arguments)
-        assert [one["offsetMsgId"] for one in found] == [row["offsetMsgId"]]
+        rows = terminal.rows("query", topic, *arguments)
+        assert [line["offsetMsgId"] for line in rows] == [row["offsetMsgId"]]
     text = terminal.text("query", topic, "--key", "k7", "--track", "--trace")
     assert f"{letter.msg_id} in each group:" in text
     assert "no client reported any" in text
@@ -302,7 +304,7 @@ def test_names_that_would_write_to_the_terminal_are_shown_as_text(terminal: Term
 def test_ages_and_times() -> None:
     now = datetime(2026, 5, 1, 12, tzinfo=UTC)
     ages = ["2026-05-01T11:59:59.5", "2026-05-01T11:59:00", "2026-05-01T09:59:00", "2026-04-01T12:00:00"]
-    assert [age(datetime.fromisoformat(one).replace(tzinfo=UTC), now) for one in ages] == ["0s", "1m", "2h", "30d"]
+    assert [age(datetime.fromisoformat(text).replace(tzinfo=UTC), now) for text in ages] == ["0s", "1m", "2h", "30d"]
     assert age(None, now) is None
     assert age(datetime(2026, 5, 2, tzinfo=UTC), now) == "0s"
     assert instant("2026-05-01T12:00:00+02:00", "--to") == datetime(2026, 5, 1, 10, tzinfo=UTC)

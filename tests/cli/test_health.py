@@ -52,11 +52,11 @@ def checks(terminal: Terminal, status: int, *arguments: str) -> list[tuple[str, 
     """Returns the checks of a health that ends with this status: what, how, and what was found."""
     result = terminal.run("health", *arguments, "--json")
     assert result.exit_code == status, result.output
-    return [(one["check"], one["status"], one["found"]) for one in json.loads(result.output)]
+    return [(check["check"], check["status"], check["found"]) for check in json.loads(result.output)]
 
 
 def test_a_sound_cluster(cluster: EmbeddedCluster, terminal: Terminal) -> None:
-    assert [one[:2] for one in checks(terminal, 0)] == [
+    assert [check[:2] for check in checks(terminal, 0)] == [
         ("nameserver", OK),
         ("broker", OK),
         ("broker", OK),
@@ -79,11 +79,11 @@ def test_a_broker_that_is_down() -> None:
         for code in RequestCode:
             cluster.control(code, cut, server="broker-b")
         terminal = Terminal(cluster.nameserver)
-        found = checks(terminal, 1)
-        assert [one[:2] for one in found if one[0] == "broker"] == [("broker", OK), ("broker", FAIL)]
-        assert cluster.brokers["broker-b"] in found[2][2]
+        results = checks(terminal, 1)
+        assert [check[:2] for check in results if check[0] == "broker"] == [("broker", OK), ("broker", FAIL)]
+        assert cluster.brokers["broker-b"] in results[2][2]
         top = json.loads(terminal.text("top", "--once", "--json"))
-        assert [one["reachable"] for one in top["brokers"]] == [True, False]
+        assert [broker["reachable"] for broker in top["brokers"]] == [True, False]
         assert "1 unreachable" in terminal.text("top", "--once").splitlines()[0]
 
 
@@ -91,8 +91,8 @@ def test_queues_without_a_master() -> None:
     with EmbeddedCluster(brokers=1, slaves=1, topics={"Alone": 2}) as cluster:
         cluster.wait_for_slaves()
         cluster.kill("broker-a")
-        found = checks(Terminal(cluster.nameserver), 1)
-    (queues,) = [one for one in found if one[0] == "queues"]
+        results = checks(Terminal(cluster.nameserver), 1)
+    (queues,) = [check for check in results if check[0] == "queues"]
     assert queues[1] == FAIL
     assert queues[2].startswith("broker-a has no master: its queues of ")
     assert "Alone" in queues[2]
@@ -101,18 +101,18 @@ def test_queues_without_a_master() -> None:
 def test_one_of_two_nameservers_is_away(cluster: EmbeddedCluster) -> None:
     with EmbeddedCluster() as other:
         away = other.nameserver
-    found = checks(Terminal(f"{away};{cluster.nameserver}"), 0)
-    assert [one[:2] for one in found[:2]] == [("nameserver", WARN), ("nameserver", OK)]
+    results = checks(Terminal(f"{away};{cluster.nameserver}"), 0)
+    assert [check[:2] for check in results[:2]] == [("nameserver", WARN), ("nameserver", OK)]
     assert Terminal(away).refused(1, "health").count(away) == 1
 
 
 def test_nameservers_that_differ(cluster: EmbeddedCluster) -> None:
     with EmbeddedCluster() as other:
         other.stop("broker-a")
-        found = checks(Terminal(f"{other.nameserver};{cluster.nameserver}"), 1)
-        assert [one[:2] for one in found[:3]] == [("nameserver", OK), ("nameserver", OK), ("nameserver", FAIL)]
+        results = checks(Terminal(f"{other.nameserver};{cluster.nameserver}"), 1)
+        assert [check[:2] for check in results[:3]] == [("nameserver", OK), ("nameserver", OK), ("nameserver", FAIL)]
         address = cluster.brokers["broker-a"]
-        assert found[2][2].startswith(f"{other.nameserver} lacks broker-a (0) {address}, broker-b (0)")
+        assert results[2][2].startswith(f"{other.nameserver} lacks broker-a (0) {address}, broker-b (0)")
         assert Terminal(f"{other.nameserver};{cluster.nameserver}").rows("topic", "list") != []
 
 
@@ -166,7 +166,7 @@ def test_keys_that_may_not() -> None:
         assert (row["reachable"], row["version"]) == (True, None)
         assert "NO_PERMISSION" in str(row["error"])
         assert unsigned.text("broker", "list").splitlines()[1].split()[-1] == "refuses"
-        assert [one[1] for one in checks(unsigned, 0) if one[0] == "broker"] == [WARN]
+        assert [check[1] for check in checks(unsigned, 0) if check[0] == "broker"] == [WARN]
         for terminal in (
             unsigned,
             Terminal(cluster.nameserver, PYRMQ_ACCESS_KEY=MEMBER, PYRMQ_SECRET_KEY=READER_SECRET),
@@ -181,7 +181,7 @@ def test_keys_that_may_not() -> None:
 
 def test_top_once(terminal: Terminal) -> None:
     line = json.loads(terminal.text("top", "--once", "--json"))
-    assert [one["brokerName"] for one in line["brokers"]] == ["broker-a", "broker-b"]
+    assert [broker["brokerName"] for broker in line["brokers"]] == ["broker-a", "broker-b"]
     assert line["groups"][0] == {"group": "readers", "members": 0, "lag": 2, "lagPerSecond": None, "topics": ["T"]}
     assert len(line["groups"]) == 1  # none of RocketMQ's own
     assert line["error"] is None

@@ -83,19 +83,19 @@ async def test_a_queue_that_is_added_is_read_from_its_first_message() -> None:
         Admin(nameserver=cluster.nameserver) as admin,
     ):
         await send(producer, "broker-a", 0, "old")
-        async with tailing(cluster, producer) as printed, tailing(cluster, producer, queues=["0"]) as one:
+        async with tailing(cluster, producer) as printed, tailing(cluster, producer, queues=["0"]) as queue_tail:
             await admin.create_topic("T", queues=2)
             await send(producer, "broker-a", 1, "new")
             await printed.wait("new")
-            for tail in (printed, one):
+            for tail in (printed, queue_tail):
                 await tail.wait_looks(3)
             await send(producer, "broker-a", 1, "newer")
             await printed.wait("newer")
             await send(producer, "broker-a", 0, "last")
-            await one.wait("last")
+            await queue_tail.wait("last")
     assert "old" not in printed.bodies
     assert printed.bodies.count("new") == 1
-    assert set(one.bodies) == {"mark", "last"}
+    assert set(queue_tail.bodies) == {"mark", "last"}
 
 
 @pytest.mark.parametrize(("wanted", "before"), [({}, False), ({"start": "earliest"}, True), ({"offset": -2}, False)])

@@ -77,8 +77,8 @@ def open_cluster() -> Iterator[Many]:
         letter = message(f"%DLQ%{LATE}", b"dead", f"DLQ_ORIGIN_TOPIC\x01{WIDE}\x02UNIQ_KEY\x01U\x02").to_command()
         for address in cluster.brokers.values():
             peer = stack.enter_context(connected(address))
-            found = (message(WIDE, b"x", "KEYS\x01K\x02", number).to_command() for number in range(MANY // 2))
-            ask_all(peer, (heart_beat("member", MANY, small), *found, *[letter] * (MANY // 2)))
+            requests = (message(WIDE, b"x", "KEYS\x01K\x02", number).to_command() for number in range(MANY // 2))
+            ask_all(peer, (heart_beat("member", MANY, small), *requests, *[letter] * (MANY // 2)))
         with connected(cluster.nameserver) as nameserver:
             ask_all(nameserver, (PutKvConfig(WIDE, f"key-{number}", "v").to_command() for number in range(MANY)))
         many = Many(cluster)

@@ -150,9 +150,9 @@ async def test_lines_are_numbered_over_all_reads(monkeypatch: pytest.MonkeyPatch
     reading, writing = os.pipe()
     os.write(writing, content)
     os.close(writing)
-    found = [line async for lines in read_lines(reading) for line in lines]
+    numbered_lines = [line async for lines in read_lines(reading) for line in lines]
     os.close(reading)
-    assert found == list(enumerate((line.rstrip(b"\r") for line in content.split(b"\n")), 1))
+    assert numbered_lines == list(enumerate((line.rstrip(b"\r") for line in content.split(b"\n")), 1))
 
 
 @pytest.mark.parametrize(

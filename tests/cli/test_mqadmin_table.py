@@ -40,17 +40,17 @@ def test_each_command_is_in_one_of_the_tables() -> None:
 
 @pytest.mark.parametrize("ours", [ours for _, ours in COUNTERPARTS])
 def test_a_counterpart_is_a_command_with_these_options(ours: str) -> None:
-    known = commands()
+    by_name = commands()
     words = ""
     for code in re.findall(r"`([^`]+)`", ours):
         parts = code.split()
         if parts[0] == "pyrmq":
-            found = [name for name in known if parts[1:][: len(name.split())] == name.split()]
-            words = max(found, key=len)
+            matches = [name for name in by_name if parts[1:][: len(name.split())] == name.split()]
+            words = max(matches, key=len)
         elif not parts[0].startswith("--"):  # the last word of the command before, of the same group
             group = words.rpartition(" ")[0]
             words = words if words == "broker clean" else f"{group} {parts[0]}"
-        command = known[words]
+        command = by_name[words]
         assert not isinstance(command, click.Group), code
-        taken = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-        assert {part for part in parts if part.startswith("-")} <= taken, code
+        option_names = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        assert {part for part in parts if part.startswith("-")} <= option_names, code

@@ -139,10 +139,10 @@ def texts_of(value: Any) -> Iterator[str]:
 def test_json_has_all_of_it(words: str, nameserver: str) -> None:
     terminal = Terminal(nameserver, PYRMQ_ACCESS_KEY=KEY, PYRMQ_SECRET_KEY=SECRET)
     _, *lines = terminal.text(*arguments(words)).splitlines()
-    found = json.loads(terminal.text(*arguments(words), "--json"))
-    texts = " ".join(texts_of(found))
+    objects = json.loads(terminal.text(*arguments(words), "--json"))
+    texts = " ".join(texts_of(objects))
     if words == "group progress":
         assert "messages wait" in lines.pop()
-    assert len(found) == len(lines)
+    assert len(objects) == len(lines)
     missing = {word for word in words_of("\n".join(lines)) if word.removesuffix("…") not in texts}
     assert missing - FOR_PEOPLE.get(words, set()) == set()

@@ -88,7 +88,7 @@ def test_a_negative_lag_is_an_offset_beyond_the_end(cluster: EmbeddedCluster, te
         progress = admin.groups.progress("G")
         assert [row.lag for row in progress.queues] == [3, -5]
         assert progress.lag == 3
-        (group,) = [one for one in admin.groups.list().groups if one.group == "G"]
+        (group,) = [row for row in admin.groups.list().groups if row.group == "G"]
         assert (group.lag, group.queues_beyond_end) == (3, 1)
     lines = terminal.text("group", "progress", "G").splitlines()
     assert lines[-2].startswith("3 messages wait")
@@ -96,7 +96,9 @@ def test_a_negative_lag_is_an_offset_beyond_the_end(cluster: EmbeddedCluster, te
     assert "group G: 1 offsets are beyond their queues' ends" in terminal.text("group", "list")
     for words in ((), ("-g", "G")):
         checks = json.loads(terminal.text("health", "--max-lag", "3", *words, "--json"))
-        assert [one["status"] for one in checks if "offsets beyond the ends of 1 queues" in one["found"]] == ["WARN"]
+        assert [check["status"] for check in checks if "offsets beyond the ends of 1 queues" in check["found"]] == [
+            "WARN"
+        ]
 
 
 @pytest.mark.parametrize(("ratio", "state"), [("0.9", "ok"), ("0.91", "disk full"), ("", "ok")])
@@ -127,7 +129,7 @@ def test_a_master_that_waits_for_a_slave_which_does_not_follow() -> None:
         cluster.stop("broker-a-1")
         soon(lambda: terminal.run("health").exit_code == 1)
         checks = json.loads(terminal.run("health", "--json").output)
-    assert [(one["status"], one["found"]) for one in checks if one["check"] == "replication"] == [
+    assert [(check["status"], check["found"]) for check in checks if check["check"] == "replication"] == [
         ("FAIL", "broker-a waits for 1 slaves before it answers a send, and 0 follow it")
     ]
 

@@ -69,9 +69,9 @@ class Guarded:
 
     def states(self, name: str) -> dict[str, bytes]:
         """Returns what each server has, by its name or a NameServer's address."""
-        found = {}
+        states = {}
         for broker, address in self.cluster.brokers.items():
-            found[broker] = b"".join(self.ask(address, Command(code)).body for code in STATE_OF_BROKERS)
+            states[broker] = b"".join(self.ask(address, Command(code)).body for code in STATE_OF_BROKERS)
         requests = (
             Command(RequestCode.GET_NAMESRV_CONFIG),
             GetKvList("ORDER_TOPIC_CONFIG").to_command(),
@@ -79,8 +79,8 @@ class Guarded:
             GetRouteInfo(name).to_command(),
         )
         for address in self.cluster.nameservers.values():
-            found[address] = b"".join(self.ask(address, request).body for request in requests)
-        return found
+            states[address] = b"".join(self.ask(address, request).body for request in requests)
+        return states
 
     def fill(self, name: str) -> None:
         """Puts a message at each broker, a dead letter, a group with its offsets at the ends, and a value."""
@@ -112,7 +112,9 @@ def users() -> Iterator[Guarded]:
         guarded = Guarded(cluster)
         for name, address in {**cluster.brokers, **cluster.nameservers}.items():
             for user, is_super in ((READER, False), (HALF, name.endswith("-a"))):
-                assert all(guarded.ask(address, one).code == 0 for one in user_requests(user, is_super=is_super))
+                assert all(
+                    guarded.ask(address, request).code == 0 for request in user_requests(user, is_super=is_super)
+                )
             for words in OWN:
                 if words.startswith("acl ") and words != "acl user create":
                     create, grant = user_requests(OWN[words], is_super=False)
@@ -148,9 +150,9 @@ def user_requests(user: str, *, is_super: bool) -> tuple[Command, Command]:
         {"resource": resource, "actions": ["Sub", "Get", "List"], "decision": "Allow"}
         for resource in ("Topic:*", "Group:*", "Cluster:*")
     ]
-    made = {"username": user, "password": READER_SECRET, "userType": kind, "userStatus": "enable"}
+    fields = {"username": user, "password": READER_SECRET, "userType": kind, "userStatus": "enable"}
     acl = {"subject": f"User:{user}", "policies": [{"policyType": "Custom", "entries": entries}]}
-    return CreateUser(user, made).to_command(), CreateAcl(f"User:{user}", acl).to_command()
+    return CreateUser(user, fields).to_command(), CreateAcl(f"User:{user}", acl).to_command()
 
 
 def refused(error: str, guarded: Guarded, why: str) -> None:

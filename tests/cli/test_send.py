@@ -51,11 +51,11 @@ def test_json_lines_have_members_of_their_own(cluster: EmbeddedCluster, tmp_path
     content = b"\n".join(json.dumps(line).encode() for line in lines)
     status, output, errors = send(cluster, tmp_path, "--input", "json", "--tags", "paid", lines=content)
     assert (status, output.count("SEND_OK"), errors) == (0, 3, [])
-    found = {message.body: message for message in messages(cluster, "T")}
-    assert found.keys() == {b"one", b"\xff\0", b"three"}
-    assert (found[b"one"].keys, found[b"one"].tags, found[b"one"].properties["region"]) == ("1 2", "sent", "eu")
-    assert (found[b"\xff\0"].sharding_key, found[b"\xff\0"].tags) == ("k", "paid")
-    assert found[b"three"].flag == 3
+    by_body = {message.body: message for message in messages(cluster, "T")}
+    assert by_body.keys() == {b"one", b"\xff\0", b"three"}
+    assert (by_body[b"one"].keys, by_body[b"one"].tags, by_body[b"one"].properties["region"]) == ("1 2", "sent", "eu")
+    assert (by_body[b"\xff\0"].sharding_key, by_body[b"\xff\0"].tags) == ("k", "paid")
+    assert by_body[b"three"].flag == 3
 
 
 def test_files_are_sent_one_after_another(cluster: EmbeddedCluster, tmp_path: Path) -> None:

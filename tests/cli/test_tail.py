@@ -99,12 +99,12 @@ def test_what_json_prints_is_sent_again(cluster: EmbeddedCluster, tmp_path: Path
     process.stdin.write("\n".join(lines))
     assert ended(process)[0] == 0
     copies, _ = tail(cluster, tmp_path, "--json", topic="Copies")
-    first, second = ([json.loads(line) for line in some] for some in (lines, copies))
+    first, second = ([json.loads(line) for line in texts] for texts in (lines, copies))
     kept = ("body", "tags", "keys")
-    assert sorted([one[name] for name in kept] for one in second) == sorted(
-        [one[name] for name in kept] for one in first
+    assert sorted([row[name] for name in kept] for row in second) == sorted(
+        [row[name] for name in kept] for row in first
     )
-    assert {one["properties"]["amount"] for one in second} == {"0", "1", "2", "3", "4"}
+    assert {row["properties"]["amount"] for row in second} == {"0", "1", "2", "3", "4"}
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,10 @@ def made(cluster: EmbeddedCluster, topic: str, queues: int = 1) -> None:
 def bodies(cluster: EmbeddedCluster, topic: str) -> list[bytes]:
     with PullConsumer("G", nameserver=cluster.nameserver) as consumer:
         (queue,) = consumer.message_queues(topic)
-        found: list[bytes] = []
-        while len(found) < consumer.max_offset(queue):
-            found += [message.body for message in consumer.pull(queue, len(found)).messages]
-    return found
+        stored_bodies: list[bytes] = []
+        while len(stored_bodies) < consumer.max_offset(queue):
+            stored_bodies += [message.body for message in consumer.pull(queue, len(stored_bodies)).messages]
+    return stored_bodies
 
 
 def line_with(text: str, pipe: IO[str] | None) -> str:

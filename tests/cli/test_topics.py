@@ -76,8 +76,8 @@ def test_who_may_use_a_topic(terminal: Terminal) -> None:
 
 def test_the_order_of_a_topic(terminal: Terminal) -> None:
     assert terminal.rows("topic", "order", "T") == []
-    made = [{"brokerName": "broker-a", "queues": 2}, {"brokerName": "broker-b", "queues": 1}]
-    assert terminal.rows("topic", "order", "T", "broker-a:2", "broker-b:1") == made
+    rows = [{"brokerName": "broker-a", "queues": 2}, {"brokerName": "broker-b", "queues": 1}]
+    assert terminal.rows("topic", "order", "T", "broker-a:2", "broker-b:1") == rows
     assert terminal.text("kv", "get", "ORDER_TOPIC_CONFIG", "T") == "broker-a:2;broker-b:1\n"
     assert terminal.rows("topic", "order", "T", "--delete") == []
     for wrong in ("broker-a", "broker-a:0", ":2", "broker-a:x"):

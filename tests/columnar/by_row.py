@@ -19,9 +19,9 @@ def check_same(
     rules: BodyRules = BodyRules(),  # noqa: B008 - a frozen value
 ) -> int:
     """Compares all columns with those that are made message by message; returns the rows."""
-    found = [decoded.batch for decoded in decode_columns(pulls, EVERY_COLUMN, within, tags, rules)]
+    batches = [decoded.batch for decoded in decode_columns(pulls, EVERY_COLUMN, within, tags, rules)]
     expected = [decoded.batch for decoded in decode_messages(pulls, EVERY_COLUMN, within, tags, rules)]
-    assert found == expected
-    for batch in found:
+    assert batches == expected
+    for batch in batches:
         batch.validate(full=True)
-    return sum(batch.num_rows for batch in found)
+    return sum(batch.num_rows for batch in batches)

@@ -129,10 +129,12 @@ def test_damaged_batches_have_the_verdict_of_the_path_by_message() -> None:
         stored = [record(8 * number, part, sys_flag=BATCH_RECORD) for number, part in enumerate(bodies)]
         pulls = [pull(0, *stored, count=16)]
         try:
-            found = [decoded.batch for decoded in decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, rules)]
+            batches = [decoded.batch for decoded in decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, rules)]
         except (Unreadable, RocketMQError):
             continue
-        assert found == [decoded.batch for decoded in decode_messages(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, rules)]
+        assert batches == [
+            decoded.batch for decoded in decode_messages(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, rules)
+        ]
         kept += 1
     assert kept > 100
 
@@ -142,9 +144,9 @@ def test_a_long_topic_of_many_tiny_messages_comes_in_parts(bodies: tuple[bytes, 
     """2 MB of records would be more than Arrow's 2 GiB of topics, if all were made at once."""
     count, topic = 80_000, "t" * 30_000
     items = [BatchItem(0, bodies[number % len(bodies)], b"") for number in range(count)]
-    made = decode_batches([pull(0, batch_record(0, *items, topic=topic), count=count)], schema_of(["topic"]))
+    parts = decode_batches([pull(0, batch_record(0, *items, topic=topic), count=count)], schema_of(["topic"]))
     rows = 0
-    for batch, _ in made:
+    for batch, _ in parts:
         assert batch.nbytes <= 64 * 1024 * 1024
         assert set(batch.column("topic").dictionary_encode().dictionary.to_pylist()) == {topic}
         rows += batch.num_rows

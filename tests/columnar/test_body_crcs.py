@@ -60,34 +60,34 @@ class Bodies:
 @pytest.mark.parametrize("count", [1, BODIES_AT_ONCE, 2 * BODIES_AT_ONCE + 77])
 def test_one_wrong_bit_anywhere_is_found(kind: str, count: int) -> None:
     chance = random.Random(f"{kind} {count}")
-    found = Bodies(chance, [LENGTHS[kind](chance) for _ in range(count)])
-    assert found.match()
+    bodies = Bodies(chance, [LENGTHS[kind](chance) for _ in range(count)])
+    assert bodies.match()
     for _ in range(30):
         row = chance.choice((0, count - 1, chance.randrange(count)))
-        place, bit = chance.randrange(int(found.starts[row]), int(found.ends[row])), 1 << chance.randrange(8)
-        found.data[place] ^= bit
-        assert not found.match(), (row, place)
-        found.data[place] ^= bit
-        found.crcs[row] ^= 1 << (flipped := chance.randrange(31))
-        assert not found.match(), row
-        found.crcs[row] ^= 1 << flipped
-    assert found.match()
+        place, bit = chance.randrange(int(bodies.starts[row]), int(bodies.ends[row])), 1 << chance.randrange(8)
+        bodies.data[place] ^= bit
+        assert not bodies.match(), (row, place)
+        bodies.data[place] ^= bit
+        bodies.crcs[row] ^= 1 << (flipped := chance.randrange(31))
+        assert not bodies.match(), row
+        bodies.crcs[row] ^= 1 << flipped
+    assert bodies.match()
 
 
 def test_bytes_around_a_body_do_not_count() -> None:
     chance = random.Random(3)
-    found = Bodies(chance, [100] * BODIES_AT_ONCE)
-    found.data[int(found.starts[9]) - 1] ^= 255
-    found.data[int(found.ends[9])] ^= 255
-    assert found.match()
+    bodies = Bodies(chance, [100] * BODIES_AT_ONCE)
+    bodies.data[int(bodies.starts[9]) - 1] ^= 255
+    bodies.data[int(bodies.ends[9])] ^= 255
+    assert bodies.match()
 
 
 @pytest.mark.parametrize("crc", [-1, -(1 << 31)])
 def test_a_negative_crc_matches_nothing(crc: int) -> None:
     """A record has 32 bits for its CRC and no sender sets the first; a broker that does has damaged it."""
-    found = Bodies(random.Random(4), [100] * BODIES_AT_ONCE)
-    found.crcs[3] = crc if crc == -1 else found.crcs[3] + crc
-    assert not found.match()
+    bodies = Bodies(random.Random(4), [100] * BODIES_AT_ONCE)
+    bodies.crcs[3] = crc if crc == -1 else bodies.crcs[3] + crc
+    assert not bodies.match()
 
 
 @pytest.mark.parametrize("length", [100, 2000])

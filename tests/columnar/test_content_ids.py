@@ -15,14 +15,14 @@ BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=30)
 
 
 def ids(bodies: list[bytes], seed: bytes = b"q/0/0", first: int = 0, **columns: pa.Array) -> list[str]:
-    found: list[str] = content_ids(pa.record_batch({"body": pa.array(bodies), **columns}), seed, first).to_pylist()
-    return found
+    keys: list[str] = content_ids(pa.record_batch({"body": pa.array(bodies), **columns}), seed, first).to_pylist()
+    return keys
 
 
 def test_they_are_unique_keys_without_a_time() -> None:
-    (found,) = ids([b"x"])
-    assert decode_unique_id(found).month_ms == 0
-    assert len(found) == 32
+    (content_id,) = ids([b"x"])
+    assert decode_unique_id(content_id).month_ms == 0
+    assert len(content_id) == 32
 
 
 @given(BODIES, st.data())
@@ -34,8 +34,8 @@ def test_they_do_not_depend_on_how_rows_come_in_batches(bodies: list[bytes], dat
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40))
-def test_another_body_has_another_id(one: bytes, two: bytes) -> None:
-    assert (ids([one]) == ids([two])) == (one == two)
+def test_another_body_has_another_id(body: bytes, other: bytes) -> None:
+    assert (ids([body]) == ids([other])) == (body == other)
 
 
 @given(st.binary(min_size=1, max_size=100), st.data())
@@ -61,11 +61,11 @@ def test_position_and_seed_count() -> None:
     ],
 )
 def test_every_column_counts(name: str, kind: pa.DataType, values: list[Any]) -> None:
-    found = [ids([b"x"], **{name: pa.array([value], kind)})[0] for value in values]
-    assert len(set(found)) == len(values)
+    row_ids = [ids([b"x"], **{name: pa.array([value], kind)})[0] for value in values]
+    assert len(set(row_ids)) == len(values)
     column = pa.array([values[-1], *values], kind)  # the same at any place of a larger column
     rows = pa.record_batch({"body": pa.array([b"x"] * len(column)), name: column})
-    assert [content_ids(rows.slice(at, 1), b"q/0/0", 0)[0].as_py() for at in range(1, len(column))] == found
+    assert [content_ids(rows.slice(at, 1), b"q/0/0", 0)[0].as_py() for at in range(1, len(column))] == row_ids
 
 
 def test_the_same_text_in_another_column_is_another_content() -> None:

@@ -123,9 +123,9 @@ def test_torn_properties_among_others(text: bytes, among: int) -> None:
 @pytest.mark.parametrize("text", [b"a\x01b\x02c\x01d", b"a\x00b\x01\x00\x02", "größe\x01文字\x02".encode(), b""])
 def test_what_is_plain_is_not_read_one_by_one(text: bytes) -> None:
     """4.9's missing last separator, U+0000 and text beyond ASCII do not lead to the plain path."""
-    found = _plain_pairs(pa.array([b"x\x01y\x02", text, b"x\x01y\x02", text], pa.binary()))
-    assert isinstance(found, Pairs)
-    assert found.map().to_pylist()[1] == list(decode_properties(text.decode()).items())
+    pairs = _plain_pairs(pa.array([b"x\x01y\x02", text, b"x\x01y\x02", text], pa.binary()))
+    assert isinstance(pairs, Pairs)
+    assert pairs.map().to_pylist()[1] == list(decode_properties(text.decode()).items())
 
 
 def test_more_names_than_bits() -> None:

@@ -90,9 +90,9 @@ def both_ways(
     rows: SinkRows, limit: BatchLimit, *, given_ids: Any = ids, alone: bool = False, waits: bool = True
 ) -> list[Payload]:
     """Encodes by columns and by messages, and checks that the requests are equal."""
-    made = ids_of(given_ids, len(rows))
-    by_columns = list(encode_columns(rows, "orders", made, limit, alone=alone, waits=waits))
-    by_messages = list(encode_messages(rows, "orders", made, limit, alone=alone, waits=waits))
+    row_ids = ids_of(given_ids, len(rows))
+    by_columns = list(encode_columns(rows, "orders", row_ids, limit, alone=alone, waits=waits))
+    by_messages = list(encode_messages(rows, "orders", row_ids, limit, alone=alone, waits=waits))
     assert list(map(facts, by_columns)) == list(map(facts, by_messages))
     return by_columns
 
@@ -159,7 +159,7 @@ def test_whatever_the_limits_every_row_is_sent_once_in_order(
         row["shardingKey"] = None
     limit = BatchLimit(messages, size, compression, compress_over_bytes=30)
     payloads = both_ways(outgoing_rows(columns_of(rows, set(TYPES))), limit, alone=alone, waits=waits)
-    assert [one for payload in payloads for one in sent(payload)] == [
+    assert [message for payload in payloads for message in sent(payload)] == [
         (
             row["body"],
             {
@@ -379,5 +379,5 @@ def test_no_request_holds_rows_from_both_sides_of_a_stop(
     limit = BatchLimit(messages=7, compression=CompressionType.ZLIB, compress_over_bytes=30)
     payloads = list(encode_batches(batch, "t", ids, limit, stops=stops))
     assert set(stops) <= {0, *accumulate(payload.count for payload in payloads)}
-    whole = [one for payload in encode_batches(batch, "t", ids, limit) for one in sent(payload)]
-    assert [one for payload in payloads for one in sent(payload)] == whole
+    whole = [message for payload in encode_batches(batch, "t", ids, limit) for message in sent(payload)]
+    assert [message for payload in payloads for message in sent(payload)] == whole

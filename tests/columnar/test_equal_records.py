@@ -74,8 +74,8 @@ def test_topics_of_one_length_are_each_read(row: int) -> None:
 
 def test_messages_of_several_brokers_each_have_the_name_of_theirs() -> None:
     pulls = [
-        replace(one, queue=replace(one.queue, broker_name=f"broker-{number}"))
-        for number, one in enumerate(equal_pulls())
+        replace(raw_pull, queue=replace(raw_pull.queue, broker_name=f"broker-{number}"))
+        for number, raw_pull in enumerate(equal_pulls())
     ]
     assert check_same(pulls) == ROWS
 
@@ -107,11 +107,11 @@ def test_plain_records_among_batch_records_keep_their_places(plain: set[int]) ->
         items = [
             BatchItem(7 * place, b"body %d of %d" % (place, number), b"KEYS\x01k%d\x02" % place) for place in range(9)
         ]
-        made, count = (equal_record(first), 1) if number in plain else (batch_record(first, *items), len(items))
-        parts.append(pull(first, made, count=count))
+        data, count = (equal_record(first), 1) if number in plain else (batch_record(first, *items), len(items))
+        parts.append(pull(first, data, count=count))
         first += count
     assert check_same(parts) == first
-    assert check_same([replace(pull(0, count=first), records=b"".join(bytes(one.records) for one in parts))]) == first
+    assert check_same([replace(pull(0, count=first), records=b"".join(bytes(part.records) for part in parts))]) == first
 
 
 def test_a_range_and_tags_choose_among_the_records() -> None:

@@ -92,7 +92,9 @@ def test_rows_of_each_tag_in_their_order(tags: list[str | None], coded: bool, sk
     expected: dict[str | None, list[int]] = {}
     for number, tag in enumerate(tags[skipped:], skipped):
         expected.setdefault(tag, []).append(number)
-    assert [(set(own), found) for own, found in parts if found] == [({tag}, of) for tag, of in expected.items()]
+    assert [(set(own), row_numbers) for own, row_numbers in parts if row_numbers] == [
+        ({tag}, of) for tag, of in expected.items()
+    ]
 
 
 def test_rows_without_a_column_of_tags_stay_together() -> None:

@@ -18,33 +18,33 @@ ALPHABET = "abcdefghij-_.:/ äß文\x7f"
 
 
 def layouts_of(texts: list[bytes]) -> list[tuple[bytes, ...]] | None:
-    found = read_layouts(pa.array(texts, pa.binary()))
-    return None if found is None else [layout.names for layout in found.layouts]
+    result = read_layouts(pa.array(texts, pa.binary()))
+    return None if result is None else [layout.names for layout in result.layouts]
 
 
 def searched(texts: list[bytes], patch: pytest.MonkeyPatch) -> Pairs:
     """Returns the pairs as the search finds them."""
     with patch.context() as without:
         without.setattr(properties, "read_layouts", lambda _: None)
-        found = read_pairs(pa.array(texts, pa.binary()))
-    assert isinstance(found, Pairs)
-    return found
+        pairs = read_pairs(pa.array(texts, pa.binary()))
+    assert isinstance(pairs, Pairs)
+    return pairs
 
 
 def check_same(texts: list[bytes], patch: pytest.MonkeyPatch) -> None:
     """Compares the pairs with those of the search, and the map with the pairs of each string by itself."""
-    found, expected = read_pairs(pa.array(texts, pa.binary())), searched(texts, patch)
-    found.map().validate(full=True)
-    assert found.map().equals(expected.map())
+    layout_pairs, expected = read_pairs(pa.array(texts, pa.binary())), searched(texts, patch)
+    layout_pairs.map().validate(full=True)
+    assert layout_pairs.map().equals(expected.map())
     all_pairs = expected.map().to_pylist()
     assert [dict(pairs) for pairs in all_pairs] == [decode_properties(text.decode(errors="replace")) for text in texts]
     names = list(expected.known)
     for name in (*map(bytes.decode, names), "absent"):
-        column = found.column(name)
+        column = layout_pairs.column(name)
         column.validate(full=True)
         assert column.equals(expected.column(name)), name
     for accepted in (names[::2], names[1:2], []):
-        chosen = found.map(accepted.__contains__)
+        chosen = layout_pairs.map(accepted.__contains__)
         chosen.validate(full=True)
         assert chosen.equals(expected.map(accepted.__contains__))
         assert chosen.to_pylist() == [[pair for pair in row if pair[0].encode() in accepted] for row in all_pairs]
@@ -58,12 +58,12 @@ def strings_of(chance: random.Random, layouts: int) -> list[bytes]:
     """Returns strings of that many layouts in any order, whose values have any size; some share their names."""
     names = [f"{text(chance, chance.randint(1, 12))}{number}" for number in range(9)]
     chosen = [chance.sample(names, chance.randint(0, 6)) for _ in range(layouts)]
-    found = []
+    texts = []
     for _ in range(COUNT):
         pairs = [(name, text(chance, chance.randint(1, 30))) for name in chance.choice(chosen)]
         whole = "".join(f"{name}\x01{value}\x02" for name, value in pairs)
-        found.append((whole[:-1] if chance.random() < 0.1 else whole).encode())
-    return found
+        texts.append((whole[:-1] if chance.random() < 0.1 else whole).encode())
+    return texts
 
 
 @pytest.mark.parametrize("layouts", [1, 2, 5, MOST_LAYOUTS, 3 * MOST_LAYOUTS])
@@ -71,7 +71,7 @@ def strings_of(chance: random.Random, layouts: int) -> list[bytes]:
 def test_pairs_of_layouts_are_those_of_the_search(seed: int, layouts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = strings_of(random.Random(100 * seed + layouts), layouts)
     assert (layouts_of(texts) is None) == (
-        len({tuple(decode_properties(one.decode())) for one in texts} - {()}) > MOST_LAYOUTS
+        len({tuple(decode_properties(string.decode())) for string in texts} - {()}) > MOST_LAYOUTS
     )
     check_same(texts, monkeypatch)
 
@@ -80,7 +80,7 @@ def test_pairs_of_layouts_are_those_of_the_search(seed: int, layouts: int, monke
 def test_one_changed_byte_among_others(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pairs are those of the search, for each byte that may change and for each change."""
     chance = random.Random(seed)
-    texts = [one for one in strings_of(chance, 3) if one]
+    texts = [string for string in strings_of(chance, 3) if string]
     row = chance.choice([0, 1, len(texts) - 1, chance.randrange(len(texts))])
     changed = bytearray(texts[row])
     change = chance.choice(["set", "delete", "insert"])
@@ -144,9 +144,9 @@ def test_strings_that_only_look_alike_have_no_layout(kind: str, monkeypatch: pyt
 
 
 def test_a_layout_names_its_pairs_and_their_ends() -> None:
-    found = read_layouts(pa.array(PLAIN, pa.binary()))
-    assert found is not None
-    (layout,) = found.layouts
+    result = read_layouts(pa.array(PLAIN, pa.binary()))
+    assert result is not None
+    (layout,) = result.layouts
     assert layout.names == (b"UNIQ_KEY", b"KEYS", b"TAGS")
     assert layout.ends[0].tolist() == [8, 17, 22, 25, 30, 32]
 

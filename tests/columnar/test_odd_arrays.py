@@ -85,14 +85,14 @@ def test_nulls_among_the_values_of_a_dictionary_are_nulls() -> None:
     assert encoded(odd).to_pylist() == PLAIN
     assert encoded(odd).dictionary.null_count == 0
     for queues in (1, 4):
-        found, expected = (
+        groups, expected = (
             [(key, part.column("body").to_pylist()) for key, part in by_queue(rows, queues)]
             for rows in (
                 pa.record_batch({"body": bodies(40), "shardingKey": odd}),
                 pa.record_batch({"body": bodies(40), "shardingKey": plain}),
             )
         )
-        assert found == expected
+        assert groups == expected
     tagged = pa.record_batch({"body": bodies(40), "tags": odd})
     assert [part.num_rows for part in by_tag(tagged)] == [20, 10, 10]
 

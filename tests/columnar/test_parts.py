@@ -56,7 +56,7 @@ def test_every_message_comes_once_in_parts_that_are_bounded(
         assert (rest[0].start if rest else count) == len(offsets)
     assert offsets == list(range(count))
     whole = decode_records(pulls, COLUMNS)
-    assert whole.column("body").to_pylist() == [message.body for one in pulls for message in decode(one)]
+    assert whole.column("body").to_pylist() == [message.body for raw_pull in pulls for message in decode(raw_pull)]
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -156,7 +156,7 @@ def test_a_body_that_changed_is_named(count: int) -> None:
 def test_a_batch_record_that_changed_is_named_whole() -> None:
     items = encode_batch_body([BatchItem(0, b"b%d" % n, b"") for n in range(100)])
     whole = record(0, items, sys_flag=BATCH_RECORD, properties="")
-    for read in (lambda one: decode(one), lambda one: decode_records([one], COLUMNS)):
+    for read in (lambda raw_pull: decode(raw_pull), lambda raw_pull: decode_records([raw_pull], COLUMNS)):
         with pytest.raises(BodyDamaged, match="offset 0 of"):
             read(pull(0, whole.replace(b"b42", b"b43"), count=100))
     assert decode_records([pull(0, whole, count=100)], COLUMNS).num_rows == 100

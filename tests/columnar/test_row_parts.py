@@ -41,10 +41,10 @@ def test_columns_whose_elements_have_one_size(uniform: set[str], named: set[str]
         rows[7][min(named)] = None
     kinds = {"body": pa.binary(), **dict.fromkeys(named, pa.string())}
     batch = pa.record_batch({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
-    some = outgoing_rows(batch.slice(skipped, 10))
+    slice_rows = outgoing_rows(batch.slice(skipped, 10))
     ids = ids_of(lambda count: [IdRun("0" * 28, 0xFFFE, count)], 10)
-    (by_columns,) = encode_columns(some, "orders", ids, BatchLimit(), alone=False, waits=True)
-    (by_messages,) = encode_messages(some, "orders", ids, BatchLimit(), alone=False, waits=True)
+    (by_columns,) = encode_columns(slice_rows, "orders", ids, BatchLimit(), alone=False, waits=True)
+    (by_messages,) = encode_messages(slice_rows, "orders", ids, BatchLimit(), alone=False, waits=True)
     assert bytes(by_columns.body) == bytes(by_messages.body)
     bodies = [bytes(item.body) for item in iterate_batch_body(by_columns.body)]
     assert bodies == [row["body"] for row in rows[skipped : skipped + 10]]

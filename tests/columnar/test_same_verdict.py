@@ -46,13 +46,13 @@ def verdicts(
 ) -> tuple[Verdict, Verdict]:
     """Returns the rows by columns and by messages, or their refusal; no other error is raised."""
     rules = rules if "body" in columns.names else AS_STORED
-    found: list[Verdict] = []
+    outcomes: list[Verdict] = []
     for way in (decode_columns, decode_messages):
         try:
-            found.append([batch for batch, _ in way(pulls, columns, within, tags, rules)])
+            outcomes.append([batch for batch, _ in way(pulls, columns, within, tags, rules)])
         except (Unreadable, RecordError, DataLost):
-            found.append(REFUSED)
-    return found[0], found[1]
+            outcomes.append(REFUSED)
+    return outcomes[0], outcomes[1]
 
 
 def damaged(chance: random.Random, pulls: list[RawPull]) -> list[RawPull]:
@@ -115,7 +115,7 @@ def are_apart(pulls: list[RawPull]) -> bool:
 
     Where two have it, columns find in the second what the first lacks.
     """
-    return all(one.next_offset <= another.start for one, another in pairwise(pulls))
+    return all(left.next_offset <= right.start for left, right in pairwise(pulls))
 
 
 @pytest.mark.parametrize("seed", range(8))

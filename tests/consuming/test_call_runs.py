@@ -145,12 +145,12 @@ async def test_a_run_is_as_long_as_the_handler_is_fast() -> None:
         await trio.sleep(0.003)
 
     for handler, most in ((fast, 64), (slow, 1)):
-        calls, found = HandlerCalls(handler, 1), set[int]()
+        calls, run_sizes = HandlerCalls(handler, 1), set[int]()
         assert calls.batches_a_run == 1
         for _ in range(20):  # the machine may be busy for one of them
             run = CallRun([[], []])
             await calls.make_calls(run)
-            found.add(calls.batches_a_run)
-        assert max(found) == most
+            run_sizes.add(calls.batches_a_run)
+        assert max(run_sizes) == most
     assert len(run.outcomes) == 1  # the rest is left to other workers
     assert run.has_waiting

@@ -259,7 +259,11 @@ async def test_a_slow_handler_bounds_what_is_pulled(cluster: EmbeddedCluster) ->
 
             def is_held_back() -> bool:
                 running = consumer._running
-                held_back[:] = [] if running is None else [one for one in running.assigned if one.intake.is_held_back]
+                held_back[:] = (
+                    []
+                    if running is None
+                    else [assignment for assignment in running.assigned if assignment.intake.is_held_back]
+                )
                 return bool(held_back)
 
             await until(is_held_back, SECONDS)

@@ -39,14 +39,14 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 def lock_requests(cluster: EmbeddedCluster) -> Counter[str]:
     """Returns the number of requests for locks by client id, as it goes on."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     async def count(request: Command, peer: Peer) -> object:
-        found[LockQueues.from_command(request).client_id] += 1
+        counts[LockQueues.from_command(request).client_id] += 1
         return PASS
 
     cluster.control(RequestCode.LOCK_BATCH_MQ, count)  # type: ignore[arg-type]
-    return found
+    return counts
 
 
 async def test_an_orderly_queue_changes_hands_when_its_handler_has_ended(cluster: EmbeddedCluster) -> None:
@@ -89,9 +89,12 @@ async def test_a_lock_that_is_granted_after_its_consumer_stopped_is_given_back(c
         return PASS
 
     cluster.control(RequestCode.LOCK_BATCH_MQ, hold)  # type: ignore[arg-type]
-    async with consuming(cluster.nameserver, group, topic, Seen(), orderly=True) as one, trio.open_nursery() as nursery:
+    async with (
+        consuming(cluster.nameserver, group, topic, Seen(), orderly=True) as consumer,
+        trio.open_nursery() as nursery,
+    ):
         await requested.wait()
-        nursery.start_soon(one.stop)
+        nursery.start_soon(consumer.stop)
         await trio.testing.wait_all_tasks_blocked()
         go_on.set()
     await send(cluster.nameserver, topic, [str(number) for number in range(8)])

@@ -76,7 +76,7 @@ async def kill_members(cluster: OurCluster, directory: Path, draw: random.Random
                     await consumed_by(other, draw.randrange(40, 80))
                 victim.start()
             await consumed_by(victim, 1)
-        await until(lambda: sent.keys() <= {one.place for one in records_of(members)}, SECONDS)
+        await until(lambda: sent.keys() <= {record.place for record in records_of(members)}, SECONDS)
     finally:
         for member in members:
             await member.kill()
@@ -96,11 +96,11 @@ def unexplained(members: Sequence[MemberProcess], killed: Kills) -> list[tuple[R
     A killed member has consumed messages since its last offset was stored. A queue that changes hands is read by two
     until the old owner has rebalanced too, as with Java's members: within one round of 20 s, which may begin late.
     """
-    taken = {member.name: member.taken() for member in members}
+    gains = {member.name: member.taken() for member in members}
     wrong = []
     for first, later in repeats(records_of(members)):
         deaths = [at for name, at in killed if name == first.member and first.ended <= at <= later.ended]
-        owners = (taken[first.member], taken[later.member])
+        owners = (gains[first.member], gains[later.member])
         takes = [
             max((at for at, queue in own if queue == first.queue and at <= later.began), default=0) for own in owners
         ]
@@ -131,26 +131,28 @@ async def test_a_stopped_member_leaves_nothing_to_repeat(
 ) -> None:
     nameserver, topic = cluster.nameserver.address, f"stopped-{next(NUMBERS)}"
     queues = await made_queues(nameserver, topic)
-    one, two = (
+    first_member, second_member = (
         MemberProcess(tmp_path, name, nameserver, f"group-{topic}", topic, orderly=orderly, face=face)
         for name in ("one", "two")
     )
     try:
-        one.start()
-        two.start()
+        first_member.start()
+        second_member.start()
         async with sending(nameserver, queues, RATE) as sent:
-            await consumed_by(one, 1)
-            await consumed_by(two, 1)
-            await until(lambda: len(one.owned()) == len(two.owned()) == len(queues) // 2, SECONDS)
-            await consumed_by(one, 40)
-            stopped_at = await one.stop()
-            await until(lambda: two.owned() == set(queues), SECONDS)
-            await consumed_by(two, 80)
-        await until(lambda: sent.keys() <= {record.place for record in records_of([one, two])}, SECONDS)
+            await consumed_by(first_member, 1)
+            await consumed_by(second_member, 1)
+            await until(lambda: len(first_member.owned()) == len(second_member.owned()) == len(queues) // 2, SECONDS)
+            await consumed_by(first_member, 40)
+            stopped_at = await first_member.stop()
+            await until(lambda: second_member.owned() == set(queues), SECONDS)
+            await consumed_by(second_member, 80)
+        await until(
+            lambda: sent.keys() <= {record.place for record in records_of([first_member, second_member])}, SECONDS
+        )
     finally:
-        await one.kill()
-        await two.kill()
-    records = records_of([one, two])
+        await first_member.kill()
+        await second_member.kill()
+    records = records_of([first_member, second_member])
     assert not [later for _, later in repeats(records) if later.ended > stopped_at]
     assert {record.queue for record in records if record.member == "two" and record.began > stopped_at} == set(queues)
     if orderly:
@@ -197,7 +199,7 @@ async def kill_brokers(cluster: OurCluster, draw: random.Random, *, kills: int) 
                 await trio.to_thread.run_sync(broker.start)
             await consumed(40)
         for own in records.values():
-            await until(lambda own=own: sent.keys() <= {one.place for one in own}, SECONDS)  # type: ignore[misc]
+            await until(lambda own=own: sent.keys() <= {record.place for record in own}, SECONDS)  # type: ignore[misc]
         for member in members:
             await member.stop()
     counts = Counter({orderly: len(repeats(own)) for orderly, own in records.items()})

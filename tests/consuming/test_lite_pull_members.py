@@ -41,7 +41,7 @@ async def test_quick_polls_give_other_tasks_their_turn(
         await producer.send_batch([Message(topic, b"%d" % number) for number in range(320)])
     async with lite(nameserver, "g") as consumer, trio.open_nursery() as nursery:
         await consumer.subscribe(topic)
-        found = list(await consumer.poll(30))
+        messages = list(await consumer.poll(30))
         running = consumer._running
         assert running is not None
         await until(lambda: sum(len(assigned.process_queue) for assigned in running.assigned) == 320)
@@ -55,25 +55,25 @@ async def test_quick_polls_give_other_tasks_their_turn(
                 turns += 1
 
         nursery.start_soon(other)
-        found += [message for _ in range(4) for message in await consumer.poll(0)]
+        messages += [message for _ in range(4) for message in await consumer.poll(0)]
         assert (turns == 0) == (seconds > 0)
         with trio.CancelScope() as scope:
             scope.cancel()
             await consumer.poll(0)
         assert scope.cancelled_caught
-        found += [message for _ in range(5) for message in await consumer.poll(0)]
-        assert [int(message.body) for message in found] == list(range(320))
+        messages += [message for _ in range(5) for message in await consumer.poll(0)]
+        assert [int(message.body) for message in messages] == list(range(320))
         nursery.cancel_scope.cancel()
 
 
 async def test_a_new_member_has_its_queues_at_once(nameserver: str) -> None:
     """Brokers report it to the others, whose next round would come after 20 s."""
     topic = await made_topic(nameserver, queues=2)
-    async with lite(nameserver, "g") as one, lite(nameserver, "g") as two:
-        await one.subscribe(topic)
-        await until(lambda: len(one.assigned_queues) == 4)
-        await two.subscribe(topic)
-        await until(lambda: len(one.assigned_queues) == len(two.assigned_queues) == 2)
+    async with lite(nameserver, "g") as first, lite(nameserver, "g") as second:
+        await first.subscribe(topic)
+        await until(lambda: len(first.assigned_queues) == 4)
+        await second.subscribe(topic)
+        await until(lambda: len(first.assigned_queues) == len(second.assigned_queues) == 2)
 
 
 async def test_what_brokers_ask_of_a_member(nameserver: str) -> None:
@@ -90,7 +90,7 @@ async def test_what_brokers_ask_of_a_member(nameserver: str) -> None:
         assert member.consumer_status(topic) == {first: 3, second: 0}
         info = member.running_info(jstack=False)
         assert [data.topic for data in info.subscriptions] == [topic]
-        assert {queue: one.commit_offset for queue, one in info.queues.items()} == {first: 3, second: 0}
+        assert {queue: queue_info.commit_offset for queue, queue_info in info.queues.items()} == {first: 3, second: 0}
         assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
         assert info.statuses[topic].consume_failed_msgs == 0
         member.reset_offsets(topic, {first: 1, MessageQueue(topic, "elsewhere", 0): 5})
@@ -174,10 +174,10 @@ class TestBlocking:
                 "g", nameserver=cluster.nameserver, consume_from_where=ConsumeFromWhere.FIRST_OFFSET
             ) as consumer:
                 consumer.subscribe("orders")
-                found: list[str] = []
-                while len(found) < 10:
-                    found += bodies_of(consumer.poll())
-                assert sorted(found) == sorted(map(str, range(10)))
+                bodies: list[str] = []
+                while len(bodies) < 10:
+                    bodies += bodies_of(consumer.poll())
+                assert sorted(bodies) == sorted(map(str, range(10)))
                 queue = consumer.assigned_queues[0]
                 assert consumer.state is ServiceState.RUNNING
                 consumer.pause([queue])

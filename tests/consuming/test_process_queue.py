@@ -25,7 +25,7 @@ def message(offset: int, size: int = 1) -> MessageExt:
 def test_the_offset_to_commit_is_the_lowest_that_is_not_consumed(steps, random) -> None:  # type: ignore[no-untyped-def]
     process_queue, position = ProcessQueue(QUEUE, 10), 10
     unfinished: dict[int, MessageExt] = {}
-    taken: list[MessageExt] = []
+    batch: list[MessageExt] = []
     for sizes, passed_over in steps:
         messages = []
         for size in sizes:
@@ -34,27 +34,27 @@ def test_the_offset_to_commit_is_the_lowest_that_is_not_consumed(steps, random) 
             position += 1
         position += passed_over
         process_queue.put(messages, position)
-        unfinished.update({one.queue_offset: one for one in messages})
-        taken += process_queue.take(random.randrange(4))
-        random.shuffle(taken)
-        while taken and random.random() < 0.6:
-            done = taken.pop()
+        unfinished.update({item.queue_offset: item for item in messages})
+        batch += process_queue.take(random.randrange(4))
+        random.shuffle(batch)
+        while batch and random.random() < 0.6:
+            done = batch.pop()
             process_queue.finish([done])
             process_queue.finish([done])  # twice changes nothing
             del unfinished[done.queue_offset]
         assert len(process_queue) == len(unfinished)
-        assert process_queue.bytes == sum(len(one.body) for one in unfinished.values())
+        assert process_queue.bytes == sum(len(item.body) for item in unfinished.values())
         assert process_queue.offset_to_commit == min(unfinished, default=position)
-        assert all(process_queue.is_outstanding(one) for one in unfinished.values())
+        assert all(process_queue.is_outstanding(item) for item in unfinished.values())
 
 
 def test_messages_are_taken_in_order_and_again_when_given_back() -> None:
     process_queue = ProcessQueue(QUEUE, 0)
     process_queue.put([message(offset) for offset in range(5)], 5)
     first = process_queue.take(2)
-    assert [one.queue_offset for one in first] == [0, 1]
+    assert [item.queue_offset for item in first] == [0, 1]
     process_queue.give_back(first)
-    assert [one.queue_offset for one in process_queue.take(10)] == [0, 1, 2, 3, 4]
+    assert [item.queue_offset for item in process_queue.take(10)] == [0, 1, 2, 3, 4]
     assert process_queue.take(1) == []
     assert process_queue.offset_to_commit == 0
 

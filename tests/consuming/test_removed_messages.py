@@ -54,8 +54,8 @@ async def commit(cluster: EmbeddedCluster, group: str, queue: MessageQueue) -> N
 async def test_a_pull_consumer_is_told_the_range_that_is_gone(cluster: EmbeddedCluster) -> None:
     queue = await filled(cluster)
     async with PullConsumer("pulls", nameserver=cluster.nameserver) as consumer:
-        found = await consumer.pull(queue, COMMITTED)
-        assert found.status is PullStatus.FOUND
+        result = await consumer.pull(queue, COMMITTED)
+        assert result.status is PullStatus.FOUND
         low = await removed(cluster, queue)
         moved = await consumer.pull(queue, COMMITTED)
         assert (moved.status, moved.next_offset, moved.messages) == (PullStatus.OFFSET_ILLEGAL, low, ())
@@ -67,27 +67,27 @@ async def test_a_pull_consumer_is_told_the_range_that_is_gone(cluster: EmbeddedC
 async def test_a_range_that_is_being_read_when_it_goes_ends_with_an_error(cluster: EmbeddedCluster) -> None:
     """Messages yielded before are right, and none is left out without a word."""
     queue = await filled(cluster)
-    found: list[int] = []
+    offsets: list[int] = []
     async with PullConsumer("pulls", nameserver=cluster.nameserver) as consumer:
         with pytest.raises(DataLost) as lost:
-            await offsets_of(consumer, queue, 0, found, partial(removed, cluster, queue))
-    assert found == list(range(lost.value.start))
-    assert 0 < len(found) < MESSAGES
+            await offsets_of(consumer, queue, 0, offsets, partial(removed, cluster, queue))
+    assert offsets == list(range(lost.value.start))
+    assert 0 < len(offsets) < MESSAGES
 
 
 async def offsets_of(
     consumer: PullConsumer,
     queue: MessageQueue,
     start: int,
-    found: list[int] | None = None,
+    offsets: list[int] | None = None,
     after_first: Callable[[], Awaitable[object]] | None = None,
 ) -> None:
     """Reads to the end with small pulls; adds the offsets to `found`."""
-    found = [] if found is None else found
+    offsets = [] if offsets is None else offsets
     window = ReadWindow(messages=8, max_messages_a_pull=4)
     async with consumer.read(queue, start, MESSAGES, window=window) as pulls:
         async for pull in pulls:
-            found += [message.queue_offset for message in decode(pull, OffsetRange(pull.start, pull.next_offset))]
+            offsets += [message.queue_offset for message in decode(pull, OffsetRange(pull.start, pull.next_offset))]
             if after_first is not None:
                 await after_first()
                 after_first = None
@@ -124,6 +124,6 @@ async def test_a_lite_pull_consumer_goes_on_and_warns(
     low = await removed(cluster, queue)
     async with lite(cluster.nameserver, group) as consumer:
         await consumer.subscribe("orders")
-        found = await polled(consumer, MESSAGES - low)
-    assert [int(body) for body in bodies_of(found)] == list(range(low, MESSAGES))
+        arrivals = await polled(consumer, MESSAGES - low)
+    assert [int(body) for body in bodies_of(arrivals)] == list(range(low, MESSAGES))
     assert f"offsets {COMMITTED} to {low} of orders/broker-a/0 are gone" in caplog.text

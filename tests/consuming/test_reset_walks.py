@@ -99,7 +99,7 @@ class Walk:
     def handle(self) -> None:
         messages = self.owner.take(self.random.randint(1, 4))
         self.in_handler += messages
-        self.handled.update(one.queue_offset for one in messages)
+        self.handled.update(delivery.queue_offset for delivery in messages)
 
     def end_call(self) -> None:
         """Ends the work on some messages, or gives them back."""

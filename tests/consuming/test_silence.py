@@ -154,7 +154,7 @@ async def test_a_request_that_fails_twice_is_a_warning_and_a_problem_until_it_wo
     async with consuming(stage, {code: fault}, orderly=orderly) as (consumer, mend):
         await lines.wait(logging.WARNING, work, words)
         # An offset that is not stored is a warning at once, and a problem with the second try.
-        while not (present := [one for one in consumer.problems if one.work.startswith(work)]):  # noqa: ASYNC110
+        while not (present := [problem for problem in consumer.problems if problem.work.startswith(work)]):  # noqa: ASYNC110
             await trio.sleep(1)
         assert words in str(present[0])
         assert present[0].is_lasting is (fault is REFUSED)

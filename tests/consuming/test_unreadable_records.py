@@ -130,6 +130,6 @@ async def test_dead_letters_are_listed_beside_those_that_cannot_be_read(cluster:
         async with Client(nameserver=cluster.nameserver) as client:
             letter = send(dead, body=b"letter", properties="RETRY_TOPIC\x01orders\x02").to_command()
             assert (await client._session.call(cluster.brokers["broker-a"], letter, timeout=SECONDS)).code == 0
-        found = await admin.messages.dead_letters(group)
-    assert [message.body for message in found.messages] == [b"letter"]
-    assert "is a whole batch" in str(found.failures["broker-a"])
+        letters = await admin.messages.dead_letters(group)
+    assert [message.body for message in letters.messages] == [b"letter"]
+    assert "is a whole batch" in str(letters.failures["broker-a"])
