@@ -41,14 +41,14 @@ PROGRAM = Path(__file__).parent / "java" / "SignedClient.java"
 
 def faults(guarded: Guarded, steps: Sequence[Step]) -> list[str]:
     """Returns a line for every step whose answer has another code or text."""
-    found = []
+    differences = []
     for number, (key, request, code, text) in enumerate(steps):
         secret = SECRET if key == KEY else READER_SECRET
         answer = guarded.ask(request, key, secret)
         remark = answer.remark or ""
         if answer.code != code or (code and not remark.startswith(text)):
-            found.append(f"step {number}, {key} {request.code}: {answer.code} {remark}, and not {code} {text}")
-    return found
+            differences.append(f"step {number}, {key} {request.code}: {answer.code} {remark}, and not {code} {text}")
+    return differences
 
 
 def test_requests_are_judged_alike(guarded: Guarded) -> None:
@@ -244,8 +244,8 @@ def sign_in_java(guarded: Guarded) -> None:
     assert printed.count("consumed ") >= 6
     tools = write_tools_keys(shared_machine("5.4.0").home, KEY, SECRET)
     try:
-        made = guarded.mqadmin("createUser", "-b", guarded.nameserver, "-u", "tool", "-p", "tool-1")
-        assert f"create user to {guarded.nameserver} success." in made
+        output = guarded.mqadmin("createUser", "-b", guarded.nameserver, "-u", "tool", "-p", "tool-1")
+        assert f"create user to {guarded.nameserver} success." in output
     finally:
         tools.unlink()
 

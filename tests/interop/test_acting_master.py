@@ -81,14 +81,14 @@ def booted(slave: str, home: Path) -> Iterator[Group]:
 
 def refusals(address: str) -> dict[int, int]:
     """Returns the codes of answers by those of requests that would store something."""
-    one = message(TOPIC, 0, b"x").to_command()
+    single = message(TOPIC, 0, b"x").to_command()
     first = {"producerGroup": "P", "topic": TOPIC, "defaultTopic": "TBW102", "defaultTopicQueueNums": "4"}
     first |= {"queueId": "0", "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "properties": ""}
     end = {"producerGroup": "P", "tranStateTableOffset": "0", "commitLogOffset": "0", "commitOrRollback": "8"}
     requests = [
         Command(RequestCode.SEND_MESSAGE, first, b"x"),
-        one,
-        replace(one, code=RequestCode.SEND_BATCH_MESSAGE),
+        single,
+        replace(single, code=RequestCode.SEND_BATCH_MESSAGE),
         ConsumerSendMsgBack(offset=0, group=GROUP, delay_level=0, origin_topic=TOPIC).to_command(),
         Command(RequestCode.END_TRANSACTION, end),
     ]

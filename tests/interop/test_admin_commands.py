@@ -25,8 +25,8 @@ def shown(nameserver: str, *arguments: str) -> str:
 
 
 def rows(nameserver: str, *arguments: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(shown(nameserver, *arguments, "--json"))
-    return found
+    table: list[dict[str, Any]] = json.loads(shown(nameserver, *arguments, "--json"))
+    return table
 
 
 def test_offsets_of_a_group(apache: ApacheCluster) -> None:
@@ -66,7 +66,7 @@ def test_messages_and_dead_letters(apache: ApacheCluster) -> None:
     assert [row["msgId"] for row in rows(nameserver, "dlq", "list", group)] == [letter.msg_id]
     (message,) = rows(nameserver, "query", topic, "--key", "k7", "--track", "--trace")
     assert message["body"] == "poison"
-    assert [(one["group"], one["trackType"], len(one["deadLetters"])) for one in message["tracks"]] == [
+    assert [(track["group"], track["trackType"], len(track["deadLetters"])) for track in message["tracks"]] == [
         (group, "NOT_ONLINE", 1)
     ]
     (again,) = rows(nameserver, "query", topic, "--id", message["offsetMsgId"])

@@ -31,7 +31,7 @@ async def test_tables_are_those_of_mqadmin(apache: ApacheCluster) -> None:
     nameserver = apache.nameserver.address
     topic, group = await behind(nameserver)
     async with consuming(nameserver, group, topic, seen := Seen()), administering(nameserver) as admin:
-        found = await described(admin, group, 4)
+        description = await described(admin, group, 4)
         await seen.wait(4)
         connections = await trio.to_thread.run_sync(apache.mqadmin, "consumerConnection", "-g", group)
     async with administering(nameserver) as admin:
@@ -44,8 +44,8 @@ async def test_tables_are_those_of_mqadmin(apache: ApacheCluster) -> None:
         for row in progress.queues
     ]
     assert int(re.findall(r"Diff Total: (\d+)", printed)[0]) == every[group].lag
-    assert connections.count("PYTHON") == len(found.members)
-    for member in found.members:
+    assert connections.count("PYTHON") == len(description.members)
+    for member in description.members:
         assert re.search(rf"{member.client_id}\s+127\.0\.0\.1:\d+\s+PYTHON", connections), connections
-    assert f"ConsumeType: {found.consume_type}" in connections
-    assert f"MessageModel: {found.message_model}" in connections
+    assert f"ConsumeType: {description.consume_type}" in connections
+    assert f"MessageModel: {description.message_model}" in connections

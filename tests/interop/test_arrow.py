@@ -19,8 +19,8 @@ __all__ = ["client", "consumer", "made_topic", "producer", "topic"]
 
 @pytest.fixture(params=VERSIONS)
 def cluster(request: pytest.FixtureRequest) -> ApacheCluster:
-    found: ApacheCluster = request.getfixturevalue(f"apache_{request.param[0]}")
-    return found
+    servers: ApacheCluster = request.getfixturevalue(f"apache_{request.param[0]}")
+    return servers
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_java_reads_the_batches_we_write(nameserver: str, topic: str) -> None:
         for n, result in enumerate(sent)
     } | {(single.queue_offset, single.msg_id, "TagA", "alone", "body-alone")}
     for expression, tags in (("*", {"TagA", "TagB", "null"}), ("TagA", {"TagA"})):
-        expected = {one for one in target if one[2] in tags}
+        expected = {row for row in target if row[2] in tags}
         arguments = (nameserver, topic, expression, str(len(expected)))
         printed = run_java("5.4.0", JAVA / "ReadBatchTopic.java", *arguments, timeout=120)
         for how in ("push", "lite"):
@@ -88,13 +88,13 @@ def test_we_read_the_batches_java_writes(nameserver: str, topic: str) -> None:
     expected = {f"batch-{n}": f"batched {n}" for n in range(50)}
     with PullConsumer("audit", nameserver=nameserver, timeout=20) as consumer:
         ends = consumer.max_offsets(queues)
-        found = [
+        rows = [
             (message.keys, message.body.decode(), message.tags, message.sys_flag & 0xC0)
             for queue in queues
             for message in everything(consumer, queue, ends[queue], "batch")
         ]
         assert sum(len(everything(consumer, queue, ends[queue], "*")) for queue in queues) == 71
-    assert sorted(found) == sorted((keys, body, "batch", 0xC0) for keys, body in expected.items())
+    assert sorted(rows) == sorted((keys, body, "batch", 0xC0) for keys, body in expected.items())
 
 
 def everything(consumer: PullConsumer, queue: MessageQueue, end: int, tags: str) -> list[MessageExt]:

@@ -142,7 +142,9 @@ async def all_of(client: Client, topic: str, acknowledged: Iterable[Receipt]) ->
             while True:
                 await trio.sleep(0.5)
                 again = await bounds_of(consumer, queues)
-                if again == bounds and all(one.queue_offset < bounds[one.message_queue].end for one in results):
+                if again == bounds and all(
+                    result.queue_offset < bounds[result.message_queue].end for result in results
+                ):
                     break
                 bounds = again
         for queue, bound in bounds.items():
@@ -250,7 +252,7 @@ async def test_a_read_goes_on_when_its_broker_comes_back(cluster: Cluster, clien
         ):
             victim, is_killed = cluster.brokers["broker-b"], False
             async for pull in pulls:
-                bodies += [int(one.body) for one in decode(pull, OffsetRange(pull.start, pull.next_offset))]
+                bodies += [int(message.body) for message in decode(pull, OffsetRange(pull.start, pull.next_offset))]
                 if len(bodies) >= 64 and not is_killed:
                     is_killed = True
                     await trio.to_thread.run_sync(victim.kill)

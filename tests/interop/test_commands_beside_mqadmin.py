@@ -60,14 +60,14 @@ class Beside:
 
     def printed(self, topic: str) -> list[Printed]:
         """Returns the messages of a topic as mqadmin prints them."""
-        found = []
+        messages = []
         for line in self.mqadmin(f"printMsg -t {topic} -d true"):
             if (match := PRINTED.search(line)) is not None:
                 unique_id, offset_id, properties, body = match.groups()
                 pairs = dict(pair.split("=", 1) for pair in properties.split(", "))
                 own = {name: value for name, value in pairs.items() if name not in OF_THE_PLACE}
-                found.append(Printed(unique_id, offset_id, {"WAIT": "true", **own}, body))  # 4.9 stores no "true"
-        return found
+                messages.append(Printed(unique_id, offset_id, {"WAIT": "true", **own}, body))  # 4.9 stores no "true"
+        return messages
 
     def settings(self, command: str) -> dict[str, str]:
         pairs = [line.partition("=") for line in self.mqadmin(command) if "=" in line]
@@ -107,10 +107,10 @@ def settled_figures(beside: Beside) -> dict[str, object]:
     """Returns what `pyrmq` shows of a broker that has flushed everything; one with little to flush does so in 10 s."""
     deadline = time.monotonic() + FLUSH_SECONDS
     while True:
-        found = {str(row["figure"]): row["value"] for row in beside.pyrmq.rows("broker", "stats", "broker-a")}
-        if found.get("remainHowManyDataToFlush", NOTHING) == NOTHING:
-            return found
-        assert time.monotonic() < deadline, found
+        figures = {str(row["figure"]): row["value"] for row in beside.pyrmq.rows("broker", "stats", "broker-a")}
+        if figures.get("remainHowManyDataToFlush", NOTHING) == NOTHING:
+            return figures
+        assert time.monotonic() < deadline, figures
 
 
 def test_figures_of_a_broker(beside: Beside) -> None:
@@ -182,8 +182,8 @@ def test_lag_in_health_and_top(beside: Beside) -> None:
     assert f"group {group} is 4 messages behind" in beside.pyrmq.refused(1, "health", "--max-lag", "3", "-g", group)
     assert beside.pyrmq.text("health", "--max-lag", "4", "-g", group).count("OK ") >= 5
     top = json.loads(beside.pyrmq.text("top", "--once", "--json", "--groups", "1000"))
-    assert {one["group"]: one["lag"] for one in top["groups"]}[group] == 4
-    assert [one["reachable"] for one in top["brokers"]] == [True, True]
+    assert {row["group"]: row["lag"] for row in top["groups"]}[group] == 4
+    assert [broker["reachable"] for broker in top["brokers"]] == [True, True]
 
 
 def test_replication(beside: Beside) -> None:
@@ -223,14 +223,14 @@ def test_topics_and_their_routes(beside: Beside) -> None:
     route = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', printed))  # Java prints numbers as names
     masters = {broker["brokerName"]: re.search(r"127[\d.:]+", str(broker)) for broker in route["brokerDatas"]}
     theirs = [
-        (one["brokerName"], one["readQueueNums"], one["writeQueueNums"], one["perm"])
-        for one in sorted(route["queueDatas"], key=lambda one: str(one["brokerName"]))
+        (queue["brokerName"], queue["readQueueNums"], queue["writeQueueNums"], queue["perm"])
+        for queue in sorted(route["queueDatas"], key=lambda queue: str(queue["brokerName"]))
     ]
     ours = beside.pyrmq.rows("topic", "route", beside.content.topic)
     names = ("brokerName", "readQueueNums", "writeQueueNums", "perm")
     assert [tuple(row[name] for name in names) for row in ours] == theirs
     assert {row["brokerName"]: row["master"] for row in ours} == {
-        name: found and found[0] for name, found in masters.items()
+        name: addresses and addresses[0] for name, addresses in masters.items()
     }
 
 
@@ -253,7 +253,7 @@ def test_a_group_without_members_and_its_settings(beside: Beside) -> None:
     (described,) = beside.pyrmq.rows("group", "describe", group)
     settings = described["settings"]
     assert isinstance(settings, dict)
-    assert [(one["retryMaxTimes"], one["retryQueueNums"]) for one in settings.values()] == [(7, 2)] * 2
+    assert [(config["retryMaxTimes"], config["retryQueueNums"]) for config in settings.values()] == [(7, 2)] * 2
     output = "\n".join(beside.mqadmin("getConsumerConfig -g {group}"))
     assert re.findall(r"retryMaxTimes\s*=\s*(\d+)", output) == ["7", "7"]
     assert f"no member of group {group} is connected" in beside.pyrmq.text("group", "describe", group)
@@ -262,9 +262,11 @@ def test_a_group_without_members_and_its_settings(beside: Beside) -> None:
 
 def test_a_doctor_finds_the_servers(beside: Beside) -> None:
     brokers = [line.split()[1:4] for line in beside.mqadmin("clusterList")]
-    found = json.loads(beside.pyrmq.run("doctor", "--json").stdout)
+    checks = json.loads(beside.pyrmq.run("doctor", "--json").stdout)
     assert [
-        (one["check"], one["status"], one["found"]) for one in found if one["check"] in ("nameserver", "broker")
+        (check["check"], check["status"], check["found"])
+        for check in checks
+        if check["check"] in ("nameserver", "broker")
     ] == [
         ("nameserver", "OK", f"{beside.content.nameserver}, 2 brokers"),
         *(("broker", "OK", f"{name} ({broker_id}) {address}") for name, broker_id, address in brokers),
@@ -289,8 +291,8 @@ def test_a_resent_dead_letter_is_the_first_message(beside: Beside, to: str) -> N
     (resent,) = beside.pyrmq.rows("dlq", "resend", group, "--id", letter.msg_id, "--to", to)
     sent_to = topic if to == "origin" else f"%RETRY%{group}"
     assert resent == {"msgId": letter.msg_id, "sentTo": sent_to, "status": "SEND_OK"}
-    (again,) = [one for one in beside.printed(sent_to) if one.offset_id != first.offset_id]
+    (again,) = [copy for copy in beside.printed(sent_to) if copy.offset_id != first.offset_id]
     assert (again.unique_id, again.body) == (first.unique_id, first.body)
     added = {"ORIGIN_MESSAGE_ID": first.offset_id, **({} if to == "origin" else {"RETRY_TOPIC": topic})}
     assert again.properties == {**first.properties, **added}
-    assert [one.body for one in beside.printed(f"%DLQ%{group}")] == ["poison"]
+    assert [copy.body for copy in beside.printed(f"%DLQ%{group}")] == ["poison"]

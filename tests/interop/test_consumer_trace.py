@@ -51,21 +51,21 @@ async def test_java_reads_our_records(apache: ApacheCluster) -> None:
         await consumer.subscribe(topic)
         with trio.fail_after(60):
             await consumer.run(handle)
-    one, two = (result.msg_id for result in sent)
+    first_id, second_id = (result.msg_id for result in sent)
 
     printed = await trio.to_thread.run_sync(apache.run_java, READ_TRACES, apache.nameserver.address, trace_topic)
     rows = [line.split()[1:] for line in printed.splitlines() if line.startswith("trace ")]
     assert sorted(row[3:6] for row in rows if row[0] == "SubBefore") == sorted(
-        [[one, "one", "0"], [two, "two", "0"], [two, "two", "1"]]
+        [[first_id, "one", "0"], [second_id, "two", "0"], [second_id, "two", "1"]]
     )
     assert sorted(row[3:5] + row[6:8] for row in rows if row[0] == "SubAfter") == sorted(
-        [[one, "one", "true", "0"], [two, "two", "false", "4"], [two, "two", "true", "0"]]
+        [[first_id, "one", "true", "0"], [second_id, "two", "false", "4"], [second_id, "two", "true", "0"]]
     )
     assert {row[1] for row in rows} == {group}
     befores, afters = ([row[2:4] for row in rows if row[0] == kind] for kind in ("SubBefore", "SubAfter"))
     assert sorted(befores) == sorted(afters)  # by the id of the call
     assert len({request_id for request_id, _ in befores}) == 3
-    shown = await _trace_by_id(apache, trace_topic, two)
+    shown = await _trace_by_id(apache, trace_topic, second_id)
     assert "Sub" in shown
     assert group in shown
 

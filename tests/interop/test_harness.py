@@ -84,10 +84,10 @@ def test_a_broker_is_killed_restarted_and_paused() -> None:
 
 
 def test_a_broker_that_cannot_boot_says_why(apache_5: ApacheCluster) -> None:
-    taken = {"listenPort": str(apache_5.brokers["broker-a"].port)}
+    settings = {"listenPort": str(apache_5.brokers["broker-a"].port)}
     with (
         pytest.raises(JavaFailed, match=r"(?s)broker-c \(5\.4\.0\) ended with .*[Aa]ddress already in use"),
-        boot_broker("5.4.0", apache_5.nameserver.address, "broker-c", settings=taken),
+        boot_broker("5.4.0", apache_5.nameserver.address, "broker-c", settings=settings),
     ):
         pytest.fail("it booted")
 

@@ -73,10 +73,10 @@ def test_java_groups_consume_from_us_and_mqadmin_manages_them(version: str) -> N
 
 
 def shows_the_members(version: str, nameserver: str, clients: dict[str, str]) -> None:
-    found: set[int] = set()
+    queue_ids: set[int] = set()
 
     def divided() -> bool:
-        found.clear()
+        queue_ids.clear()
         for name in ("one", "two"):
             shown = mqadmin(version, "consumerStatus", "-g", "java-group", "-i", clients[name], nameserver=nameserver)
             if "Topic: Grouped " not in shown or "SubExpression: part > 0" not in shown:
@@ -84,11 +84,11 @@ def shows_the_members(version: str, nameserver: str, clients: dict[str, str]) ->
             offsets = re.findall(r"^Grouped +broker-a +(\d) +(\d+) *$", shown, re.MULTILINE)
             if len(offsets) != QUEUES // 2 or any(offset != "3" for _, offset in offsets):
                 return False
-            found.update(int(queue) for queue, _ in offsets)
+            queue_ids.update(int(queue) for queue, _ in offsets)
         return True
 
     wait_until(divided)
-    assert found == set(range(QUEUES))
+    assert queue_ids == set(range(QUEUES))
     shown = mqadmin(
         version,
         "consumerStatus",

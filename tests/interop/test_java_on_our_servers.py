@@ -33,7 +33,7 @@ def test_a_java_producer_sends_to_us_and_a_java_consumer_pulls_from_us(cluster: 
     expected = {f"single-{i}": f"plain {i}" for i in range(20)} | {f"batch-{i}": f"batched {i}" for i in range(50)}
     expected["large-0"] = ("large " * 2000).strip()
     assert {keys: body for _, _, keys, _, _, body in read} == expected
-    sent_ids = {one for _, ids, _, _ in sent for one in ids.split(",")}
+    sent_ids = {msg_id for _, ids, _, _ in sent for msg_id in ids.split(",")}
     assert sent_ids == {msg_id for *_, msg_id, _ in read}
     with PullConsumer("java-consumer", nameserver=cluster.nameserver, timeout=20) as consumer:
         queues = consumer.message_queues("JavaTopic")

@@ -39,11 +39,11 @@ class TestOnApache(LitePullJobs):
 async def test_a_java_member_and_ours_share_the_queues(apache: ApacheCluster, nameserver: str) -> None:
     topic, group = await made_topic(nameserver, queues=2), fresh("mixed")
     queues = await queues_of(nameserver, topic)
-    found: list[str] = []
+    arrivals: list[str] = []
 
     async def read(consumer: LitePullConsumer) -> None:
         while True:
-            found.extend(bodies_of(await consumer.poll(1.0)))
+            arrivals.extend(bodies_of(await consumer.poll(1.0)))
 
     async with lite(nameserver, group) as consumer, trio.open_nursery() as nursery:
         await consumer.subscribe(topic)
@@ -59,9 +59,9 @@ async def test_a_java_member_and_ours_share_the_queues(apache: ApacheCluster, na
             bodies = [str(number) for number in range(40)]
             for number, body in enumerate(bodies):
                 await send(nameserver, topic, [body], queues[number % len(queues)])
-            await until(lambda: len(found) + len(by_java()) >= 40, 60)
-            assert Counter(found + by_java()) == Counter(bodies)
-            assert len(found) == len(by_java()) == 20
+            await until(lambda: len(arrivals) + len(by_java()) >= 40, 60)
+            assert Counter(arrivals + by_java()) == Counter(bodies)
+            assert len(arrivals) == len(by_java()) == 20
         await until(lambda: set(consumer.assigned_queues) == set(queues), 60)  # the Java member was killed
         nursery.cancel_scope.cancel()
 

@@ -54,10 +54,10 @@ def test_messages_from_send_to_consume(terminal: Terminal, apache: ApacheCluster
     assert sent["status"] == "SEND_OK"
 
     read = objects(terminal, "tail", topic, "--max", str(LINES + 1))
-    assert sorted(str(one["body"]) for one in read) == sorted({*bodies, "one"})
-    (one,) = [message for message in read if message["body"] == "one"]
-    assert (one["tags"], one["msgId"]) == ("sent", sent["msgId"])
-    assert (one["brokerName"], one["queueId"], one["queueOffset"]) == tuple(
+    assert sorted(str(line["body"]) for line in read) == sorted({*bodies, "one"})
+    (tail_row,) = [message for message in read if message["body"] == "one"]
+    assert (tail_row["tags"], tail_row["msgId"]) == ("sent", sent["msgId"])
+    assert (tail_row["brokerName"], tail_row["queueId"], tail_row["queueOffset"]) == tuple(
         sent[name] for name in ("brokerName", "queueId", "queueOffset")
     )
     assert terminal.text("tail", topic, "--tags", "sent", "-o", "{keys}|{properties[region]}|{body}\n").strip() == (

@@ -22,9 +22,9 @@ HOUR = timedelta(hours=1)
 async def indexed(query: Callable[[], Awaitable[tuple[MessageExt, ...]]], count: int) -> tuple[MessageExt, ...]:
     """Returns the messages when so many are found: a broker indexes them a moment after they are stored."""
     with trio.fail_after(30):
-        while len(found := await query()) < count:
+        while len(messages := await query()) < count:
             pass
-    return found
+    return messages
 
 
 async def test_messages_are_found_by_id_and_key(apache: ApacheCluster) -> None:
@@ -41,9 +41,9 @@ async def test_messages_are_found_by_id_and_key(apache: ApacheCluster) -> None:
             assert not listed.failures
             return listed.messages
 
-        found = await indexed(lambda: keyed("all"), 8)
-        assert {message.broker_name for message in found} == {"broker-a", "broker-b"}
-        assert {message.msg_id for message in found} == {result.msg_id for result in results}
+        messages = await indexed(lambda: keyed("all"), 8)
+        assert {message.broker_name for message in messages} == {"broker-a", "broker-b"}
+        assert {message.msg_id for message in messages} == {result.msg_id for result in results}
         (third,) = await indexed(lambda: keyed("k3"), 1)
         assert (third.body, third.offset_msg_id) == (b"3", results[3].offset_msg_id)
         assert await admin.messages.by_unique_key(topic, results[3].msg_id) == MessageList((third,), {})
@@ -57,10 +57,10 @@ async def test_messages_are_found_by_id_and_key(apache: ApacheCluster) -> None:
             await admin.messages.by_id(f"{third.offset_msg_id[:16]}{2**60:016X}", topic=topic)
         assert await admin.messages.earliest_store_time(results[3].message_queue) == min(
             message.store_timestamp
-            for message in found
+            for message in messages
             if (message.broker_name, message.queue_id) == (third.broker_name, third.queue_id)
         )
-        assert await admin.messages.by_id(results[0].offset_msg_id) in found
+        assert await admin.messages.by_id(results[0].offset_msg_id) in messages
 
 
 async def test_a_tenant_is_shared_with_java(apache: ApacheCluster) -> None:

@@ -101,7 +101,7 @@ async def two_groups(version: str, nameserver: str) -> AsyncIterator[Sequence[Mi
             yield groups
         ended = time.time()
         for group in groups:
-            await until(lambda group=group: sent.keys() <= {one.place for one in group.records}, SECONDS)  # type: ignore[misc]
+            await until(lambda group=group: sent.keys() <= {record.place for record in group.records}, SECONDS)  # type: ignore[misc]
             await group.stop()
     for group in groups:
         print(f"{version} {group.check(sent, began, ended)}")  # noqa: T201 - shown when it fails, and by `make soak`

@@ -38,7 +38,9 @@ class Handled:
                 await self._more.wait()
 
 
-@pytest.mark.parametrize(("make", "tool"), [("ours", "5.4.0"), ("ours", "4.9.7"), *((one, one) for one in VERSIONS)])
+@pytest.mark.parametrize(
+    ("make", "tool"), [("ours", "5.4.0"), ("ours", "4.9.7"), *((version, version) for version in VERSIONS)]
+)
 async def test_mqadmin_reaches_our_consumer_through_a_broker(
     request: pytest.FixtureRequest, topic: str, make: str, tool: str
 ) -> None:
@@ -121,9 +123,9 @@ async def finds_messages(nameserver: str, tool: str, topic: str) -> None:
                 if holds():
                     return
 
-    await until(lambda: all(one.msg_id in printed for one in sent), "queryMsgByKey", "-t", topic, "-k", "all")
+    await until(lambda: all(result.msg_id in printed for result in sent), "queryMsgByKey", "-t", topic, "-k", "all")
     await until(lambda: sent[3].msg_id in printed, "queryMsgByKey", "-t", topic, "-k", "k3")
-    assert [one.msg_id for one in sent if one.msg_id in printed] == [sent[3].msg_id]
+    assert [result.msg_id for result in sent if result.msg_id in printed] == [sent[3].msg_id]
     by_id = ("queryMsgByUniqueKey", "-t", topic, "-i", sent[3].msg_id)
     await until(lambda: re.search(r"Keys: +\[all k3\]", printed) is not None, *by_id)
     assert re.search(rf"Queue Offset: +{sent[3].queue_offset}$", printed, re.MULTILINE), printed

@@ -105,16 +105,16 @@ def test_our_slave_has_what_its_master_has(stage: Stage) -> None:
             send_more(master.address, version, 1)
             slave.start()
             wait_copied(master, slave)
-            found = contents(slave.address)
-            assert found == contents(master.address)
+            slave_contents = contents(slave.address)
+            assert slave_contents == contents(master.address)
             slave.terminate()
             master.terminate()
         end = check_copy(slave.store, master.store, has_index=version == "5.4.0")
         assert end > 2 * SEGMENT_BYTES
-    check_others(stage, found)
+    check_others(stage, slave_contents)
 
 
-def check_others(stage: Stage, found: Contents) -> None:
+def check_others(stage: Stage, slave_contents: Contents) -> None:
     """Opens an older store of the slave as its master's, without the first segment; then slaves of it begin.
 
     4.9.7 is not asked for messages: after such a start it takes the first segment that it has for the one at 0.
@@ -126,8 +126,8 @@ def check_others(stage: Stage, found: Contents) -> None:
         assert SEGMENT_BYTES < end < 2 * SEGMENT_BYTES
         if stage.version == "5.4.0":
             left = contents_left(master.address)
-            for key, records in found.items():
-                assert left[key] == [one for one in records if SEGMENT_BYTES <= one.commit_log_offset < end]
+            for key, records in slave_contents.items():
+                assert left[key] == [record for record in records if SEGMENT_BYTES <= record.commit_log_offset < end]
         check_refused(stage, home / "slave", "Nothing is cut")
         check_refused(stage, home / "first turn", "what lies between was removed there")
         with stage.slave(home / "empty") as slave:

@@ -62,9 +62,9 @@ async def test_our_slave_goes_on_where_a_java_master_was(cluster: ApacheCluster,
 
     def has_state() -> bool:
         """Returns True when the slave has the state of the first deliveries."""
-        found = TimerCheckpoint.decode(kept.read_bytes()) if kept.exists() else None
+        checkpoint = TimerCheckpoint.decode(kept.read_bytes()) if kept.exists() else None
         return slave.running.broker.delays.progress() == [(1, 1, 1)] and (
-            not has_timers or (found is not None and found.queue_offset == 1)
+            not has_timers or (checkpoint is not None and checkpoint.queue_offset == 1)
         )
 
     async with serving(tmp_path, namesrvAddr=cluster.nameserver.address, **SETTINGS, **SLAVE) as slave:
@@ -85,5 +85,5 @@ async def test_our_slave_goes_on_where_a_java_master_was(cluster: ApacheCluster,
         for body, properties in ((b"last 1", "DELAY\x011"), (b"last 2", "DELAY\x012")):
             await trio.to_thread.run_sync(send, address, body, properties)
         await wait_until(lambda: store.reader.bounds(("T", 0))[1] > len(waiting) + 2)
-        found = await trio.to_thread.run_sync(bodies, address)
-        assert found == sorted([*(body for body, _ in waiting), b"between", b"last 1", b"last 2"])
+        deliveries = await trio.to_thread.run_sync(bodies, address)
+        assert deliveries == sorted([*(body for body, _ in waiting), b"between", b"last 1", b"last 2"])

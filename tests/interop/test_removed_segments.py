@@ -53,10 +53,10 @@ def pulled(address: str, key: tuple[str, int], offset: int) -> PullAnswer:
     return PullAnswer.from_command(ask(address, PullMessage("G", *key, offset, 32).to_command()))
 
 
-def left(address: str, found: Figures) -> dict[tuple[str, int], list[bytes]]:
+def left(address: str, queue_bounds: Figures) -> dict[tuple[str, int], list[bytes]]:
     """Returns the bodies from each minimum on; checks that a pull below it is answered 21 with it."""
     bodies: dict[tuple[str, int], list[bytes]] = {}
-    for key, (low, high) in found.items():
+    for key, (low, high) in queue_bounds.items():
         if low == high:
             continue
         if low:

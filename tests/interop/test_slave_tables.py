@@ -72,10 +72,10 @@ async def test_the_tables_of_a_java_master_arrive(cluster: ApacheCluster, tmp_pa
                     break
                 await trio.sleep(0.2)
         groups = await trio.to_thread.run_sync(members, master.address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        known = groups["subscriptionGroupTable"]
-        assert isinstance(known, dict)
-        assert set(broker.groups.names()) == set(known)
-        for name, settings in known.items():
+        configs = groups["subscriptionGroupTable"]
+        assert isinstance(configs, dict)
+        assert set(broker.groups.names()) == set(configs)
+        for name, settings in configs.items():
             assert settings.items() <= (broker.groups.known(name) or {}).items()
         assert broker.delays.progress() == [(1, 1, 1)]
         assert TopicConfigTable.from_json((tmp_path / "config" / "topics.json").read_bytes()) == broker.topics.table()

@@ -115,7 +115,7 @@ def test_a_slave_has_what_its_master_has(pair: Pair) -> None:
     wait_until(lambda: offset_on(pair.slave.address) == offset_on(pair.master.address), METADATA_SECONDS)
     if pair.slave.version == "5.4.0":  # 4.9.7 writes no log here
         assert refused_fetches(pair.slave) == []
-    found = contents(pair.slave.address)
+    slave_contents = contents(pair.slave.address)
     pair.slave.terminate()
     pair.master.terminate()
     assert files_of(pair.slave.store) == files_of(pair.master.store)
@@ -124,7 +124,7 @@ def test_a_slave_has_what_its_master_has(pair: Pair) -> None:
     settings = {name: BROKER_SETTINGS[name] for name in LENGTHS} | {"storePathRootDir": str(pair.slave.store)}
     home = pair.master.store.parent / "promoted"
     with boot_our_broker("broker-a", pair.nameserver, home, settings) as promoted:
-        assert contents(promoted.address) == found
+        assert contents(promoted.address) == slave_contents
 
 
 def test_a_send_waits_for_the_slave(pair: Pair) -> None:

@@ -29,10 +29,10 @@ def check_index(address: str, turn: int, before: dict[tuple[str, int], list[Stor
     stored = [record for key, records in before.items() if key[0] == "Single" for record in records]
     keyed = [record for record in stored if "KEYS\x01k3\x02" in record.properties]
     assert len(keyed) == turn + 1
-    found = found_by_key(address, "k3", least)
-    assert len(found) >= least
-    assert {one.commit_log_offset: one.body for one in found}.items() <= {
-        one.commit_log_offset: one.body for one in keyed
+    hits = found_by_key(address, "k3", least)
+    assert len(hits) >= least
+    assert {record.commit_log_offset: record.body for record in hits}.items() <= {
+        record.commit_log_offset: record.body for record in keyed
     }.items()
 
 
@@ -138,9 +138,9 @@ def take_turn(
         assert contents(address) == before
         last = before["Batch", 1][-1]
         search = SearchOffset("Batch", 1, last.store_timestamp_ms)
-        first = next(one for one in before["Batch", 1] if one.store_timestamp_ms == last.store_timestamp_ms)
-        found = OffsetFound.from_command(ask(address, search.to_command())).offset
-        assert first.queue_offset <= found <= last.queue_offset
+        first = next(record for record in before["Batch", 1] if record.store_timestamp_ms == last.store_timestamp_ms)
+        offset = OffsetFound.from_command(ask(address, search.to_command())).offset
+        assert first.queue_offset <= offset <= last.queue_offset
     send_some(address, turn)
     after = contents(address)
     for key, records in before.items():

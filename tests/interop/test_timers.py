@@ -48,19 +48,19 @@ def pulled(address: str, topic: str, offset: int, wait_ms: int = 0) -> list[Stor
 def arrived(address: str, topic: str, count: int) -> list[StoredRecord]:
     """Returns the first messages of a topic; waits for them."""
     deadline = time.monotonic() + WAIT_SECONDS
-    found: list[StoredRecord] = []
-    while len(found) < count:
-        assert time.monotonic() < deadline, [record.body for record in found]
-        found += pulled(address, topic, len(found), 2000)
-    return found
+    records: list[StoredRecord] = []
+    while len(records) < count:
+        assert time.monotonic() < deadline, [record.body for record in records]
+        records += pulled(address, topic, len(records), 2000)
+    return records
 
 
 def wheel(address: str) -> list[StoredRecord]:
     """Returns all messages that wait, or waited."""
-    found: list[StoredRecord] = []
-    while some := pulled(address, WHEEL, len(found)):
-        found += some
-    return found
+    records: list[StoredRecord] = []
+    while page := pulled(address, WHEEL, len(records)):
+        records += page
+    return records
 
 
 # --- The same answers
@@ -123,9 +123,9 @@ def check_delivery(address: str, topic: str) -> int:
         assert properties.keys() >= TIMES
         assert (record.flag, record.reconsume_times, record.sys_flag) == (7, 0, 0)
     waiting = [decode_properties(record.properties) for record in wheel(address)]
-    waiting = [found for found in waiting if found["REAL_TOPIC"] == topic and found["UNIQ_KEY"] == "gone"]
-    recalls = [found for found in waiting if "TIMER_DEL_UNIQKEY" in found]
-    assert [(found["TAGS"], found["TIMER_DEL_UNIQKEY"], found["UNIQ_KEY"]) for found in recalls] == [
+    waiting = [timer for timer in waiting if timer["REAL_TOPIC"] == topic and timer["UNIQ_KEY"] == "gone"]
+    recalls = [timer for timer in waiting if "TIMER_DEL_UNIQKEY" in timer]
+    assert [(timer["TAGS"], timer["TIMER_DEL_UNIQKEY"], timer["UNIQ_KEY"]) for timer in recalls] == [
         ("_RECALL_TAG_", "gone", "gone")
     ]
     assert len(waiting) == 2
@@ -194,13 +194,13 @@ def test_both_brokers_answer_and_deliver_alike_and_deliver_what_the_other_kept(k
                 broker.terminate()
         with ours(directory, kill=False, **SETTINGS) as address:
             sent(address, "Swapped", "end", 1000)
-            found = [record.body.decode() for record in arrived(address, "Swapped", 6)]
-            while not {"end", "java-late", "ours-late"} <= set(found):  # others came twice
-                found = [record.body.decode() for record in arrived(address, "Swapped", len(found) + 1)]
+            bodies = [record.body.decode() for record in arrived(address, "Swapped", 6)]
+            while not {"end", "java-late", "ours-late"} <= set(bodies):  # others came twice
+                bodies = [record.body.decode() for record in arrived(address, "Swapped", len(bodies) + 1)]
             assert [len(arrived(address, topic, 2)) for topic in ("DeliveredHere", "DeliveredThere")] == [2, 2]
-    assert sorted(set(found)) == ["end", "java-late", "java-soon", "ours-java", "ours-late", "ours-soon"]
+    assert sorted(set(bodies)) == ["end", "java-late", "java-soon", "ours-java", "ours-late", "ours-soon"]
     # On a slow machine others came before the kill, and after the checkpoint.
-    assert {name for name in found if found.count(name) > 1} <= here - {"ours-soon"}
+    assert {name for name in bodies if bodies.count(name) > 1} <= here - {"ours-soon"}
 
 
 def send_some(address: str, name: str, delays_ms: Mapping[str, int]) -> None:

@@ -42,12 +42,12 @@ class Measured:
 
     def timing(self) -> dict[str, float]:
         """Returns the metric by topic, and checks its other labels."""
-        found = {}
+        by_topic = {}
         for labels, number in parsed(text_of(self.port)).get(METRIC, []):
             own = {name: value for name, value in labels.items() if name not in ("topic", OF_EXPORTER)}
             assert own == LABELS
-            found[labels["topic"]] = number
-        return found
+            by_topic[labels["topic"]] = number
+        return by_topic
 
 
 @pytest.fixture(params=["ours", "5.4.0"])

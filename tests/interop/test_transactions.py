@@ -71,9 +71,9 @@ def test_half_messages_go_from_broker_to_broker(apache: ApacheCluster) -> None:
     broker.restart(transactionCheckMax="1000")
     states = {b"from java 3": COMMIT, b"from ours 1": COMMIT, b"from ours 2": ROLLBACK}
     trio.run(checks_end, nameserver, topic, group, states)
-    found = trio.run(bodies, nameserver, topic)
-    assert found.keys() == {b"from java 1", b"from java 3", b"from ours 1"}
-    assert found[b"from java 1"] == 1
+    counts = trio.run(bodies, nameserver, topic)
+    assert counts.keys() == {b"from java 1", b"from java 3", b"from ours 1"}
+    assert counts[b"from java 1"] == 1
 
 
 @contextmanager

@@ -61,10 +61,10 @@ async def test_every_page(apache: ApacheCluster, monkeypatch: pytest.MonkeyPatch
             assert await text("/producers")
             assert await text("/dead-letters")
             assert await text(f"/dead-letters?group={GROUP}")
-            found = await text(f"/messages?topic={TOPIC}&key=web-key-3")
+            listing = await text(f"/messages?topic={TOPIC}&key=web-key-3")
             ranged = await text(f"/messages?topic={TOPIC}&key=web-key-3&since=2100-01-01")
             assert "No message has the key web-key-3" in ranged
-            link = re.search(r'href="(/message\?[^"]*)"', found)
+            link = re.search(r'href="(/message\?[^"]*)"', listing)
             assert link is not None
             message = await text(html.unescape(link[1]))
             body = await http.get(html.unescape(link[1]).replace("/message?", "/body?"))

@@ -68,6 +68,6 @@ if __name__ == "__main__":
     bodies = read(spark, nameserver, COLUMNS, topic=topic, minPartitions=6)
     placed = bodies.selectExpr("body", "spark_partition_id() as part")
     *batch, parts = placed.selectExpr(*FOUND, PARTITIONS).collect()[0]
-    found = {"partitions": parts, "batch": batch, "stream": streamed(spark, nameserver, topic, directory)}
-    print(json.dumps(found))  # noqa: T201
+    results = {"partitions": parts, "batch": batch, "stream": streamed(spark, nameserver, topic, directory)}
+    print(json.dumps(results))  # noqa: T201
     spark.stop()

@@ -94,8 +94,8 @@ def test_a_broker_that_refuses_every_second_request_gets_all_rows_once_and_in_or
     wait_readable(cluster.nameserver, "orders", 1000)
     by_queue = stored(cluster)
     assert sorted(chain(*by_queue.values())) == sorted(f"row {number}" for number in range(1000))
-    for found in by_queue.values():
-        numbers = [int(body.removeprefix("row ")) for body in found]
+    for queue_bodies in by_queue.values():
+        numbers = [int(body.removeprefix("row ")) for body in queue_bodies]
         assert numbers == sorted(numbers)
 
 

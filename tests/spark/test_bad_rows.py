@@ -43,9 +43,9 @@ def test_null_is_no_value_in_every_column_that_may_lack_one(cluster: EmbeddedClu
     written = task(cluster, schema=schema, messageIds="content").run(iter([rows] * 20))
     assert written.rows == 40
     wait_readable(cluster.nameserver, "orders", 40)  # level 1 is a second
-    found = messages(cluster)
-    assert sorted(message.body for message in found) == [b"all"] * 20 + [b"none"] * 20
-    by_body = {message.body: message for message in found}
+    sink_messages = messages(cluster)
+    assert sorted(message.body for message in sink_messages) == [b"all"] * 20 + [b"none"] * 20
+    by_body = {message.body: message for message in sink_messages}
     full, bare = by_body[b"all"], by_body[b"none"]
     assert (full.tags, full.keys, full.sharding_key, full.flag) == ("t", "k", "s", 7)
     assert full.properties["p"] == "v"
@@ -90,8 +90,8 @@ def test_a_wrong_row_is_named(column: str, value: Any, kind: pa.DataType, fault:
         fine = [["k"]] * 4
     values = pa.array([*fine[:2], value, *fine[3:]], kind)
     given = {"body": pa.array([b"x"] * 4), column: values}
-    for one, other in (("queueId", "brokerName"), ("brokerName", "queueId")):
-        if column == one:
+    for name, other in (("queueId", "brokerName"), ("brokerName", "queueId")):
+        if column == name:
             given[other] = pa.array([GIVEN[other][0]] * 4, GIVEN[other][1])
     with pytest.raises(InvalidRow, match=rf"^row 1002, column {column}: .*{fault}"):
         check_rows(pa.record_batch(given), 1000, NOW)
@@ -104,4 +104,4 @@ def test_the_largest_body_is_taken_and_one_byte_more_fails_before_its_batch_is_s
     too_large = pa.record_batch({"body": pa.array([b"sent with it?", b"x" * (4 * MIB + 1)])})
     with pytest.raises(RocketMQSparkError, match=r"partition 0: row 6, column body: it is larger .*\(5 rows of this"):
         task(cluster, schema=BODY).run(iter([bodies(0, 5), too_large]))
-    assert not any("sent with it?" in found for found in stored(cluster).values())
+    assert not any("sent with it?" in queue_bodies for queue_bodies in stored(cluster).values())

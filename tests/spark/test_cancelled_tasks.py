@@ -83,7 +83,9 @@ def test_a_read_that_is_closed_early(cluster: EmbeddedCluster) -> None:
 def held(spark: SparkSession, servers: set[int]) -> dict[int, Held]:
     """Returns the threads and connections of Spark's Pythons that are connected to our servers."""
     gateway: Any = spark.sparkContext._gateway
-    return {pid: one for pid, one in python_workers(gateway.proc.pid).items() if servers & set(one.connections)}
+    return {
+        pid: process for pid, process in python_workers(gateway.proc.pid).items() if servers & set(process.connections)
+    }
 
 
 @pytest.mark.spark
@@ -103,9 +105,12 @@ def test_jobs_with_a_limit_and_queries_that_are_stopped(
         wait_until(lambda query=query: query.lastProgress is not None or not query.isActive, 200.0)  # type: ignore[misc]
         assert query.isActive, query.exception()
         query.stop()
-        wait_until(lambda: not [one for one in held(spark, servers).values() if "source_runner" in one.command], 60.0)
+        wait_until(
+            lambda: not [process for process in held(spark, servers).values() if "source_runner" in process.command],
+            60.0,
+        )
         left = held(spark, servers)
-        for one in left.values():
-            assert all(count == 1 for port, count in one.connections.items() if port in servers), one
-        most_threads.append(max((one.threads for one in left.values()), default=0))
+        for process in left.values():
+            assert all(count == 1 for port, count in process.connections.items() if port in servers), process
+        most_threads.append(max((process.threads for process in left.values()), default=0))
     assert most_threads[1] <= most_threads[0] + ARROW_THREADS

@@ -62,10 +62,10 @@ def zipped(directory: Path) -> Path:
     bundle = directory / "bundle"
     without = shutil.ignore_patterns("__pycache__", "tests", "_tests")
     for name in OURS + TRIO:
-        found = find_spec(name)
-        assert found is not None
-        assert found.origin is not None
-        shutil.copytree(Path(found.origin).parent, bundle / name, ignore=without)
+        spec = find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        shutil.copytree(Path(spec.origin).parent, bundle / name, ignore=without)
     return Path(shutil.make_archive(str(directory / "pyrmq"), "zip", bundle))
 
 

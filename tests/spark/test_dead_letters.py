@@ -43,10 +43,10 @@ def dead_task(cluster: EmbeddedCluster, schema: SinkSchema = BODY, **options: st
 
 def dead_letters(cluster: EmbeddedCluster) -> list[MessageExt]:
     with PullConsumer("dead", nameserver=cluster.nameserver) as consumer:
-        found: list[MessageExt] = []
+        letters: list[MessageExt] = []
         for queue, bounds in consumer.offset_bounds(consumer.message_queues("refused")).items():
-            found += consumer.pull(queue, bounds.start).messages if bounds.end > bounds.start else ()
-        return found
+            letters += consumer.pull(queue, bounds.start).messages if bounds.end > bounds.start else ()
+        return letters
 
 
 def test_refused_rows_are_stored_apart_and_the_others_keep_their_order(cluster: EmbeddedCluster) -> None:

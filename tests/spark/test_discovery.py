@@ -38,7 +38,7 @@ def test_an_installed_package_is_found(tmp_path: Path, editable: bool) -> None:
         env=environment | {"PYTHONPATH": installed, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
         timeout=280,
     )
-    found = subprocess.run(
+    result = subprocess.run(
         [python, "-c", f"import sys; sys.path.append({installed!r})\n{LOOKUP}"],
         check=True,
         cwd=tmp_path,
@@ -47,7 +47,7 @@ def test_an_installed_package_is_found(tmp_path: Path, editable: bool) -> None:
         text=True,
         timeout=280,
     )
-    assert found.stdout.split(maxsplit=2) == ["rocketmq", "pyrmq_spark.source", "[]\n"]
+    assert result.stdout.split(maxsplit=2) == ["rocketmq", "pyrmq_spark.source", "[]\n"]
 
 
 def test_no_example_registers_the_source_of_an_installed_package() -> None:

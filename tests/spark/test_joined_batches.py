@@ -15,14 +15,14 @@ def batch(rows: int, size: int = 1) -> pa.RecordBatch:
 @given(lengths=st.lists(st.integers(0, 1500), max_size=12))
 def test_rows_and_their_order_stay(lengths: list[int]) -> None:
     joined = list(in_fewer_batches(iter([batch(rows) for rows in lengths])))
-    assert [n for one in joined for n in one.column(0).to_pylist()] == [n for rows in lengths for n in range(rows)]
-    assert all(one.num_rows >= ENOUGH_ROWS for one in joined[:-1])
+    assert [n for part in joined for n in part.column(0).to_pylist()] == [n for rows in lengths for n in range(rows)]
+    assert all(part.num_rows >= ENOUGH_ROWS for part in joined[:-1])
 
 
 def test_a_large_batch_alone_is_not_copied() -> None:
     large = batch(ENOUGH_ROWS)
-    (one,) = in_fewer_batches(iter([large]))
-    assert one is large
+    (part,) = in_fewer_batches(iter([large]))
+    assert part is large
 
 
 def test_large_bodies_are_not_held_back() -> None:

@@ -15,5 +15,5 @@ def test_both_connectors_write_the_same_rows(spark: SparkSession, case: Case) ->
     )
     for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
         assert (bytes(their["value"]), their["key"]) == (bytes(our["body"]), our["keys"])
-        headers = {one["key"]: bytes(one["value"]).decode() for one in their.get("headers") or ()}
+        headers = {header["key"]: bytes(header["value"]).decode() for header in their.get("headers") or ()}
         assert headers == dict(our.get("properties") or ()) == case.properties(number)

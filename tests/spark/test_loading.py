@@ -113,10 +113,10 @@ def test_each_step_of_a_read_loads_what_it_needs(tmp_path: Path) -> None:
             command = [sys.executable, "-c", script, cluster.nameserver, str(tmp_path / "reader")]
             return subprocess.check_output(command, text=True, timeout=280).splitlines()
 
-        made, planned = (set(line.split()) for line in lines_of(PLAN))
+        modules, planned = (set(line.split()) for line in lines_of(PLAN))
         rows, read = lines_of(READ)
         tasks, followed = lines_of(STREAM)
-    assert "trio" not in made
+    assert "trio" not in modules
     assert "trio" in planned
     assert planned & (WRITING | SERVING_AND_ASKING | DECODING) == set()
     assert int(rows) == MESSAGES

@@ -67,7 +67,8 @@ def test_rows_that_a_task_wrote_to_a_dead_master_are_read_from_its_slave(cluster
     assert list(cluster.slaves) == ["broker-a-1", "broker-b-1"]
     assert len(cluster.brokers) == 1
     of_slave, of_master = [
-        found for queue, found in sorted(stored(cluster).items(), key=lambda one: killed[0] not in one[0])
+        queue_bodies
+        for queue, queue_bodies in sorted(stored(cluster).items(), key=lambda item: killed[0] not in item[0])
     ]
     assert set(chain(of_slave, of_master)) == {f"row {number}" for number in range(ROWS)}
     assert 0 <= len(of_slave) + len(of_master) - ROWS <= written.perhaps_repeated
@@ -87,8 +88,8 @@ def test_a_write_waits_for_a_master(cluster: EmbeddedCluster, has_keys: bool) ->
     def parts() -> Iterator[pa.RecordBatch]:
         """Yields rows, and starts the masters when the first ones are handed over."""
         for first in range(0, 1000, 100):
-            some = rows(first, 100)
-            yield some.append_column("shardingKey", pa.array([str(n % 7) for n in range(100)])) if has_keys else some
+            table = rows(first, 100)
+            yield table.append_column("shardingKey", pa.array([str(n % 7) for n in range(100)])) if has_keys else table
             if not cluster.brokers:
                 for name in masters:
                     cluster.start(name)
@@ -136,9 +137,9 @@ def test_a_job_writes_and_reads_through_the_death_of_a_master(spark: SparkSessio
         write(frame, cluster.nameserver, topic="orders", maxBatchBytes=5000, requestTimeoutMs=2000)
         killing.result()
     cluster.wait_for_slaves()
-    found = read(spark, cluster.nameserver, topic="orders").select("brokerName", "body").collect()
-    assert {bytes(row.body).decode() for row in found} == {f"row {number}" for number in range(ROWS)}
-    assert {row.brokerName for row in found} == {"broker-a", "broker-b"}
+    results = read(spark, cluster.nameserver, topic="orders").select("brokerName", "body").collect()
+    assert {bytes(row.body).decode() for row in results} == {f"row {number}" for number in range(ROWS)}
+    assert {row.brokerName for row in results} == {"broker-a", "broker-b"}
 
 
 def test_a_query_goes_on_over_the_death_and_return_of_a_master(

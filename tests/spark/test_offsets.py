@@ -106,9 +106,9 @@ def test_only_what_is_needed_is_asked() -> None:
     assert committed_of(points) == [A1]
 
 
-@pytest.mark.parametrize(("found", "offset"), [(3, 10), (10, 10), (55, 55), (99, 99)])
-def test_a_time_starts_at_what_was_found_within_bounds(found: int, offset: int) -> None:
-    assert resolve_start({A0: AtTime(7)}, BrokerAnswers(BOUNDS, {A0: found})).offsets == {A0: offset}
+@pytest.mark.parametrize(("answer", "offset"), [(3, 10), (10, 10), (55, 55), (99, 99)])
+def test_a_time_starts_at_what_was_found_within_bounds(answer: int, offset: int) -> None:
+    assert resolve_start({A0: AtTime(7)}, BrokerAnswers(BOUNDS, {A0: answer})).offsets == {A0: offset}
 
 
 def test_no_message_as_young_fails_or_starts_at_the_end() -> None:

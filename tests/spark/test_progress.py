@@ -42,14 +42,14 @@ class NotStarted:
 
 
 def source(end: dict[MessageQueue, int], latest: dict[MessageQueue, int] | None = None) -> dict[str, Any]:
-    known = None if latest is None else json.dumps(StreamOffset(latest).to_json())
-    return {"endOffset": json.dumps(StreamOffset(end).to_json()), "latestOffset": known}
+    text = None if latest is None else json.dumps(StreamOffset(latest).to_json())
+    return {"endOffset": json.dumps(StreamOffset(end).to_json()), "latestOffset": text}
 
 
 def test_lag_is_what_lies_between_the_query_and_the_end() -> None:
-    found = lag(Progress(source({A: 5, B: 7}, {A: 9, B: 7})))  # type: ignore[arg-type]
-    assert found == [QueueLag(A, 5, 9), QueueLag(B, 7, 7)]
-    assert [one.behind for one in found] == [4, 0]
+    lags = lag(Progress(source({A: 5, B: 7}, {A: 9, B: 7})))  # type: ignore[arg-type]
+    assert lags == [QueueLag(A, 5, 9), QueueLag(B, 7, 7)]
+    assert [queue_lag.behind for queue_lag in lags] == [4, 0]
 
 
 def test_a_listener_passes_its_event() -> None:

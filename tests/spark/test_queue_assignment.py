@@ -17,10 +17,10 @@ def places() -> _TopicPlaces:
     return _TopicPlaces(TopicPublishInfo("orders", QUEUES, counter_start=0))
 
 
-def queues_of(found: _TopicPlaces, rows: pa.RecordBatch) -> list[MessageQueue | None]:
-    lanes = found.lanes(rows)
+def queues_of(topic_places: _TopicPlaces, rows: pa.RecordBatch) -> list[MessageQueue | None]:
+    lanes = topic_places.lanes(rows)
     assert lanes is not None
-    return [None if lane == BY_TURNS else queue_of(found.fixed[lane]) for lane in lanes]
+    return [None if lane == BY_TURNS else queue_of(topic_places.fixed[lane]) for lane in lanes]
 
 
 def queue_of(target: Fixed) -> MessageQueue:
@@ -70,17 +70,17 @@ def test_a_queue_that_a_broker_does_not_have_is_refused_and_a_broker_that_is_awa
 
 def test_a_queue_has_one_target_for_rows_that_name_it_and_one_for_keys() -> None:
     """Only a row with a sharding key may go elsewhere, when the topic has lost the queue."""
-    found = places()
+    topic_places = places()
     info = TopicPublishInfo("orders", QUEUES, counter_start=0)
     key = next(key for key in map(str, range(100)) if info.queue_of_key(key) == QUEUES[4])
     queue = {"brokerName": pa.array(["broker-b"]), "queueId": pa.array([1], pa.int32())}
-    assert queues_of(found, pa.record_batch(queue)) == [QUEUES[4]]
-    assert queues_of(found, pa.record_batch(queue)) == [QUEUES[4]]
-    assert len(found.fixed) == 1
+    assert queues_of(topic_places, pa.record_batch(queue)) == [QUEUES[4]]
+    assert queues_of(topic_places, pa.record_batch(queue)) == [QUEUES[4]]
+    assert len(topic_places.fixed) == 1
     same = [other for other in map(str, range(100)) if info.queue_of_key(other) == QUEUES[4]]
-    assert queues_of(found, pa.record_batch({"shardingKey": pa.array(same)})) == [QUEUES[4]] * len(same)
-    assert queues_of(found, pa.record_batch({"shardingKey": pa.array([key])})) == [QUEUES[4]]
-    assert [type(target) for target in found.fixed] == [ThisQueue, KeyedQueue]
+    assert queues_of(topic_places, pa.record_batch({"shardingKey": pa.array(same)})) == [QUEUES[4]] * len(same)
+    assert queues_of(topic_places, pa.record_batch({"shardingKey": pa.array([key])})) == [QUEUES[4]]
+    assert [type(target) for target in topic_places.fixed] == [ThisQueue, KeyedQueue]
 
 
 def test_delayed_rows_are_separated() -> None:

@@ -87,7 +87,7 @@ def test_no_offset_is_dropped_or_read_twice(
 def shared(lengths: list[int], mean_bytes: float = 0.0, **bounds: int | None) -> list[list[int]]:
     """Returns the sizes of each task's ranges."""
     pieces = [QueueRange(queue(number), 0, length) for number, length in enumerate(lengths)]
-    return [[one.size for one in task] for task in share_out(pieces, {"a": mean_bytes}, **bounds)]
+    return [[piece.size for piece in task] for task in share_out(pieces, {"a": mean_bytes}, **bounds)]
 
 
 @pytest.mark.parametrize(

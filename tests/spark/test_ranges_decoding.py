@@ -68,9 +68,9 @@ def _rows(batch: pa.RecordBatch) -> list[Row]:
 
 def rows_of(*ranges: QueueRange, repeat: int = 1) -> list[Row]:
     return [
-        (one.queue.topic, one.queue.queue_id, offset, body_of(one.queue, offset, repeat))
-        for one in ranges
-        for offset in range(one.start, one.end)
+        (part.queue.topic, part.queue.queue_id, offset, body_of(part.queue, offset, repeat))
+        for part in ranges
+        for offset in range(part.start, part.end)
     ]
 
 
@@ -78,9 +78,9 @@ def rows_of(*ranges: QueueRange, repeat: int = 1) -> list[Row]:
 def test_the_pulls_of_a_list_are_decoded_at_once(size: int) -> None:
     ranges = [QueueRange(queue(number), 5, 5 + size) for number in range(12)]
     task = Task(ranges)
-    task.read([pull_of(one.queue, one.start, one.end) for one in ranges[:7]])
+    task.read([pull_of(part.queue, part.start, part.end) for part in ranges[:7]])
     assert list(task.rest.ranges) == ranges[7:]
-    task.read([pull_of(one.queue, one.start, one.end) for one in ranges[7:]])
+    task.read([pull_of(part.queue, part.start, part.end) for part in ranges[7:]])
     assert task.rows == rows_of(*ranges)
     assert len(task.calls) == 2
     assert not task.rest.ranges
@@ -99,7 +99,7 @@ def test_a_range_may_go_on_in_the_next_list() -> None:
 def test_topics_are_decoded_apart() -> None:
     ranges = [QueueRange(queue(0), 0, 2), QueueRange(queue(1), 0, 2), QueueRange(queue(0, "audit"), 0, 2)]
     task = Task(ranges)
-    task.read([pull_of(one.queue, 0, 2) for one in ranges])
+    task.read([pull_of(part.queue, 0, 2) for part in ranges])
     assert task.calls == [[0, 1], [0]]
     assert task.rows == rows_of(*ranges)
 
@@ -108,7 +108,7 @@ def test_topics_are_decoded_apart() -> None:
 def test_a_loss_is_that_of_its_range(size: int, caplog: pytest.LogCaptureFixture) -> None:
     """The ranges before it are read, and it is the first of those left; without failing, its other rows are read."""
     ranges = [QueueRange(queue(number), 0, size) for number in range(4)]
-    pulls = [pull_of(one.queue, 0, size, missing=(1,) if one.queue.queue_id == 2 else ()) for one in ranges]
+    pulls = [pull_of(part.queue, 0, size, missing=(1,) if part.queue.queue_id == 2 else ()) for part in ranges]
     task = Task(ranges)
     with pytest.raises(DataLost) as caught:
         task.read(pulls)
@@ -138,7 +138,7 @@ def test_the_place_within_a_list_of_several_batches(monkeypatch: pytest.MonkeyPa
     expected = rows_of(*ranges, repeat=100)
     task = Task(ranges)
     batches = 0
-    for reached, batch in task._decoding.decoded([pull_of(one.queue, 0, 40, repeat=100) for one in ranges]):
+    for reached, batch in task._decoding.decoded([pull_of(part.queue, 0, 40, repeat=100) for part in ranges]):
         batches += 1
         task.rest.go_on(reached.offset, reached.whole_ranges)
         task.rows += _rows(batch)

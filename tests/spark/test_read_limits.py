@@ -35,16 +35,16 @@ def test_a_limit_of_one_goes_on_in_every_queue() -> None:
 
 @given(BACKLOGS, st.integers(1, 2**63 - 1))
 def test_between_one_and_the_backlog_and_little_above_the_limit(backlog: dict[MessageQueue, int], limit: int) -> None:
-    taken = admitted(backlog, ReadLimits(max_offsets=limit), {})
-    assert taken.keys() == backlog.keys()
-    assert all(1 <= taken[queue] <= size for queue, size in backlog.items())
+    shares = admitted(backlog, ReadLimits(max_offsets=limit), {})
+    assert shares.keys() == backlog.keys()
+    assert all(1 <= shares[queue] <= size for queue, size in backlog.items())
     starving = sum(size * limit < sum(backlog.values()) for size in backlog.values())
-    assert min(limit, sum(backlog.values())) <= sum(taken.values()) <= limit + starving
+    assert min(limit, sum(backlog.values())) <= sum(shares.values()) <= limit + starving
 
 
 def test_bytes_are_estimated_by_each_queues_mean_size() -> None:
-    taken = admitted({A: 1000, B: 1000}, ReadLimits(max_bytes=110_000), {A: 100.0, B: 1000.0})
-    assert taken == {A: 100, B: 100}
+    shares = admitted({A: 1000, B: 1000}, ReadLimits(max_bytes=110_000), {A: 100.0, B: 1000.0})
+    assert shares == {A: 100, B: 100}
 
 
 def test_a_message_above_the_limit_on_bytes_is_taken_alone() -> None:

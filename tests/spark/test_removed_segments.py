@@ -63,8 +63,8 @@ def test_a_stream_and_a_batch_whose_messages_went_meanwhile(
     with pytest.raises(RocketMQSparkError, match=r"\[RMQ_DATA_LOSS\] .*offsets 20 to "):
         queries["true"].batch()
     # A stream that goes on with what is left says what it skips.
-    found = [int(body) for body in queries["false"].batch(everything=True)]
-    assert found == list(range(low, MESSAGES))
+    numbers = [int(body) for body in queries["false"].batch(everything=True)]
+    assert numbers == list(range(low, MESSAGES))
     assert f"offsets 20 to {low}" in caplog.text
     # Batches over the whole range.
     for fail in ("true", "false"):

@@ -17,20 +17,20 @@ from pyrmq_spark.pyspark_releases import has_unix_sockets
 from pyrmq_spark.python_path import sitecustomize
 
 INSTALLED = Path(pyspark.__file__).parent
-ARCHIVES = [str(one) for one in sorted((INSTALLED / "python" / "lib").glob("*.zip"), reverse=True)]
+ARCHIVES = [str(archive) for archive in sorted((INSTALLED / "python" / "lib").glob("*.zip"), reverse=True)]
 NAMES = ("pyspark", "py4j")
 FIND = f"import importlib.util as u; print(*(u.find_spec(name).origin for name in {NAMES}))"
 
 
 def test_workers_of_a_session_use_sockets_of_the_file_system(spark: SparkSession) -> None:
     assert session_settings().items() <= dict(spark.sparkContext.getConf().getAll()).items()
-    found = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED"))
-    assert (str(found.first()).lower() == "true") is has_unix_sockets()
+    rdd = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED"))
+    assert (str(rdd.first()).lower() == "true") is has_unix_sockets()
 
 
 def test_workers_of_a_session_import_the_pyspark_that_is_installed(spark: SparkSession) -> None:
-    found = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.modules["pyspark"].__file__)
-    assert found.collect() == [pyspark.__file__]
+    rdd = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.modules["pyspark"].__file__)
+    assert rdd.collect() == [pyspark.__file__]
 
 
 def test_a_system_without_such_sockets_gets_no_setting_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,9 +135,9 @@ def test_archives_stay_where_another_pyspark_would_be_found(tmp_path: Path) -> N
 def test_archives_that_belong_to_no_installed_pyspark_stay(tmp_path: Path) -> None:
     strange = tmp_path / "spark" / "python" / "lib" / "pyspark.zip"
     code = f"import sys; print({str(strange)!r} in sys.path, *sys.path)"
-    found = python(code, str(strange), str(session.FOLDER))
-    assert found.startswith("True")
-    assert ARCHIVES[0] not in found
+    output = python(code, str(strange), str(session.FOLDER))
+    assert output.startswith("True")
+    assert ARCHIVES[0] not in output
 
 
 @pytest.mark.parametrize("given", [None, "2"])

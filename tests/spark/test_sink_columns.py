@@ -133,7 +133,7 @@ def test_delayed_rows_go_one_by_one_beside_the_others(cluster: EmbeddedCluster) 
     assert (written.rows, written.requests) == (4, 3)
     assert sorted(decode_properties(properties)["DELAY"] for properties in seen) == ["1", "2"]
     wait_readable(cluster.nameserver, "orders", 3)  # level 1 is a second
-    bodies_found = [body for found in stored(cluster).values() for body in found]
+    bodies_found = [body for queue_bodies in stored(cluster).values() for body in queue_bodies]
     assert bodies_found.count("now") == 2
 
 
@@ -191,14 +191,14 @@ def test_a_topic_that_is_there_keeps_its_queues_and_a_namespace_is_part_of_the_n
 
 def ids_in(cluster: EmbeddedCluster, topic: str = "orders") -> Counter[str]:
     with PullConsumer("ids", nameserver=cluster.nameserver) as consumer:
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():
             position = bounds.start
             while position < bounds.end:
                 pulled = consumer.pull(queue, position)
-                found.update(f"{message.body.decode()} {message.msg_id}" for message in pulled.messages)
+                counts.update(f"{message.body.decode()} {message.msg_id}" for message in pulled.messages)
                 position = pulled.next_offset
-    return found
+    return counts
 
 
 def test_a_repeat_in_the_same_order_has_the_same_ids_and_in_another_loses_no_row(cluster: EmbeddedCluster) -> None:
@@ -212,8 +212,8 @@ def test_a_repeat_in_the_same_order_has_the_same_ids_and_in_another_loses_no_row
     task(cluster, schema=KEYED, messageIds="content", batch=3).run(iter([rows.take(pa.array(range(999, -1, -1)))]))
     wait_readable(cluster.nameserver, "orders", 3000)
     bodies_of: dict[str, set[str]] = {}
-    for found in ids_in(cluster):
-        body, _, msg_id = found.rpartition(" ")
+    for row_id in ids_in(cluster):
+        body, _, msg_id = row_id.rpartition(" ")
         bodies_of.setdefault(msg_id, set()).add(body)
     assert all(len(bodies) == 1 for bodies in bodies_of.values())
 

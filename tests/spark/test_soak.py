@@ -164,13 +164,13 @@ def check(topic: str, by_queue: dict[str, list[tuple[str, str]]], rows: set[str]
 
     Batches come one after another, and a file's rows in theirs; files of one batch are of several tasks.
     """
-    found: dict[str, str] = {}
+    bodies: dict[str, str] = {}
     ids_of: dict[str, set[str]] = {}
     queue_of: dict[str, str] = {}
     seen: dict[str, list[int]] = {}
     for queue, messages in by_queue.items():
         for body, msg_id in messages:
-            assert found.setdefault(msg_id, body) == body, f"{topic}: two rows have the id {msg_id}"
+            assert bodies.setdefault(msg_id, body) == body, f"{topic}: two rows have the id {msg_id}"
             key, _, number = body.partition(" ")
             if key != "none":
                 assert queue_of.setdefault(key, queue) == queue, f"{topic}: key {key} is in two queues"

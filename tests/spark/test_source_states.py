@@ -274,8 +274,8 @@ class StreamOverChanges(RuleBasedStateMachine):
 
     def passed(self) -> Offsets:
         """Returns the offsets that are read, or planned to be."""
-        known = self.planned[1] if self.planned is not None else self.query.offset
-        return {} if known is None else StreamOffset.from_json(known).offsets
+        offset = self.planned[1] if self.planned is not None else self.query.offset
+        return {} if offset is None else StreamOffset.from_json(offset).offsets
 
     def why_no_plan(self, reached: Offsets, *, fail: bool) -> Iterator[str]:
         cluster, brokers = self.cluster, self.cluster.brokers.values()
@@ -323,21 +323,21 @@ class StreamOverChanges(RuleBasedStateMachine):
         right = Expected()
         for queue, target in sorted(ranges.items(), key=lambda item: item[0]):
             broker = self.cluster.broker(queue)
-            found = {offset: body for offset, body in self.cluster.kept(queue).items() if offset in target}
+            bodies = {offset: body for offset, body in self.cluster.kept(queue).items() if offset in target}
             is_known = self.cluster.nameserver_is_up and broker.is_registered
             if not is_known or not broker.is_up:
                 right.reasons.add(UNAVAILABLE)
             if broker.queue_count and not broker.perm & Permission.READ:
                 right.reasons.add(REFUSED)
             if not self.cluster.is_routed(queue):
-                right.excused |= set(found.values())
+                right.excused |= set(bodies.values())
                 right.must_fail |= not is_known  # it is unknown whether the queue is gone
-                found = {}
-            if len(found) < len(target):
+                bodies = {}
+            if len(bodies) < len(target):
                 right.reasons |= {LOST} if fail else set()
                 right.must_fail |= fail or (self.cluster.nameserver_is_up and not broker.is_registered)
             right.must_fail |= not broker.is_up and self.cluster.is_routed(queue)
-            right.rows += found.values()
+            right.rows += bodies.values()
         return right
 
     def teardown(self) -> None:

@@ -37,9 +37,9 @@ def test_a_table_without_its_options_says_how_to_name_them() -> None:
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """Names of tables that are dropped afterwards."""
-    made: list[str] = []
-    yield made
-    for name in made:
+    names: list[str] = []
+    yield names
+    for name in names:
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 

@@ -35,7 +35,9 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def planned(nameserver: str, **options: str) -> list[QueueRange]:
     """Returns the ranges of a batch."""
     reader = RocketMQReader(ConnectionOptions(name_server=nameserver), read_source(options), source_schema(SCHEMA))
-    return [one for part in reader.partitions() if isinstance(part, RangePartition) for one in part.ranges]
+    return [
+        offset_range for part in reader.partitions() if isinstance(part, RangePartition) for offset_range in part.ranges
+    ]
 
 
 # --- Queues that become shorter

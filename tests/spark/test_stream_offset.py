@@ -26,8 +26,8 @@ def test_offsets_survive_the_checkpoint(offsets: dict[MessageQueue, int], began:
 
 def test_the_text_does_not_depend_on_the_order_of_queues() -> None:
     """Spark compares it as text: another order would start batch after batch."""
-    one, other = StreamOffset({A: 1, B: 2, C: 3}), StreamOffset({C: 3, A: 1, B: 2})
-    assert json.dumps(one.to_json()) == json.dumps(other.to_json())
+    offset, other = StreamOffset({A: 1, B: 2, C: 3}), StreamOffset({C: 3, A: 1, B: 2})
+    assert json.dumps(offset.to_json()) == json.dumps(other.to_json())
 
 
 def test_the_text() -> None:

@@ -32,9 +32,9 @@ def check(master: str, nameserver: str, directory: Path, environment: dict[str, 
     job = [sys.executable, "-m", "tests.spark.shipped_job", master, nameserver, topic, str(ROWS), str(directory)]
     done = subprocess.run(job, cwd=directory, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["batch"] == found["stream"] == [ROWS, ROWS, ROWS * (ROWS - 1) // 2]
-    assert found["partitions"] >= 6
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert results["batch"] == results["stream"] == [ROWS, ROWS, ROWS * (ROWS - 1) // 2]
+    assert results["partitions"] >= 6
 
 
 @pytest.mark.soak
