@@ -17,20 +17,20 @@ APART = ("hostile", "instructions", "kafka")
 def main() -> int:
     """Runs the benchmarks in name order; exits with 2 for an unknown name, returns 1 when there is none to run."""
     modules = pkgutil.iter_modules(benchmarks.__path__)
-    known = sorted(module.name for module in modules if not module.ispkg and module.name != "__main__")
-    there_are = ", ".join(known) or "none yet"
+    programs = sorted(module.name for module in modules if not module.ispkg and module.name != "__main__")
+    there_are = ", ".join(programs) or "none yet"
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=f"Benchmarks: {there_are}.")
     parser.add_argument("--quick", action="store_true", help="a small run of each, to see that it works")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     for name in options.names:
-        if name not in known:
+        if name not in programs:
             parser.error(f"no benchmark {name!r}; there are: {there_are}")
-    if not known:
+    if not programs:
         print("There is no benchmark yet.", file=sys.stderr)
         return 1
     apart = APART if options.quick else ()
-    names = options.names or [name for name in known if name not in apart]
+    names = options.names or [name for name in programs if name not in apart]
     began = time.perf_counter()
     with ExitStack() as stack:
         if options.quick and not options.names:  # one session and one broker for all

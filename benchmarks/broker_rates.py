@@ -50,7 +50,7 @@ def main(*, quick: bool) -> None:
         boot_our_cluster(["broker-a"], broker_settings=LARGE_LOG) as ours,
         boot_cluster("5.4.0", ("broker-a",), broker_settings={**BROKER_SETTINGS, **PATIENT}) as theirs,
     ):
-        places = [(one.nameserver.address, one.brokers["broker-a"].address) for one in (ours, theirs)]
+        places = [(cluster.nameserver.address, cluster.brokers["broker-a"].address) for cluster in (ours, theirs)]
         print(HEADING)
         rows: list[tuple[str, Callable[[str, str], float]]] = [
             ("batches of 1,000", partial(batches, messages=400_000 // share)),
@@ -170,8 +170,13 @@ def index_costs(share: int, pairs: int) -> None:
         for _ in range(pairs):
             measured.run(
                 *(
-                    partial(batches, one.nameserver.address, one.brokers["broker-a"].address, messages=400_000 // share)
-                    for one in (first, second)
+                    partial(
+                        batches,
+                        cluster.nameserver.address,
+                        cluster.brokers["broker-a"].address,
+                        messages=400_000 // share,
+                    )
+                    for cluster in (first, second)
                 )
             )
         print(measured.line("batches of 1,000, ours: with index; without"), flush=True)
@@ -205,13 +210,16 @@ def memory(share: int) -> None:
     """Prints the resident memory of the broker, at each tenth of 10 million messages."""
     settings = {**LARGE_LOG, "maxStoreBytes": str(1 << 30), "mappedFileSizeCommitLog": str(64 << 20)}
     with boot_our_cluster(["broker-a"], broker_settings=settings) as cluster:
-        topic, found = new_topic(cluster.nameserver.address), []
+        topic, megabytes = new_topic(cluster.nameserver.address), []
         address = cluster.brokers["broker-a"].address
         for part in range(1, 11):
             messages = MILLION // share
             raw.write(address, topic, QUEUES, messages, SMALL, before=(part - 1) * messages)
-            found.append(own_megabytes(cluster))
-        print(f"{'memory at each tenth of 10 million, MiB':44} {' '.join(f'{one:.0f}' for one in found)}", flush=True)
+            megabytes.append(own_megabytes(cluster))
+        print(
+            f"{'memory at each tenth of 10 million, MiB':44} {' '.join(f'{size:.0f}' for size in megabytes)}",
+            flush=True,
+        )
 
 
 def own_megabytes(cluster: OurCluster) -> float:

@@ -56,12 +56,12 @@ def encoders(count: int, case: Case) -> tuple[Callable[[], object], Callable[[],
     limit = BatchLimit()
 
     def by_columns() -> list[Payload]:
-        some = outgoing_rows(rows)
-        return list(encode_columns(some, "t", ids_of(unique_id_runs, count), limit, alone=False, waits=True))
+        outgoing = outgoing_rows(rows)
+        return list(encode_columns(outgoing, "t", ids_of(unique_id_runs, count), limit, alone=False, waits=True))
 
     def by_message() -> list[Payload]:
-        some = outgoing_rows(rows)
-        return list(encode_messages(some, "t", ids_of(unique_id_runs, count), limit, alone=False, waits=True))
+        outgoing = outgoing_rows(rows)
+        return list(encode_messages(outgoing, "t", ids_of(unique_id_runs, count), limit, alone=False, waits=True))
 
     if [len(payload.body) for payload in by_columns()] != [len(payload.body) for payload in by_message()]:
         raise AssertionError("both ways make different requests")
@@ -96,7 +96,7 @@ def measured(count: int, rounds: int, *ways: Callable[[], object]) -> list[Figur
             for _ in range(inner):
                 way()
             times[index].append((time.thread_time_ns() - began) / inner / count)
-    return [Figure(min(some[1:]), statistics.median(some[1:])) for some in times]
+    return [Figure(min(seconds[1:]), statistics.median(seconds[1:])) for seconds in times]
 
 
 def line(name: str, count: int, case: Case, rounds: int, ways: tuple[Callable[[], object], ...]) -> None:

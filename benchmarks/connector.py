@@ -153,12 +153,12 @@ def send_each(directory: str, nameserver: str, topic: str, rows: Iterator[Row]) 
 PATHS: tuple[TimedPath, ...] = (raw_path, library_path, spark_path, partial(spark_path, batch_topic=True))
 
 
-def sit(spark: SparkSession, paths: Sequence[TimedPath], rows: int, case: Case, number: int, found: Sittings) -> None:
+def sit(spark: SparkSession, paths: Sequence[TimedPath], rows: int, case: Case, number: int, results: Sittings) -> None:
     """Runs every path once, in the reverse order where `number` is odd."""
     for path in paths[:: -1 if number % 2 else 1]:
         with sitting(spark, rows, case) as at:
             for name, figure in path(at):
-                found.add(name, figure)
+                results.add(name, figure)
 
 
 def main(
@@ -176,18 +176,18 @@ def main(
         paths.append(partial(foreach_path, librocketmq))
     with spark_session() as spark, shared_broker(spark) if quick else nullcontext():
         for name in cases[:1] if quick else cases:
-            case, rows, found = CASES[name], ROWS[name] // (QUICK_SHARE if quick else 1), Sittings()
+            case, rows, results = CASES[name], ROWS[name] // (QUICK_SHARE if quick else 1), Sittings()
             print(f"rows {name}\n{HEADING}", flush=True)
             for number in range(1 if quick else sittings):
-                sit(spark, paths, rows, case, number, found)
-                for path, figures in found.figures.items():
+                sit(spark, paths, rows, case, number, results)
+                for path, figures in results.figures.items():
                     print(f"{path:24} {figures[-1].rate:>12,.0f} /s {figures[-1].cpu:>6.2f} s a million", flush=True)
             for demand in demands(case):
-                if (row := found.compared(demand)) is not None:
+                if (row := results.compared(demand)) is not None:
                     compared.append(row)
                     print(row.line(), flush=True)
             for path in ("raw write", "raw read"):
-                cpu = statistics.median(figure.cpu for figure in found.figures[path])
+                cpu = statistics.median(figure.cpu for figure in results.figures[path])
                 print(f"{path}: client CPU {cpu:.2f} s a million", flush=True)
             write_json(output / "connector.json", compared)
 

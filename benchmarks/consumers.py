@@ -48,15 +48,15 @@ def main(*, quick: bool) -> None:
     with one_broker({"mappedFileSizeCommitLog": str(1 << 28), **PATIENT}) as cluster:
         print(HEADING)
         for name, count in MESSAGES.items():
-            topic, some = f"consumed-{name}", count // (20 if quick else 1)
-            fill(cluster.nameserver.address, topic, CASES[name], some)
+            topic, messages = f"consumed-{name}", count // (20 if quick else 1)
+            fill(cluster.nameserver.address, topic, CASES[name], messages)
             for batch in BATCHES:
-                compare(cluster, topic, name, some, batch, pairs=1 if quick else PAIRS)
+                compare(cluster, topic, name, messages, batch, pairs=1 if quick else PAIRS)
             measured = Pairs()
             for _ in range(1 if quick else PAIRS):
                 measured.run(
-                    partial(lite_pull, cluster.nameserver.address, topic, some),
-                    partial(java_lite_pull, cluster, topic, some),
+                    partial(lite_pull, cluster.nameserver.address, topic, messages),
+                    partial(java_lite_pull, cluster, topic, messages),
                 )
             print(measured.line(f"lite pull, rows {name}"), flush=True)
 

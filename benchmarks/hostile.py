@@ -250,7 +250,9 @@ def main(quick: bool = False) -> None:
             print(f"Apache's servers do not run here: {reason}")
             return
     lines = worse(measured[OURS], measured[APACHES])
-    medians = {kind: 1e3 * statistics.median(row.during.p(0.99) for row in found) for kind, found in measured.items()}
+    medians = {
+        kind: 1e3 * statistics.median(row.during.p(0.99) for row in kind_rows) for kind, kind_rows in measured.items()
+    }
     print(f"\np99 during an attack, median of all: ours {medians[OURS]:.1f} ms, Apache's {medians[APACHES]:.1f}")
     print(
         "\n".join(["An honest client is worse off with ours:", *lines] if lines else ["Nowhere worse off with ours."])

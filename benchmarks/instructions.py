@@ -97,9 +97,9 @@ def counted(place: Path, nameserver: str, pattern: str) -> dict[str, float]:
 
 
 def dumped(path: Path) -> int:
-    found = TOTALS.search(path.read_text())
-    assert found is not None, f"callgrind wrote no totals into {path.name}"
-    return int(found[1])
+    match = TOTALS.search(path.read_text())
+    assert match is not None, f"callgrind wrote no totals into {path.name}"
+    return int(match[1])
 
 
 if __name__ == "__main__":

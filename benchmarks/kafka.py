@@ -148,12 +148,12 @@ def fixed(at: KafkaSitting, kinds: Sequence[str], runs: int) -> None:
     """Measures what a small job takes, after one of each to warm up."""
     topics = {side: at.filled(side, FIXED_ROWS, FEW) for side in TWO_SIDES}
     for kind in kinds:
-        some = tuple(side for side in sides(kind, floors=at.floors) if side == small_job(side))
+        job_sides = tuple(side for side in sides(kind, floors=at.floors) if side == small_job(side))
         run = running(at, JOBS[kind], topics, FIXED_ROWS, FEW)
-        for side in some:
+        for side in job_sides:
             run(side, at.session(side))
         for number in range(runs):
-            at.compare(f"fixed-{kind}", number, some, FIXED_ROWS, run)
+            at.compare(f"fixed-{kind}", number, job_sides, FIXED_ROWS, run)
 
 
 def small(at: KafkaSitting, name: str, batches: int, pairs: int) -> Iterator[None]:
@@ -161,13 +161,13 @@ def small(at: KafkaSitting, name: str, batches: int, pairs: int) -> Iterator[Non
     rows = SMALL_ROWS * batches
     filled = name == "small-read"
     topics = {side: at.filled(side, rows, FEW) if filled else at.new_topic(side) for side in TWO_SIDES}
-    job, some = name.replace("-", "_") + "s", sides(name, floors=at.floors)
+    job, job_sides = name.replace("-", "_") + "s", sides(name, floors=at.floors)
     warm = running(at, job, topics, SMALL_ROWS * WARM_BATCHES, FEW, batches=WARM_BATCHES)
-    for side in some:
+    for side in job_sides:
         warm(side, at.session(side))
     run = running(at, job, topics, rows, FEW, batches=batches)
     for pair in range(pairs):
-        at.compare(name, pair, some, rows, run, better=Better.FEWER_SECONDS)
+        at.compare(name, pair, job_sides, rows, run, better=Better.FEWER_SECONDS)
         yield
 
 
@@ -215,22 +215,22 @@ def sides(kind: str, *, floors: bool = False) -> tuple[str, ...]:
 
 def taken_off(rows: Mapping[str, Row]) -> dict[str, dict[str, float]]:
     """Returns the seconds of each side, by the name of each bulk row, that its second ratio takes off."""
-    found = {}
+    seconds = {}
     for name in rows:
         kind, _, case = name.partition("-")
         less = f"making-{case}" if kind == "write" else f"fixed-{kind}"
         if kind in BULK and less in rows:
             medians = {side: rows[less].seconds(side).median for side in rows[less].runs}
-            found[name] = {side: medians[small_job(side)] for side in SIDES if small_job(side) in medians}
-    return found
+            seconds[name] = {side: medians[small_job(side)] for side in SIDES if small_job(side) in medians}
+    return seconds
 
 
 def write_results(at: KafkaSitting, output: Path) -> list[str]:
     """Writes `kafka.json` and `kafka.txt`, and returns the lines of the table."""
     lines = table(list(at.rows.values()), KAFKA, taken_off(at.rows))
     output.mkdir(parents=True, exist_ok=True)
-    found = {"machine": machine(), "rows": [row.as_json(KAFKA) for row in at.rows.values()]}
-    (output / "kafka.json").write_text(json.dumps(found, indent=1) + "\n")
+    results = {"machine": machine(), "rows": [row.as_json(KAFKA) for row in at.rows.values()]}
+    (output / "kafka.json").write_text(json.dumps(results, indent=1) + "\n")
     (output / "kafka.txt").write_text("\n".join(lines) + "\n")
     return lines
 
@@ -239,13 +239,13 @@ def parts(at: KafkaSitting, rows: Sequence[str], pairs: int, *, quick: bool) -> 
     """Runs the chosen rows, part by part, each on an empty store; yields after each pair."""
     share, runs = (QUICK_SHARE, 1) if quick else (1, FIXED_RUNS)
     kinds = {case: [kind for kind in BULK if f"{kind}-{case}" in rows] for case in MESSAGES}
-    reads = [kind for kind in JOBS if any(kind in some for some in kinds.values())]
+    reads = [kind for kind in JOBS if any(kind in case_kinds for case_kinds in kinds.values())]
     fixed(at, reads, runs)
-    for case, some in kinds.items():
-        if "write" in some:
+    for case, case_kinds in kinds.items():
+        if "write" in case_kinds:
             making(at, case, MESSAGES[case] // share, runs)
-        if some:
-            yield from bulk(at, case, some, MESSAGES[case] // share, pairs)
+        if case_kinds:
+            yield from bulk(at, case, case_kinds, MESSAGES[case] // share, pairs)
             at.fresh_store()
     for name in SMALL:
         if name in rows:

@@ -187,7 +187,7 @@ def latencies(address: str, load: Load, seconds: float | None, phase: Phase) -> 
     clients.start()
     took = results.get()
     clients.join()
-    return sorted(1000 * one for one in took)
+    return sorted(1000 * latency for latency in took)
 
 
 def report(what: str, *took: float) -> None:
@@ -199,8 +199,8 @@ def resident_mib(process_id: int) -> int:
     status = Path(f"/proc/{process_id}/status")
     if not status.exists():  # only Linux has it
         return 0
-    found = re.search(r"VmHWM:\s+(\d+)", status.read_text())
-    return int(found[1]) // 1024 if found else 0
+    match = re.search(r"VmHWM:\s+(\d+)", status.read_text())
+    return int(match[1]) // 1024 if match else 0
 
 
 def main(quick: bool = False, *, load: Load | None = None) -> None:

@@ -63,9 +63,9 @@ class PlainPeer:
         view = memoryview(self._buffer)[self._start : self._start + 4 + length]
         self._start += 4 + length
         header = bytes(view[8 : 8 + (word & 0xFFFFFF)])
-        found = OPAQUE.search(header)
-        assert found is not None
-        return found[1], view[8 + len(header) :]
+        match = OPAQUE.search(header)
+        assert match is not None
+        return match[1], view[8 + len(header) :]
 
     def _fill(self, count: int) -> bool:
         if self._end - self._start < count and self._start:
@@ -82,9 +82,9 @@ class PlainPeer:
     def send(self, head: bytes, opaque: bytes, tail: bytes, body: bytes) -> None:
         header = head + opaque + tail
         prefix = struct.pack(">II", 4 + len(header) + len(body), len(header))
-        taken = self.connection.sendmsg([prefix, header, body])
-        if taken < len(prefix) + len(header) + len(body):
-            self.connection.sendall(memoryview(prefix + header + body)[taken:])
+        count = self.connection.sendmsg([prefix, header, body])
+        if count < len(prefix) + len(header) + len(body):
+            self.connection.sendall(memoryview(prefix + header + body)[count:])
 
 
 def bodies_of(mean: int, *, equal: bool) -> list[bytes]:
@@ -137,9 +137,9 @@ def ours(port: int, request_bytes: int, body_bytes: int, count: int, *, equal: b
             async with trio.open_nursery() as callers:
                 for _ in range(WINDOW):
                     callers.start_soon(caller, pool, count // WINDOW)
-            found = figure(all_bytes(body_bytes, count // WINDOW * WINDOW, equal=equal), started, cpu)
+            result = figure(all_bytes(body_bytes, count // WINDOW * WINDOW, equal=equal), started, cpu)
             await pool.aclose()
-        return found
+        return result
 
     return trio.run(main)
 
@@ -157,15 +157,15 @@ def figure(body_bytes: int, started: float, cpu: float) -> Figure:
 
 def pairs(count: int, first: Callable[[], Figure], second: Callable[[], Figure]) -> list[tuple[Figure, Figure]]:
     """Runs `count` pairs, every second one in the other order: A B B A."""
-    found = []
+    figure_pairs = []
     for number in range(count):
         if number % 2:
             b = second()
-            found.append((first(), b))
+            figure_pairs.append((first(), b))
         else:
             a = first()
-            found.append((a, second()))
-    return found
+            figure_pairs.append((a, second()))
+    return figure_pairs
 
 
 def main(*, quick: bool = False, count: int = 5, megabytes: int = 500) -> None:
@@ -184,17 +184,17 @@ def main(*, quick: bool = False, count: int = 5, megabytes: int = 500) -> None:
                 server.start()
                 try:
                     arguments = listener.getsockname()[1], request_size, size, megabytes * 1_000_000 // size
-                    found = pairs(count, *(partial(way, *arguments, equal=equal) for way in (blocking, ours)))
+                    figure_pairs = pairs(count, *(partial(way, *arguments, equal=equal) for way in (blocking, ours)))
                 finally:
                     server.kill()
                     server.join()
-            report(f"{direction} {size // KIB} KiB{', equal' if equal else ''}, MB/s", found)
+            report(f"{direction} {size // KIB} KiB{', equal' if equal else ''}, MB/s", figure_pairs)
 
 
-def report(name: str, found: list[tuple[Figure, Figure]]) -> None:
-    ratios = sorted(mine.rate / plain.rate for plain, mine in found)
-    rates = [statistics.median(pair[side].rate for pair in found) for side in (0, 1)]
-    cpu = [statistics.median(pair[side].cpu for pair in found) for side in (0, 1)]
+def report(name: str, figure_pairs: list[tuple[Figure, Figure]]) -> None:
+    ratios = sorted(mine.rate / plain.rate for plain, mine in figure_pairs)
+    rates = [statistics.median(pair[side].rate for pair in figure_pairs) for side in (0, 1)]
+    cpu = [statistics.median(pair[side].cpu for pair in figure_pairs) for side in (0, 1)]
     print(
         f"{name:34} {rates[0]:9,.0f} {rates[1]:9,.0f} {statistics.median(ratios):6.2f} "
         f"({ratios[0]:.2f}-{ratios[-1]:.2f}) {cpu[0]:6.2f} {cpu[1]:6.2f}",

@@ -170,24 +170,24 @@ def _figure(calls: int, started: float, cpu: float, times: list[float]) -> Figur
 
 def pairs(count: int, first: Callable[[], Figure], second: Callable[[], Figure]) -> list[tuple[Figure, Figure]]:
     """Runs `count` pairs, every second one in the other order: A B B A."""
-    found = []
+    figure_pairs = []
     for number in range(count):
         if number % 2:
             b = second()
-            found.append((first(), b))
+            figure_pairs.append((first(), b))
         else:
             a = first()
-            found.append((a, second()))
-    return found
+            figure_pairs.append((a, second()))
+    return figure_pairs
 
 
-def report(name: str, found: list[tuple[Figure, Figure]], measure: str) -> None:
+def report(name: str, figure_pairs: list[tuple[Figure, Figure]], measure: str) -> None:
     def value(figure: Figure) -> float:
         return float(getattr(figure, measure))
 
-    ratios = sorted(value(mine) / value(plain) for plain, mine in found)
-    plain, mine = (statistics.median(value(pair[side]) for pair in found) for side in (0, 1))
-    cpu = [statistics.median(pair[side].cpu for pair in found) for side in (0, 1)]
+    ratios = sorted(value(mine) / value(plain) for plain, mine in figure_pairs)
+    plain, mine = (statistics.median(value(pair[side]) for pair in figure_pairs) for side in (0, 1))
+    cpu = [statistics.median(pair[side].cpu for pair in figure_pairs) for side in (0, 1)]
     print(
         f"{name:44} {plain:10,.0f} {mine:10,.0f} {statistics.median(ratios):6.2f} "
         f"({ratios[0]:.2f}-{ratios[-1]:.2f}) {cpu[0]:7.1f} {cpu[1]:7.1f}",
@@ -226,13 +226,13 @@ def table(places: dict[str, int], count: int, calls: int) -> None:
     print(f"{'':44} {'blocking':>10} {'ours':>10} {'ratio':>6} {'(spread)':11} {'s/M':>7} {'s/M':>7}")
     for where, port in places.items():
         for window in (1, 16, 256):
-            some = calls // 8 if window == 1 else calls
+            call_count = calls // 8 if window == 1 else calls
             for form in (False, True):
-                mine = partial(ours, port, window, some, form=form)
-                found = pairs(count, partial(blocking, port, window, some), mine)
+                mine = partial(ours, port, window, call_count, form=form)
+                figure_pairs = pairs(count, partial(blocking, port, window, call_count), mine)
                 what = "one caller, p50 us" if window == 1 else f"{window} callers, calls/s"
                 name = f"{where}, {what}{', form' if form else ''}"
-                report(name, found, "p50_us" if window == 1 else "rate")
+                report(name, figure_pairs, "p50_us" if window == 1 else "rate")
 
 
 if __name__ == "__main__":

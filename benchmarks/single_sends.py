@@ -67,11 +67,11 @@ class Bench:
             print(f"{PEER} cannot be installed here: its rows are left out")
             return
         for threads, count in ((1, 10_000), (64, 32_000)):
-            some = count // self._share
+            messages = count // self._share
             self._row(
                 f"blocking send, {threads} caller(s), /s; librocketmq",
-                partial(sends.blocking, self._nameserver, "sends", threads, some),
-                partial(self._librocketmq, threads, some),
+                partial(sends.blocking, self._nameserver, "sends", threads, messages),
+                partial(self._librocketmq, threads, messages),
             )
 
     def beside_java(self) -> None:
@@ -99,8 +99,8 @@ class Bench:
             ),
         ]
         for name, ours, mode, count, window in rows:
-            some = count if mode == "batch" else count // self._share
-            self._row(name, partial(ours, some), partial(self._java, mode, some, window))
+            messages = count if mode == "batch" else count // self._share
+            self._row(name, partial(ours, messages), partial(self._java, mode, messages, window))
         self._row(
             "the same with equal rows",
             lambda: sends.send_batch(self._nameserver, "sends", LIST_MESSAGES, EQUAL),
@@ -135,8 +135,8 @@ class Bench:
             ("asyncio send, one task, CPU us; one thread", sends.asyncio_callers, sends.blocking, 1),
         ]
         for name, ours, theirs, width in rows:
-            some = count // 8 if width == 1 else count
-            arguments = (self._nameserver, "sends", width, some)
+            messages = count // 8 if width == 1 else count
+            arguments = (self._nameserver, "sends", width, messages)
             self._row(
                 name,
                 partial(ours, *arguments),

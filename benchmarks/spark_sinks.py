@@ -104,12 +104,12 @@ def cost(
 
 
 def in_pairs(
-    one: Callable[[], tuple[float, float]], other: Callable[[], tuple[float, float]], pairs: int
+    run: Callable[[], tuple[float, float]], other_run: Callable[[], tuple[float, float]], pairs: int
 ) -> list[tuple[float, float]]:
     """Returns each pair's ratios, other to one: of seconds by the clock and of processor time."""
     ratios = []
     for pair in range(pairs):
-        first, second = (one(), other()) if pair % 2 == 0 else reversed((other(), one()))
+        first, second = (run(), other_run()) if pair % 2 == 0 else reversed((other_run(), run()))
         ratios.append((second[0] / first[0], second[1] / first[1]))
     return ratios
 

@@ -183,9 +183,9 @@ def tasks_done(spark: SparkSession, total: int) -> Callable[[], int]:
     def count() -> int:
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(None) if job > began]
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-        known = [stage for stage in stages if stage is not None]
-        tasks = sum(stage.numTasks for stage in known)
-        return total * sum(stage.numCompletedTasks for stage in known) // tasks if tasks else 0
+        known_stages = [stage for stage in stages if stage is not None]
+        tasks = sum(stage.numTasks for stage in known_stages)
+        return total * sum(stage.numCompletedTasks for stage in known_stages) // tasks if tasks else 0
 
     return count
 

@@ -17,8 +17,8 @@ def main(nameserver: str, topic: str, threads: int, count: int) -> None:
     producer.set_namesrv_addr(nameserver)
     producer.start()
 
-    def send(some: int) -> None:
-        for number in range(some):
+    def send(calls: int) -> None:
+        for number in range(calls):
             message = Message(topic)
             message.set_keys(SMALL.key(number))
             message.set_tags(SMALL.tag(number))

@@ -198,7 +198,7 @@ class Jobs:
             query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
             seconds = time.perf_counter() - began
-        return {"seconds": seconds, "rows": sum(one.numInputRows for one in query.recentProgress)}
+        return {"seconds": seconds, "rows": sum(progress.numInputRows for progress in query.recentProgress)}
 
     def small_reads(self, topic: str, batches: int, floor: Options | None = None) -> Answer:
         """Reads a topic of that many small batches one by one, into the sink `noop`."""
@@ -250,11 +250,11 @@ def batch_times(frame: DataFrame, sink: str, options: Mapping[str, str], batches
         query = writer.trigger(processingTime="0 seconds").start()
         wait_for(query, batches)
         query.stop()
-    kept = [one.durationMs for one in query.recentProgress if one.numInputRows][WARM_BATCHES:]
-    all_of_it = [one["triggerExecution"] / 1000 for one in kept]
+    kept = [progress.durationMs for progress in query.recentProgress if progress.numInputRows][WARM_BATCHES:]
+    all_of_it = [durations["triggerExecution"] / 1000 for durations in kept]
     return {
         "seconds": statistics.median(all_of_it),
-        "add_batch": statistics.median(one["addBatch"] / 1000 for one in kept),
+        "add_batch": statistics.median(durations["addBatch"] / 1000 for durations in kept),
         "least": min(all_of_it),
         "most": max(all_of_it),
     }

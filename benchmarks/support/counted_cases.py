@@ -162,9 +162,9 @@ def calls(counting: Counting, port: int) -> None:
 
     for window in (1, 16, 256):
         for form in (False, True):
-            some = 200 if window == 1 else 2048
+            call_count = 200 if window == 1 else 2048
             name = f"network_calls, {window} callers{', form' if form else ''}"
-            counting.run(name, some, partial(network_calls.ours, port, window, some, form=form))
+            counting.run(name, call_count, partial(network_calls.ours, port, window, call_count, form=form))
 
 
 def bulk(counting: Counting, name: str, port: int, size: int, *, send: bool) -> None:
@@ -256,8 +256,8 @@ async def sends(counting: Counting, nameserver: str) -> None:
 
     async with Producer("counted", nameserver=nameserver, send_timeout=60.0) as producer:
 
-        async def one_task(some: int = 300) -> None:
-            for number in range(some):
+        async def one_task(count: int = 300) -> None:
+            for number in range(count):
                 await producer.send(messages[number])
 
         async def tasks() -> None:

@@ -79,9 +79,9 @@ def fill(nameserver: str, rows: str) -> None:
             admin.create_topic(name, queues=QUEUES, batch=name == "batched100")
             queues = producer.message_queues(name)
             for queue in queues:
-                some = count // len(queues)
-                if some:
-                    table = pa.Table.from_batches([case.record_batch(some)])
+                share = count // len(queues)
+                if share:
+                    table = pa.Table.from_batches([case.record_batch(share)])
                     producer.send_arrow(table, topic=name, queue=queue, timeout=60)
 
 

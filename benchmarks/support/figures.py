@@ -96,7 +96,7 @@ class Compared:
 
     def line(self) -> str:
         demand, ratios = self.demand, self.ratios
-        rates = [statistics.median(figure.rate for figure in some) for some in (self.ours, self.theirs)]
+        rates = [statistics.median(figure.rate for figure in figures) for figures in (self.ours, self.theirs)]
         return (
             f"{demand.name:40} {rates[0]:>10,.0f} {rates[1]:>10,.0f} {statistics.median(ratios):>6.2f} "
             f"({min(ratios):.2f}-{max(ratios):.2f}){'':2} {_bound_text(demand.at_least):>8} {self.cpu:>8.2f} "

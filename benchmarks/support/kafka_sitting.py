@@ -174,8 +174,8 @@ class KafkaSitting:
 
 def small_job(side: str) -> str:
     """Returns the side whose small jobs stand for this one's: they take as long on either kind of topic."""
-    one = SIDES[side]
-    wanted = replace(one, topics=PLAIN) if one.topics == BATCH else one
+    settings = SIDES[side]
+    wanted = replace(settings, topics=PLAIN) if settings.topics == BATCH else settings
     return next(name for name, other in SIDES.items() if other == wanted)
 
 

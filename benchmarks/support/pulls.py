@@ -98,14 +98,14 @@ class Answers:
         received = self._connection.recv_into(self._buffer[self._kept :])
         if not received:
             raise ConnectionResetError("the broker closed the connection")
-        end, at, found = self._kept + received, 0, []
+        end, at, answers = self._kept + received, 0, []
         while True:
             skipped = min(self._left, end - at)
             at, self._left = at + skipped, self._left - skipped
             if self._left:
                 break
             if self._answer is not None:
-                found.append(self._answer)
+                answers.append(self._answer)
                 self._answer = None
             if end - at < raw.PREFIX.size:
                 break
@@ -118,12 +118,12 @@ class Answers:
             self._left, at = length - 4 - header_bytes, body_at
         self._kept = end - at
         self._buffer[: self._kept] = self._buffer[at:end]
-        return found
+        return answers
 
 
 def lane_and_offset(header: bytes) -> tuple[int, int]:
     """Returns the lane of an answer, and the offset behind its messages; raises `RuntimeError` if it has none."""
-    found = ANSWER.search(header)
-    if not header.startswith(FOUND) or found is None:
+    match = ANSWER.search(header)
+    if not header.startswith(FOUND) or match is None:
         raise RuntimeError(f"a pull was answered {header[:200]!r}")
-    return int(found[2]) - FIRST_OPAQUE, int(found[1])
+    return int(match[2]) - FIRST_OPAQUE, int(match[1])

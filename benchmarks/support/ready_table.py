@@ -169,8 +169,8 @@ def ready_batch(schema: pa.Schema, rows: int, case: str) -> pa.RecordBatch:
     """Returns the batch; a worker keeps it for its next tasks, so that only the first of them makes it."""
     import pyarrow as pa
 
-    made = columns(rows, CASES[case])
-    return pa.RecordBatch.from_arrays([pa.array(made[field.name], field.type) for field in schema], schema=schema)
+    arrays = columns(rows, CASES[case])
+    return pa.RecordBatch.from_arrays([pa.array(arrays[field.name], field.type) for field in schema], schema=schema)
 
 
 def columns(rows: int, case: Case) -> dict[str, list[Any]]:

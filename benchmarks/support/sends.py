@@ -44,8 +44,8 @@ def blocking(nameserver: str, topic: str, threads: int, count: int) -> Sent:
     """Measures `send` of the blocking face from so many threads."""
     with blocking_face.Producer("ours", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS) as producer:
 
-        def send(some: int) -> None:
-            for number in range(some):
+        def send(calls: int) -> None:
+            for number in range(calls):
                 producer.send(message(topic, number))
 
         send(100)
@@ -75,9 +75,9 @@ def send_soon(nameserver: str, topic: str, window: int, count: int, *, batching:
 def blocking_send_soon(nameserver: str, topic: str, window: int, count: int) -> Sent:
     """Measures `send_soon` of the blocking face with so many under way."""
 
-    def work(some: int) -> None:
+    def work(calls: int) -> None:
         last: deque[Future[SendResult]] = deque(maxlen=window)
-        for number in range(some):
+        for number in range(calls):
             last.append(producer.send_soon(message(topic, number)))
         for future in last:
             future.result()
@@ -94,9 +94,9 @@ def blocking_send_soon(nameserver: str, topic: str, window: int, count: int) -> 
 def asyncio_send_soon(nameserver: str, topic: str, window: int, count: int) -> Sent:
     """Measures `send_soon` of the asyncio face with so many under way."""
 
-    async def work(producer: aio_face.Producer, some: int) -> None:
+    async def work(producer: aio_face.Producer, calls: int) -> None:
         last: deque[asyncio.Future[SendResult]] = deque(maxlen=window)
-        for number in range(some):
+        for number in range(calls):
             last.append(await producer.send_soon(message(topic, number)))
         for future in last:
             await future
@@ -119,8 +119,8 @@ def asyncio_callers(nameserver: str, topic: str, tasks: int, count: int) -> Sent
     async def main() -> Sent:
         async with aio_face.Producer("ours", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS) as producer:
 
-            async def send(some: int) -> None:
-                for number in range(some):
+            async def send(calls: int) -> None:
+                for number in range(calls):
                     await producer.send(message(topic, number))
 
             await send(100)
@@ -136,8 +136,8 @@ def callers(nameserver: str, topic: str, window: int, count: int) -> Sent:
     times: list[float] = []
     messages = [message(topic, number) for number in range(count // window)]
 
-    async def caller(producer: Producer, some: int) -> None:
-        for number in range(some):
+    async def caller(producer: Producer, calls: int) -> None:
+        for number in range(calls):
             began = time.perf_counter()
             await producer.send(messages[number])
             if window == 1:
@@ -149,8 +149,8 @@ def callers(nameserver: str, topic: str, window: int, count: int) -> Sent:
             for _ in range(window):
                 nursery.start_soon(caller, producer, count // window)
 
-    found = _on_trio(nameserver, work, count // window * window)
-    return Sent(found.rate, found.cpu_us, sorted(times)[len(times) // 2] * 1e6) if times else found
+    result = _on_trio(nameserver, work, count // window * window)
+    return Sent(result.rate, result.cpu_us, sorted(times)[len(times) // 2] * 1e6) if times else result
 
 
 def send_batch(nameserver: str, topic: str, count: int, rows: Case = SMALL) -> Sent:

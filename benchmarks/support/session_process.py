@@ -71,15 +71,15 @@ class SparkProcess:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
                 raise JobFailed(f"{what} of {self._name} took longer than {timeout:g} s{self._last_lines()}")
-            some = os.read(self._process.stdout.fileno(), 65536)
-            if not some:
+            chunk = os.read(self._process.stdout.fileno(), 65536)
+            if not chunk:
                 raise JobFailed(f"{self._name} ended in {what}{self._last_lines()}")
-            self._unread += some
+            self._unread += chunk
         line, _, self._unread = self._unread.partition(b"\n")
-        found: dict[str, float] = json.loads(line)
-        if "error" in found:
-            raise JobFailed(f"{what} of {self._name}: {found['error']}")
-        return found
+        reply: dict[str, float] = json.loads(line)
+        if "error" in reply:
+            raise JobFailed(f"{what} of {self._name}: {reply['error']}")
+        return reply
 
     def cpu(self) -> SessionCpu:
         """Returns the session's processor time."""
@@ -135,21 +135,21 @@ def descendants(pid: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
             children.setdefault(int(fields[1][1]), []).append(int(entry.name))
-    found = [pid]
-    for one in found:  # grows while it is walked
-        found += children.get(one, [])
-    return found
+    pids = [pid]
+    for parent in pids:  # grows while it is walked
+        pids += children.get(parent, [])
+    return pids
 
 
 def session_cpu(pid: int) -> SessionCpu:
     """Returns the processor time of a driver and all that it started; what Java started is Python."""
     everything = workers = 0.0
-    for one in descendants(pid):
-        name, own, ended = _times(one)
+    for descendant in descendants(pid):
+        name, own, ended = _times(descendant)
         everything += own + ended
         if name == "java":
             workers += ended
-        elif one != pid and name.startswith("python"):
+        elif descendant != pid and name.startswith("python"):
             workers += own + ended
     return SessionCpu(everything, workers)
 

@@ -84,17 +84,17 @@ class Row:
         `less` are the seconds of each side that are taken off first. A pair in which nothing would be left of a run is
         left out.
         """
-        taken, ours, theirs = less or {}, self.runs.get(side, {}), self.runs.get(base, {})
-        found = []
+        overheads, ours, theirs = less or {}, self.runs.get(side, {}), self.runs.get(base, {})
+        ratios = []
         for pair in sorted(ours.keys() & theirs.keys()):
-            our = ours[pair].seconds - taken.get(side, 0.0)
-            their = theirs[pair].seconds - taken.get(base, 0.0)
+            our = ours[pair].seconds - overheads.get(side, 0.0)
+            their = theirs[pair].seconds - overheads.get(base, 0.0)
             if our <= 0 or their <= 0:
                 continue
             by_time = our / their
             more = ours[pair].rows / theirs[pair].rows
-            found.append(more / by_time if self.better is Better.MORE_ROWS_A_SECOND else by_time)
-        return Spread.of(found) if found else None
+            ratios.append(more / by_time if self.better is Better.MORE_ROWS_A_SECOND else by_time)
+        return Spread.of(ratios) if ratios else None
 
     def as_json(self, base: str) -> dict[str, object]:
         ratios = {side: self.ratio(side, base) for side in self.runs if side != base}

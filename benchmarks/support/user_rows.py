@@ -164,8 +164,8 @@ def pulls_of(count: int, case: Case) -> list[RawPull]:
 def lengths(mean: int) -> tuple[int, ...]:
     """Returns the lengths of a pool: log-normal around the mean."""
     draw = random.Random(SEED)
-    found = (draw.lognormvariate(log(mean) - SIGMA**2 / 2, SIGMA) for _ in range(POOL))
-    return tuple(round(min(max(length, SHORTEST * mean), LONGEST * mean)) for length in found)
+    draws = (draw.lognormvariate(log(mean) - SIGMA**2 / 2, SIGMA) for _ in range(POOL))
+    return tuple(round(min(max(length, SHORTEST * mean), LONGEST * mean)) for length in draws)
 
 
 @cache
@@ -178,7 +178,7 @@ def texts(mean: int) -> tuple[str, ...]:
 def flights() -> tuple[str, ...]:
     """Returns rows of the demo as JSON: its columns, with values as they are in 2013's flights from New York."""
     draw = random.Random(SEED)
-    found = []
+    lines = []
     for _ in range(POOL):
         hour, minute, day = draw.randrange(5, 24), draw.randrange(60), draw.randrange(1, 29)
         delay, air = round(draw.gauss(12, 40)), draw.randrange(20, 660)
@@ -193,8 +193,8 @@ def flights() -> tuple[str, ...]:
         }  # fmt: skip
         if delay > 100:  # to_json leaves out what is null, as of a cancelled flight
             del row["dep_time"], row["arr_time"], row["air_time"]
-        found.append(json.dumps(row, separators=(",", ":")))
-    return tuple(found)
+        lines.append(json.dumps(row, separators=(",", ":")))
+    return tuple(lines)
 
 
 CASES: Final = {

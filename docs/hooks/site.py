@@ -109,13 +109,13 @@ def on_page_markdown(markdown: str, page: object, config: MkDocsConfig, files: F
     path = page.file.src_uri  # type: ignore[attr-defined] # Page has it; its package names no type here
     outside = path in OUTSIDE.values()
     markdown = MARKED_BLOCK.sub(r"\1", markdown)
-    return LINK.sub(lambda found: f"]({_target(found[1], outside)}{found[2] or ''})", markdown)
+    return LINK.sub(lambda match: f"]({_target(match[1], outside)}{match[2] or ''})", markdown)
 
 
 def on_page_content(html: str, page: object, config: MkDocsConfig, files: Files) -> str:
     """Names the column in each cell of a wide table, since a narrow screen has no room for its head."""
     del page, config, files
-    return TABLE.sub(lambda found: _cards(found[0]), html)
+    return TABLE.sub(lambda match: _cards(match[0]), html)
 
 
 def _cards(table: str) -> str:
@@ -161,14 +161,14 @@ def reference(package: str) -> str:
 def documented(package: str) -> set[str]:
     """Returns the paths of all that the reference of a package has to describe, or to link to."""
     module = importlib.import_module(package)
-    found = {f"{package}.{name}" for name in module.__all__}
+    names = {f"{package}.{name}" for name in module.__all__}
     for name in module.__all__:
         value = getattr(module, name)
         if inspect.isclass(value):
-            found |= {_path(package, name, member, function) for member, function in _members(value)}
+            names |= {_path(package, name, member, function) for member, function in _members(value)}
     for family in families().values():
-        found |= {f"{family.__module__}.{family.__qualname__}.{member}" for member, _ in _members(family)}
-    return found
+        names |= {f"{family.__module__}.{family.__qualname__}.{member}" for member, _ in _members(family)}
+    return names
 
 
 def families() -> dict[str, type]:
