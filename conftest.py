@@ -1,4 +1,4 @@
-"""What every test runs under: no setting of the machine, and no pass by being skipped."""
+"""The rules of every test: no setting of the machine, and no pass by being skipped."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """The module by which pytest finds the fixture `rocketmq_cluster`: a RocketMQ in the test's own process.
 
-pytest loads it in every run of everyone who has pyrmq installed, so it loads nothing of pyrmq before a test asks for
+pytest loads it in every run of a Python that has pyrmq installed, so it loads nothing of pyrmq before a test asks for
 the fixture. The names that such tests need are in `pyrmq_core.testing`.
 """
 

@@ -36,8 +36,8 @@ def fill(cluster: EmbeddedCluster, topic: str, *, batch: bool) -> str:
         for number, messages in enumerate((1001, 0, 33, 32)):
             queue = MessageQueue(topic, "broker-a", number)
             for first in range(0, messages, 100):
-                some = [Message(topic, b"x" * 200)] * min(100, messages - first)
-                producer.send_batch(some, queue=queue)
+                request = [Message(topic, b"x" * 200)] * min(100, messages - first)
+                producer.send_batch(request, queue=queue)
     return cluster.brokers["broker-a"]
 
 
@@ -64,13 +64,13 @@ def test_answers_are_counted_however_they_are_cut(size: int) -> None:
     data = b"".join(answer(lane, offset, b"x" * (offset * 100)) for lane, offset in ANSWERS)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        answers, found = Answers(ours), []
+        answers, frames = Answers(ours), []
         for at in range(0, len(data), size):
             theirs.sendall(data[at : at + size])
             complete = answers.receive()
-            found += complete
+            frames += complete
             assert len(complete) == sum(at < end <= at + size for end in ends(data))
-        assert found == ANSWERS
+        assert frames == ANSWERS
         theirs.close()
         with pytest.raises(ConnectionResetError):
             answers.receive()
@@ -84,11 +84,11 @@ def answer(lane: int, offset: int, body: bytes) -> bytes:
 
 def ends(data: bytes) -> list[int]:
     """Returns where each answer ends."""
-    found, at = [], 0
+    offsets, at = [], 0
     while at < len(data):
         at += 4 + raw.PREFIX.unpack_from(data, at)[0]
-        found.append(at)
-    return found
+        offsets.append(at)
+    return offsets
 
 
 def test_an_answer_without_messages_is_an_error() -> None:

@@ -48,8 +48,8 @@ def test_every_way_has_the_same_rows(case: Case) -> None:
             case.tag(number),
         )
         assert sent.properties == case.properties(number) == dict(columns.get("properties", [[]] * 40)[place])
-    pulled = [one for pull in pulls_of(60, case) for one in decode(pull)]
-    assert [(one.body, one.keys, one.user_properties) for one in pulled] == [
+    pulled = [row for pull in pulls_of(60, case) for row in decode(pull)]
+    assert [(row.body, row.keys, row.user_properties) for row in pulled] == [
         (case.body(number), case.key(number), case.properties(number)) for number in range(60)
     ]
 

@@ -27,9 +27,9 @@ def test_a_ratio_of_times_says_how_many_times_as_long() -> None:
     row = Row("small", Better.FEWER_SECONDS)
     row.add("ours", 0, Run(0.3, 10))
     row.add("theirs", 0, Run(0.1, 10))
-    found = row.ratio("ours", "theirs")
-    assert found is not None
-    assert found.median == pytest.approx(3.0)
+    ratio = row.ratio("ours", "theirs")
+    assert ratio is not None
+    assert ratio.median == pytest.approx(3.0)
 
 
 def test_fixed_costs_are_taken_off_each_side() -> None:
@@ -48,7 +48,7 @@ def test_the_table_holds_every_side_and_writes_the_load_beside_it() -> None:
     row.add("plain", 0, Run(4.0, 1_000_000, 3.0, 1.0, 1.5, 0.75))
     fixed.add("kafka", 0, Run(1.0, 1000))
     fixed.add("plain", 0, Run(1.0, 1000))
-    rows = {one.name: one for one in (row, fixed)}
+    rows = {line.name: line for line in (row, fixed)}
     lines = table([row], "kafka", taken_off(rows))
     assert len(lines) == 3
     assert "500,000" in lines[1]
@@ -99,7 +99,7 @@ def test_floors_come_behind_the_other_sides_and_only_when_chosen() -> None:
     assert sides("small-read", floors=True) == ("kafka", "plain", "unix", "ready", "ready-unix")
     assert sides("body", floors=True) == sides("body")
     assert all(SIDES[side].floor is None for kind in ("read", "body", "small-write") for side in sides(kind))
-    assert [side for side, one in SIDES.items() if one.floor is Floor.PULLS and one.topics == "batch"] == [
+    assert [side for side, spec in SIDES.items() if spec.floor is Floor.PULLS and spec.topics == "batch"] == [
         "pulls-batch",
         "pulls-unix-batch",
     ]

@@ -190,8 +190,8 @@ def test_methods_of_an_admin_that_a_page_names_are_there(page: Path) -> None:
 def attribute(owner: object, names: Sequence[str]) -> object:
     """Returns what the names lead to, through the classes of properties; None where one of them is not there."""
     for name in names:
-        found = getattr(owner, name, None)
-        owner = get_type_hints(found.fget)["return"] if isinstance(found, property) else found
+        value = getattr(owner, name, None)
+        owner = get_type_hints(value.fget)["return"] if isinstance(value, property) else value
     return owner
 
 

@@ -15,7 +15,7 @@ SPARK = "of Spark"
 def below(kind: type[RocketMQError]) -> set[type[RocketMQError]]:
     """Returns the class and all that inherit from it in the packages."""
     kinds = {kind}.union(*(below(inner) for inner in kind.__subclasses__()))
-    return {one for one in kinds if one.__module__.startswith(("pyrmq_core.", "pyrmq_spark."))}
+    return {error for error in kinds if error.__module__.startswith(("pyrmq_core.", "pyrmq_spark."))}
 
 
 def own_conditions() -> dict[str, str]:

@@ -42,8 +42,8 @@ EXAMPLES: list[RocketMQError] = [
 
 
 def classes() -> list[type[RocketMQError]]:
-    found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
-    return [kind for kind in found if issubclass(kind, RocketMQError)]
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
+    return [kind for kind in kinds if issubclass(kind, RocketMQError)]
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)

@@ -21,9 +21,9 @@ def test_a_picture_is_on_the_page_with_a_description(name: str) -> None:
     picture = DOCS / "pictures" / f"{name}.png"
     assert picture.read_bytes().startswith(PNG)
     assert picture.stat().st_size < 80_000
-    found = re.search(rf"!\[([^\]]+)\]\(pictures/{name}\.png\)", PAGE)
-    assert found is not None
-    assert len(found[1]) > 60
+    match = re.search(rf"!\[([^\]]+)\]\(pictures/{name}\.png\)", PAGE)
+    assert match is not None
+    assert len(match[1]) > 60
 
 
 def test_the_table_beside_kafka_is_the_pages() -> None:

@@ -3,30 +3,26 @@
 import pytest
 
 from tests.support import plain_english
-from tests.test_walls import PACKAGES, python_sources
-
-# The folders of tests whose locals have nouns for names.
-NAMED_TESTS = (
-    "tests/client",
-    "tests/committed",
-    "tests/embedded",
-    "tests/filtering",
-    "tests/network",
-    "tests/protocol",
-    "tests/search",
-)
+from tests.test_walls import PACKAGES, ROOT, python_sources
 
 
-def test_docstrings_begin_with_their_verb_or_subject() -> None:
-    assert plain_english.docstring_faults(python_sources(*PACKAGES, "tests", "benchmarks", "examples")) == []
+@pytest.fixture(scope="module")
+def sources() -> dict[str, str]:
+    """Every Python file of the repository."""
+    top = {path.name: path.read_text(encoding="utf-8") for path in ROOT.glob("*.py")}
+    return python_sources(*PACKAGES, "tests", "benchmarks", "examples", "docs") | top
 
 
-def test_no_word_stands_where_the_field_has_a_better_one() -> None:
-    assert plain_english.word_faults(python_sources(*PACKAGES, "tests", "benchmarks", "examples")) == []
+def test_docstrings_begin_with_their_verb_or_subject(sources: dict[str, str]) -> None:
+    assert plain_english.docstring_faults(sources) == []
 
 
-def test_locals_have_a_noun_for_a_name() -> None:
-    assert plain_english.nameless_locals(python_sources(*PACKAGES, *NAMED_TESTS)) == []
+def test_no_word_stands_where_the_field_has_a_better_one(sources: dict[str, str]) -> None:
+    assert plain_english.word_faults(sources) == []
+
+
+def test_locals_have_a_noun_for_a_name(sources: dict[str, str]) -> None:
+    assert plain_english.nameless_locals(sources) == []
 
 
 def test_a_local_without_a_noun_is_reported() -> None:

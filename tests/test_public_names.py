@@ -35,15 +35,15 @@ PACKAGES = (
 
 def faults(code: str) -> list[str]:
     """Returns the imports of ours that are not of a public package's public name."""
-    found = []
+    private_names = []
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if ours(alias.name) and alias.name not in PACKAGES]
+            private_names += [alias.name for alias in node.names if ours(alias.name) and alias.name not in PACKAGES]
         elif isinstance(node, ast.ImportFrom) and ours(node.module or ""):
             public = importlib.import_module(node.module or "").__all__ if node.module in PACKAGES else ()
             inner = [alias.name for alias in node.names if f"{node.module}.{alias.name}" not in PACKAGES]
-            found += [f"{node.module}.{name}" for name in inner if name not in public]
-    return found
+            private_names += [f"{node.module}.{name}" for name in inner if name not in public]
+    return private_names
 
 
 def ours(module: str) -> bool:
@@ -220,19 +220,19 @@ def test_every_public_name_has_a_docstring() -> None:
 
 def undocumented(package: ModuleType) -> list[str]:
     """Returns the public classes, functions and methods without a docstring; an alias of a type cannot have one."""
-    found = []
+    paths = []
     for name in package.__all__:
         value = getattr(package, name)
         if not (inspect.isclass(value) or inspect.isroutine(value)):
             continue
         members = vars(value).items() if inspect.isclass(value) else ()
         functions = {f"{name}.{member}": _function(inner) for member, inner in members if not member.startswith("_")}
-        found += [
+        paths += [
             f"{package.__name__}.{path}"
-            for path, one in {name: value, **functions}.items()
-            if callable(one) and not inspect.getdoc(one)
+            for path, member in {name: value, **functions}.items()
+            if callable(member) and not inspect.getdoc(member)
         ]
-    return found
+    return paths
 
 
 def _function(member: object) -> object:

@@ -34,9 +34,9 @@ def test_a_units_command_prints_its_settings(unit: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_systemd_reads_the_unit_without_a_complaint(unit: Path, tmp_path: Path) -> None:
     """The path of Python is one of this machine: systemd looks whether it is there."""
-    copies = {one: tmp_path / one.name for one in UNITS}
-    for one, copy in copies.items():
-        copy.write_text(one.read_text().replace("/opt/pyrmq/bin/python", sys.executable))
+    copies = {path: tmp_path / path.name for path in UNITS}
+    for path, copy in copies.items():
+        copy.write_text(path.read_text().replace("/opt/pyrmq/bin/python", sys.executable))
     command = ["systemd-analyze", "verify", "--man=no", str(copies[unit])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")

@@ -154,7 +154,7 @@ def test_what_a_page_loads_from_elsewhere_ends_the_build(
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site of two pages with the project's settings; the whole one takes ten times as long."""
-    pages, made = tmp_path_factory.mktemp("pages"), tmp_path_factory.mktemp("site")
+    pages, output = tmp_path_factory.mktemp("pages"), tmp_path_factory.mktemp("site")
     for folder in ("javascripts", "stylesheets"):
         shutil.copytree(ROOT / "docs" / folder, pages / folder)
     (pages / "index.md").write_text("# Home\n\n```python\nx = 1\n```\n")
@@ -164,13 +164,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = load_config(
         str(ROOT / "mkdocs.yml"),
         docs_dir=str(pages),
-        site_dir=str(made),
+        site_dir=str(output),
         plugins=plugins,
         hooks=[],
         nav=["index.md", "other.md"],
     )
     build(config)
-    return made
+    return output
 
 
 def test_nothing_is_loaded_from_elsewhere(site: ModuleType, built: Path) -> None:

@@ -170,8 +170,8 @@ def test_the_text_speaks_of_the_project_alone() -> None:
     ],
 )
 def test_a_forbidden_import_is_reported(path: str, source: str, fault: str) -> None:
-    known = {"pyrmq_core/broker/__init__.py": '"""."""', "pyrmq_core/protocol/messages/payload.py": '"""."""'}
-    assert [reported for reported in walls.import_faults(known | {path: source}) if fault in reported]
+    sources = {"pyrmq_core/broker/__init__.py": '"""."""', "pyrmq_core/protocol/messages/payload.py": '"""."""'}
+    assert [reported for reported in walls.import_faults(sources | {path: source}) if fault in reported]
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,8 @@ BYTE = st.integers(0, 255)
 
 
 @given(st.tuples(BYTE, BYTE, BYTE, BYTE), st.integers(1, 3), BYTE, BYTE, st.booleans())
-def test_any_range_of_ipv4(address: tuple[int, ...], at: int, one: int, other: int, keeps_head: bool) -> None:
-    first, last = sorted((one, other))
+def test_any_range_of_ipv4(address: tuple[int, ...], at: int, bound: int, other: int, keeps_head: bool) -> None:
+    first, last = sorted((bound, other))
     head = address[:at] if keeps_head else (1, 2, 3)[:at]
     text = ".".join([*map(str, head), f"{first}-{last}", *["*"] * (3 - at)])
     expected = address[:at] == head and first <= address[at] <= last

@@ -21,7 +21,7 @@ GRANTED = policies_of([{"entries": [{"resource": "Topic:kept", "actions": ["All"
 
 def commands(code: int) -> list[Command]:
     """Returns the attacks on a code that are whole frames."""
-    found = []
+    requests = []
     for attack in attacks_of(code):
         decoder = FrameDecoder()
         try:
@@ -30,8 +30,8 @@ def commands(code: int) -> list[Command]:
         except RocketMQError:
             continue
         if command is not None:
-            found.append(command)
-    return found
+            requests.append(command)
+    return requests
 
 
 @pytest.mark.parametrize("code", [10, 11, 18, 34, 41, 200, 208, 225])

@@ -254,8 +254,8 @@ async def test_a_broker_without_a_home_or_the_library_does_not_start(
 
 def test_settings_hide_passwords() -> None:
     settings: dict[str, Any] = {"initAuthenticationUser": '{"username":"u","password":"hidden-1"}'}
-    made = BrokerConfig().with_settings(settings)
-    assert "hidden-1" not in repr(made) + str(made.to_properties())
+    broker_config = BrokerConfig().with_settings(settings)
+    assert "hidden-1" not in repr(broker_config) + str(broker_config.to_properties())
 
 
 async def test_changed_settings_are_as_private_as_their_file(tmp_path: Path) -> None:

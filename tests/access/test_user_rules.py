@@ -208,11 +208,13 @@ def test_users_are_made_changed_and_removed() -> None:
 def test_policies_are_merged_by_resource_and_removed_one_by_one() -> None:
     first = put_policies(rules(), "User:u", policies(entry("Topic:a", "Pub"), entry("Topic:b", "Pub")))
     second = put_policies(first, "User:u", policies(entry("Topic:b", "Sub"), entry("Group:g", "Sub")))
-    listed = [(one.resource.key, one.actions) for one in second.policies["User:u"][0].entries]
+    listed = [
+        (policy_entry.resource.key, policy_entry.actions) for policy_entry in second.policies["User:u"][0].entries
+    ]
     assert listed == [("Topic:a", ("Pub",)), ("Topic:b", ("Sub",)), ("Group:g", ("Sub",))]
     for key in ("Topic:a", "Topic:b", "Topic:c"):
         second = delete_policies(second, "User:u", "Custom", Resource.of(key))
-    assert [one.resource.key for one in second.policies["User:u"][0].entries] == ["Group:g"]
+    assert [policy_entry.resource.key for policy_entry in second.policies["User:u"][0].entries] == ["Group:g"]
     assert not delete_policies(second, "User:u", "Custom", Resource.of("Group:g")).policies
     assert not delete_policies(second, "User:u", "Custom", None).policies
     with pytest.raises(InvalidArgument, match="The acl is not exist"):
@@ -252,14 +254,14 @@ ENTRIES = st.builds(
 
 @given(st.lists(ENTRIES, min_size=1, max_size=5), NAMES)
 def test_any_policies_are_kept_as_they_are_and_decide_in_any_order(entries: list[dict[str, Any]], topic: str) -> None:
-    made = policies(*entries)
-    kept = acl_members("User:u", made)
-    assert policies_of(kept["policies"]) == made
+    user_policies = policies(*entries)
+    kept = acl_members("User:u", user_policies)
+    assert policies_of(kept["policies"]) == user_policies
     request = Command(310, {"b": topic})
-    one, other = rules(*entries), rules(*reversed(entries))
-    assert denial(one, request) == denial(other, request)
+    ruleset, other = rules(*entries), rules(*reversed(entries))
+    assert denial(ruleset, request) == denial(other, request)
     if not any(given["decision"] == "Allow" for given in entries):
-        assert denial(one, request) != ""
+        assert denial(ruleset, request) != ""
 
 
 async def test_the_file_of_users_has_lines_and_is_read_as_it_was_written(tmp_path: Path) -> None:

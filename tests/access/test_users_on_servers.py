@@ -231,8 +231,10 @@ async def test_a_wrong_change_is_refused(tmp_path: Path, request_: Any, code: in
 async def test_an_ordinary_administrator_cannot_touch_super_users(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (broker, _):
         await make_user(broker, ("Cluster:DefaultCluster", "Update"))
-        made = CreateUser("v", {"password": "x", "userType": "Super"})
-        assert (await broker.ask(made.to_command(), USER)).remark == "The super user can only be create by super user"
+        creation = CreateUser("v", {"password": "x", "userType": "Super"})
+        assert (
+            await broker.ask(creation.to_command(), USER)
+        ).remark == "The super user can only be create by super user"
         for request in (UpdateUser("u", {"userType": "Super"}), UpdateUser("root", {"password": "x"})):
             refused = await broker.ask(request.to_command(), USER)
             assert refused.remark == "The super user can only be update by super user"

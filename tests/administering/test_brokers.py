@@ -139,11 +139,11 @@ async def test_rates_of_a_topic_are_its_brokers_statistics(cluster: EmbeddedClus
     cluster.control(RequestCode.VIEW_BROKER_STATS_DATA, figure_or_cut, server="broker-b")
     async with Admin(nameserver=cluster.nameserver, namespace="tenant") as admin:
         await admin.create_topic("T", queues=1)
-        found = await admin.topics.rates("T", ["G"])
-        assert (found.put_tps, dict(found.get_tps), dict(found.failures)) == (4.0, {"G": 3.0}, {})
+        topic_rates = await admin.topics.rates("T", ["G"])
+        assert (topic_rates.put_tps, dict(topic_rates.get_tps), dict(topic_rates.failures)) == (4.0, {"G": 3.0}, {})
         is_down = True
-        found = await admin.topics.rates("T")
-        assert (found.put_tps, dict(found.get_tps), list(found.failures)) == (2.0, {}, ["broker-b"])
+        topic_rates = await admin.topics.rates("T")
+        assert (topic_rates.put_tps, dict(topic_rates.get_tps), list(topic_rates.failures)) == (2.0, {}, ["broker-b"])
 
 
 async def test_figures_of_topics_leave_no_routes_to_poll(cluster: EmbeddedCluster) -> None:
@@ -207,9 +207,9 @@ async def test_a_nameserver_that_is_away_is_named_and_the_rest_is_there() -> Non
     ):
         first, second = cluster.nameservers.values()
         await cluster.kill("nameserver-b")
-        found = await admin.nameservers.config()
-        assert list(found.answers) == [first]
-        assert second in str(found.failures[second])
+        configs = await admin.nameservers.config()
+        assert list(configs.answers) == [first]
+        assert second in str(configs.failures[second])
 
 
 def test_the_blocking_face() -> None:

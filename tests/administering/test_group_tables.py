@@ -53,8 +53,8 @@ def test_a_broker_that_knows_no_times_leaves_them_out() -> None:
 
 
 def test_a_client_of_two_brokers_is_one_member() -> None:
-    one, two = (ConsumerConnections((Connection("c1", place, "JAVA", 493),)) for place in ("h:1", "h:2"))
-    (member,) = members_of([one, two])
+    first, second = (ConsumerConnections((Connection("c1", place, "JAVA", 493),)) for place in ("h:1", "h:2"))
+    (member,) = members_of([first, second])
     assert (member.client_id, member.address, member.version) == ("c1", "h:1", "5.4.0")
 
 
@@ -62,8 +62,8 @@ def test_the_latest_subscription_counts() -> None:
     old, new = (SubscriptionData("NS%orders", text, sub_version=at) for text, at in (("a", 1), ("b", 2)))
     for order in ((old, new), (new, old)):
         answers = [ConsumerConnections((), subscriptions={"NS%orders": data}) for data in order]
-        (found,) = subscriptions_of(answers, "NS")
-        assert (found.topic, found.sub_string) == ("orders", "b")
+        (subscription,) = subscriptions_of(answers, "NS")
+        assert (subscription.topic, subscription.sub_string) == ("orders", "b")
 
 
 def test_a_tenant_sees_no_other_groups() -> None:

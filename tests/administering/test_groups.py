@@ -42,11 +42,11 @@ async def test_a_broker_that_is_down_is_named_and_the_rest_is_there(cluster: Emb
         producers = await admin.producers.list()
     (row,) = [row for row in listed.groups if row.group == group]
     assert (row.lag, row.brokers) == (2, ("broker-a",))
-    assert {one.queue.broker_name for one in progress.queues} == {"broker-a"}
+    assert {queue.queue.broker_name for queue in progress.queues} == {"broker-a"}
     assert list(description.configs) == ["broker-a"]
-    for found in (listed, progress, description, producers):
-        assert list(found.failures) == ["broker-b"]
-        assert cluster.brokers["broker-b"] in str(found.failures["broker-b"])
+    for result in (listed, progress, description, producers):
+        assert list(result.failures) == ["broker-b"]
+        assert cluster.brokers["broker-b"] in str(result.failures["broker-b"])
     assert topic in row.topics
 
 

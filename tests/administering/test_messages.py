@@ -39,9 +39,9 @@ async def test_a_broker_that_is_down_is_named_and_its_neighbours_messages_are_th
         await found(admin, topic, unique)
         cluster.control(RequestCode.QUERY_MESSAGE, cut, server="broker-b")
         listed = [await admin.messages.by_key(topic, "k1"), await admin.messages.by_unique_key(topic, unique)]
-    for one in listed:
-        assert [message.msg_id for message in one.messages] == [unique]
-        assert list(one.failures) == ["broker-b"]
+    for listing in listed:
+        assert [message.msg_id for message in listing.messages] == [unique]
+        assert list(listing.failures) == ["broker-b"]
 
 
 async def test_a_tenants_dead_letter_goes_back_to_its_group(cluster: EmbeddedCluster) -> None:
@@ -54,7 +54,7 @@ async def test_a_tenants_dead_letter_goes_back_to_its_group(cluster: EmbeddedClu
                 await producer.send(Message("orders", b"poison"))
             await seen.wait(1)
             (letter,) = (
-                await eventually(lambda: admin.messages.dead_letters(group), lambda one: bool(one.messages))
+                await eventually(lambda: admin.messages.dead_letters(group), lambda letters: bool(letters.messages))
             ).messages
             assert letter.topic == f"%DLQ%{group}"
             await admin.messages.resend(group, letter)
@@ -83,7 +83,7 @@ async def test_a_trace_has_the_events_of_its_message_alone(cluster: EmbeddedClus
     async with administering(cluster.nameserver) as admin:
         async with Producer("p", nameserver=cluster.nameserver) as producer:
             await producer.send(Message("RMQ_SYS_TRACE_TOPIC", body, keys="A B"))
-        trace = await eventually(lambda: admin.messages.trace("A"), lambda one: bool(one.events))
+        trace = await eventually(lambda: admin.messages.trace("A"), lambda answer: bool(answer.events))
         with pytest.raises(NoRoute):
             await admin.messages.trace("A", trace_topic="absent")
     assert [(event.msg_id, event.timestamp_ms) for event in trace.events] == [("A", 1), ("A", 2)]
@@ -125,10 +125,10 @@ async def test_only_the_newest_dead_letters_are_read(cluster: EmbeddedCluster) -
         every = (await admin.messages.dead_letters("audit")).messages
         late = (await admin.messages.dead_letters("audit", begin=every[-1].store_timestamp)).messages
     assert len(every) == 40
-    by_queue = {(one.broker_name, one.queue_offset) for one in newest}
+    by_queue = {(letter.broker_name, letter.queue_offset) for letter in newest}
     assert len(newest) == 6
     for name in ("broker-a", "broker-b"):
-        offsets = sorted(one.queue_offset for one in every if one.broker_name == name)
+        offsets = sorted(letter.queue_offset for letter in every if letter.broker_name == name)
         assert {place for broker, place in by_queue if broker == name} == set(offsets[-3:])
     assert every[-1] in late
     assert len(late) < 40

@@ -33,7 +33,7 @@ async def test_tables_come_from_the_slave_and_changes_are_refused(cluster: Embed
         await consumer.message_queues("orders")
         await cluster.kill("broker-a")
         with trio.fail_after(30):
-            while (found := await admin.groups.progress("audit", topic="orders")).lag != 2:
+            while (progress := await admin.groups.progress("audit", topic="orders")).lag != 2:
                 await consumer.commit(QUEUE, 1)
         listed = await admin.groups.list()
         messages = await admin.messages.by_key("orders", "k1")
@@ -43,10 +43,10 @@ async def test_tables_come_from_the_slave_and_changes_are_refused(cluster: Embed
             await admin.groups.create("audit")
         with pytest.raises(BrokerNotFound, match="broker-a"):
             await admin.groups.seek("audit", QUEUE, 0)
-    (row,) = found.queues
+    (row,) = progress.queues
     assert (row.consumer_offset, row.broker_offset) == (1, 3)
     assert row.waiting_since is not None
     assert abs((row.waiting_since - datetime.now(UTC)).total_seconds()) < 60
     assert "TOOLS_CONSUMER" in {row.group for row in listed.groups}
     assert len(messages.messages) == 3
-    assert (found.failures, listed.failures, messages.failures) == ({}, {}, {})
+    assert (progress.failures, listed.failures, messages.failures) == ({}, {}, {})

@@ -49,7 +49,7 @@ def test_send(stage: Stage) -> None:
             await producer.send_oneway(Message("orders", b"z"), queue=B3)
             assert (await producer.send(Message("orders", b"last"), queue=B3)).queue_offset == 3
             results = await producer.send_batch([Message("orders", b"b")] * 3, queue=A0)
-            assert [one.queue_offset for one in results] == [0, 1, 2]
+            assert [outcome.queue_offset for outcome in results] == [0, 1, 2]
 
     asyncio.run(main(), debug=True)
     assert [stored.body for stored in stage.stores["broker-b"].queues["orders", 3]] == [b"x", b"y", b"z", b"last"]

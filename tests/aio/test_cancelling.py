@@ -203,16 +203,16 @@ def test_an_element_whose_wait_was_cancelled_comes_with_the_next() -> None:
             yield number
 
     async def main() -> None:
-        elements, found = LoopElements(numbers()), []
+        elements, values = LoopElements(numbers()), []
         while True:
             try:
                 async with asyncio.timeout(0.01):
-                    found.append(await elements.next())
+                    values.append(await elements.next())
             except TimeoutError:
                 continue
             except StopAsyncIteration:
                 break
-        assert found == [0, 1, 2]
+        assert values == [0, 1, 2]
 
     asyncio.run(main())
 
@@ -227,7 +227,7 @@ def test_polls_that_time_out_lose_no_message() -> None:
             await consumer.assign(queues)
             for queue in queues:
                 await consumer.seek_to_begin(queue)
-            found: list[bytes] = []
+            bodies: list[bytes] = []
 
             async def send() -> None:
                 for number in range(200):
@@ -235,16 +235,16 @@ def test_polls_that_time_out_lose_no_message() -> None:
 
             sending = asyncio.create_task(send())
             timed_out, seconds = 0, 0.001
-            while len(found) < 200:
+            while len(bodies) < 200:
                 try:
                     async with asyncio.timeout(seconds):
-                        found += [message.body for message in await consumer.poll(30)]
+                        bodies += [message.body for message in await consumer.poll(30)]
                     seconds = 0.001
                 except TimeoutError:
                     timed_out, seconds = timed_out + 1, 2 * seconds
             assert timed_out
             await sending
-            assert found == [b"%d" % number for number in range(200)]
+            assert bodies == [b"%d" % number for number in range(200)]
 
     with EmbeddedCluster(topics={"orders": 1}) as cluster:
         asyncio.run(main(cluster.nameserver))

@@ -70,7 +70,7 @@ def noted_returns() -> threading.Event:
 
 def test_two_loops_in_two_threads_wait_at_once() -> None:
     """Each result comes back to its own loop, though both calls are under way together."""
-    gates, together, found = [Gate(), Gate()], threading.Barrier(2), dict[int, tuple[bool, str]]()
+    gates, together, outcomes = [Gate(), Gate()], threading.Barrier(2), dict[int, tuple[bool, str]]()
 
     def program(place: int) -> None:
         async def main() -> None:
@@ -79,7 +79,7 @@ def test_two_loops_in_two_threads_wait_at_once() -> None:
             gates[1 - place].open()  # the other's
             async with asyncio.timeout(SECONDS):
                 name = await task
-            found[place] = threading.current_thread() is threads[place], name
+            outcomes[place] = threading.current_thread() is threads[place], name
 
         asyncio.run(main(), debug=True)
 
@@ -88,7 +88,7 @@ def test_two_loops_in_two_threads_wait_at_once() -> None:
         thread.start()
     for thread in threads:
         thread.join(2 * SECONDS)
-    assert found == {0: (True, "pyrmq-loop"), 1: (True, "pyrmq-loop")}
+    assert outcomes == {0: (True, "pyrmq-loop"), 1: (True, "pyrmq-loop")}
 
 
 def test_two_loops_open_a_producer_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_a_coroutine_handler_runs_on_the_users_loop(cluster: EmbeddedCluster, to
 
     async def main() -> None:
         bodies = await sent(cluster, topic, 100)
-        loop, found = asyncio.get_running_loop(), list[bytes]()
+        loop, arrivals = asyncio.get_running_loop(), list[bytes]()
         seen.set("by handlers")
         async with PushConsumer(topic, nameserver=cluster.nameserver, consume_from_where=FIRST) as consumer:
             await consumer.subscribe(topic)
@@ -59,15 +59,15 @@ def test_a_coroutine_handler_runs_on_the_users_loop(cluster: EmbeddedCluster, to
             async def handler(messages: Messages) -> None:
                 assert (asyncio.get_running_loop(), seen.get()) == (loop, "by handlers")
                 await asyncio.sleep(0.001)
-                found.extend(message.body for message in messages)
+                arrivals.extend(message.body for message in messages)
                 assert consumer.assigned_queues
-                if len(found) == len(bodies):
+                if len(arrivals) == len(bodies):
                     with pytest.raises(InvalidState, match="cannot close"):
                         await consumer.close()
                     await consumer.stop()
 
             await consumer.run(handler, orderly=orderly)
-        assert (set(found), len(found)) == (bodies, len(bodies))
+        assert (set(arrivals), len(arrivals)) == (bodies, len(bodies))
         assert await committed(cluster, topic, topic) == len(bodies)
 
     asyncio.run(main(), debug=True)
@@ -220,21 +220,21 @@ def test_a_loop_that_closes_stops_the_consumer(
 def test_iteration_under_time_outs_loses_nothing(cluster: EmbeddedCluster, topic: str, orderly: bool) -> None:
     async def main() -> None:
         bodies = await sent(cluster, topic, 60)
-        found: list[bytes] = []
+        arrivals: list[bytes] = []
         async with PushConsumer(topic, nameserver=cluster.nameserver, consume_from_where=FIRST) as consumer:
             await consumer.subscribe(topic)
             deliveries = consumer.deliveries(orderly=orderly)
-            while len(found) < len(bodies):
+            while len(arrivals) < len(bodies):
                 try:
                     async with asyncio.timeout(0.003):
                         delivery = await anext(deliveries)
                 except TimeoutError:
                     continue
                 async with delivery as message:
-                    found.append(message.body)
+                    arrivals.append(message.body)
             await consumer.stop()
             assert [delivery async for delivery in deliveries] == []
-        assert (set(found), len(found)) == (bodies, len(bodies))
+        assert (set(arrivals), len(arrivals)) == (bodies, len(bodies))
         assert await committed(cluster, topic, topic) == len(bodies)
 
     asyncio.run(main())
@@ -243,7 +243,7 @@ def test_iteration_under_time_outs_loses_nothing(cluster: EmbeddedCluster, topic
 def test_several_tasks_iterate_and_failures_come_again(cluster: EmbeddedCluster, topic: str) -> None:
     async def main() -> None:
         bodies = await sent(cluster, topic, 40)
-        found: list[bytes] = []
+        arrivals: list[bytes] = []
         async with PushConsumer(topic, nameserver=cluster.nameserver, consume_from_where=FIRST) as consumer:
             await consumer.subscribe(topic)
 
@@ -254,8 +254,8 @@ def test_several_tasks_iterate_and_failures_come_again(cluster: EmbeddedCluster,
                     async with delivery as message:
                         if message.body == b"7" and not message.reconsume_times:
                             raise ConsumeLater(1)
-                        found.append(message.body)
-                        if len(found) == len(bodies):
+                        arrivals.append(message.body)
+                        if len(arrivals) == len(bodies):
                             stop.set()
 
             stop = asyncio.Event()
@@ -263,6 +263,6 @@ def test_several_tasks_iterate_and_failures_come_again(cluster: EmbeddedCluster,
             await stop.wait()
             await consumer.stop()
             await asyncio.gather(*workers)
-        assert (set(found), found[-1], len(found)) == (bodies, b"7", len(bodies))
+        assert (set(arrivals), arrivals[-1], len(arrivals)) == (bodies, b"7", len(bodies))
 
     asyncio.run(main())

@@ -31,15 +31,18 @@ def members_of(kind: type[Any]) -> set[str]:
 
 
 def parameters_of(function: Callable[..., object]) -> list[tuple[str, object, object]]:
-    return [(one.name, one.kind, one.default) for one in inspect.signature(function).parameters.values()]
+    return [
+        (parameter.name, parameter.kind, parameter.default)
+        for parameter in inspect.signature(function).parameters.values()
+    ]
 
 
 def pairs() -> list[tuple[str, str]]:
-    found = []
+    methods = []
     for face in FACES:
         shared = members_of(getattr(pyrmq_core, face)) & members_of(getattr(aio, face))
-        found += [(face, name) for name in sorted(shared) if callable(getattr(getattr(pyrmq_core, face), name, None))]
-    return found
+        methods += [(face, name) for name in sorted(shared) if callable(getattr(getattr(pyrmq_core, face), name, None))]
+    return methods
 
 
 @pytest.mark.parametrize("face", [face for face in FACES if face != "SendWindow"])
@@ -128,8 +131,8 @@ def test_types_are_kept(stage: Stage) -> None:
         async with aio.Producer("g", nameserver=stage.nameserver.address) as producer:
             future: asyncio.Future[SendResult] = await producer.send_soon(pyrmq_core.Message("orders", b"x"))
             stored: bytes = (await future).msg_id  # type: ignore[assignment]
-            found: tuple[MessageQueue, ...] = await producer.message_queues("orders")
+            message_queues: tuple[MessageQueue, ...] = await producer.message_queues("orders")
             assert len(stored) == 32
-            assert len(found) == 8
+            assert len(message_queues) == 8
 
     asyncio.run(main())

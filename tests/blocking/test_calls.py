@@ -174,7 +174,7 @@ def test_what_a_thread_hands_over_is_never_left_lying(stage: Stage, max_requests
                 assert window.drain().messages == number + 1
         assert window.drain().messages == 2000
     for kind in range(1, len(targets)):
-        in_order = [int(one.body) for one in stage.stored("orders") if f"TAGS\x01kind{kind}" in one.properties]
+        in_order = [int(record.body) for record in stage.stored("orders") if f"TAGS\x01kind{kind}" in record.properties]
         assert len(in_order) > 100
         assert in_order == sorted(in_order)
 

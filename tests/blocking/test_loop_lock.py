@@ -23,16 +23,16 @@ BODY = b"told apart by this body"
 @pytest.fixture
 def writers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     """The threads that wrote requests of such a body."""
-    found: list[threading.Thread] = []
+    threads: list[threading.Thread] = []
     write = SocketWire.send_nowait
 
     def send_nowait(wire: SocketWire, chunks: Sequence[Chunk]) -> int:
         if any(BODY in bytes(chunk) and b'"opaque"' in bytes(chunk) for chunk in chunks):
-            found.append(threading.current_thread())
+            threads.append(threading.current_thread())
         return write(wire, chunks)
 
     monkeypatch.setattr(SocketWire, "send_nowait", send_nowait)
-    return found
+    return threads
 
 
 def test_one_caller_writes_for_itself(stage: Stage, writers: list[threading.Thread]) -> None:

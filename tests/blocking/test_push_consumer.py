@@ -233,16 +233,16 @@ def test_a_block_that_raises_stores_what_was_acknowledged(cluster: EmbeddedClust
 
 def test_an_iteration_acknowledges_what_it_leaves_in_order(cluster: EmbeddedCluster, topic: str) -> None:
     bodies = sent(cluster, topic, 10)
-    found: list[bytes] = []
+    arrivals: list[bytes] = []
     with PushConsumer("iterating", nameserver=cluster.nameserver, consume_from_where=FIRST) as consumer:
         consumer.subscribe(topic)
         for delivery in consumer:
             with delivery as message:
                 assert delivery.message is message
-                found.append(message.body)
-            if len(found) == len(bodies):
+                arrivals.append(message.body)
+            if len(arrivals) == len(bodies):
                 consumer.stop()
-    assert Counter(found) == Counter(bodies)
+    assert Counter(arrivals) == Counter(bodies)
     assert committed(cluster, "iterating", topic) == len(bodies)
 
 

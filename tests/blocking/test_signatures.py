@@ -37,15 +37,18 @@ def members_of(kind: type[Any]) -> set[str]:
 
 
 def parameters_of(function: Callable[..., object]) -> list[tuple[str, object, object]]:
-    return [(one.name, one.kind, one.default) for one in inspect.signature(function).parameters.values()]
+    return [
+        (parameter.name, parameter.kind, parameter.default)
+        for parameter in inspect.signature(function).parameters.values()
+    ]
 
 
 def pairs() -> list[tuple[str, str]]:
-    found = []
+    methods = []
     for face in FACES:
         shared = members_of(with_loop(face)) & members_of(getattr(blocking, face))
-        found += [(face, name) for name in sorted(shared) if callable(getattr(with_loop(face), name, None))]
-    return found
+        methods += [(face, name) for name in sorted(shared) if callable(getattr(with_loop(face), name, None))]
+    return methods
 
 
 @pytest.mark.parametrize("face", [face for face in FACES if face != "SendWindow"])

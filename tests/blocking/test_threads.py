@@ -37,7 +37,7 @@ def test_64_threads_share_a_producer(stage: Stage) -> None:
             return [producer.send(Message("orders", b"%d-%d" % (number, turn)), timeout=30) for turn in range(10)]
 
         results = at_once(send)
-    ids = {result.msg_id for some in results if isinstance(some, list) for result in some}
+    ids = {result.msg_id for outcome in results if isinstance(outcome, list) for result in outcome}
     assert len(ids) == THREADS * 10
     assert {stored.unique_id for stored in stage.stored("orders")} == ids
     assert {stored.body for stored in stage.stored("orders")} == {

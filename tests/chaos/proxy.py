@@ -61,9 +61,9 @@ class Proxy:
 @asynccontextmanager
 async def proxies(ports: dict[str, int]) -> AsyncIterator[dict[str, Proxy]]:
     """Yields a running proxy before each port, by the names of the ports."""
-    made = {name: Proxy(port) for name, port in ports.items()}
+    by_name = {name: Proxy(port) for name, port in ports.items()}
     async with trio.open_nursery() as nursery:
-        for proxy in made.values():
+        for proxy in by_name.values():
             await nursery.start(partial(trio.serve_tcp, proxy.serve, proxy.port, host=BEFORE))
-        yield made
+        yield by_name
         nursery.cancel_scope.cancel()

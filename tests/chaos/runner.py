@@ -204,7 +204,9 @@ class Run:
                     while offset < bounds.end:
                         pulled = await consumer.pull(queue, offset)
                         place = (topic, queue.broker_name, queue.queue_id)
-                        stored += [Stored(*place, one.queue_offset, one.body.decode()) for one in pulled.messages]
+                        stored += [
+                            Stored(*place, message.queue_offset, message.body.decode()) for message in pulled.messages
+                        ]
                         offset = pulled.next_offset
         return stored
 

@@ -55,8 +55,8 @@ async def test_line_24_all_topics_go_to_all_nameservers_at_start(tmp_path: Path)
         nameservers(2) as servers,
         serving(tmp_path, namesrvAddr=";".join(server.address for server in servers)) as served,
     ):
-        known = {topic.topic for topic in served.running.broker.topics}
-        assert [server.topics() for server in servers] == [[known], [known]]
+        topics = {topic.topic for topic in served.running.broker.topics}
+        assert [server.topics() for server in servers] == [[topics], [topics]]
 
 
 async def test_line_25_it_registers_at_all_nameservers_at_once_and_none_holds_up_the_rest(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ async def test_line_72_a_batch_is_one_request_and_lies_in_one_queue(tmp_path: Pa
         for queue_id in (2, 1):
             stored = MessageStored.from_command(await served.ask(replace(batch, queue_id=queue_id).to_command()))
             assert (stored.queue_id, stored.queue_offset, stored.msg_ids.count(",")) == (queue_id, 0, 9)
-            found = list(iterate_records((await served.pull("T", queue_id)).records))
-            assert [(record.queue_offset, record.body) for record in found] == [
+            records = list(iterate_records((await served.pull("T", queue_id)).records))
+            assert [(record.queue_offset, record.body) for record in records] == [
                 (number, item.body) for number, item in enumerate(items)
             ]
         retry = await served.ask(replace(batch, topic="%RETRY%G").to_command())

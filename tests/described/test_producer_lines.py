@@ -82,17 +82,17 @@ def test_line_33_the_instance_name_becomes_the_process_id() -> None:
 async def test_line_34_one_client_instance_a_client_id(stage: Stage) -> None:
     """In Java all users of an id share an instance; ours share a `Client`, made once even when two begin."""
     shared = blocking.Client(nameserver=stage.nameserver.address)
-    found: list[Client] = []
+    clients: list[Client] = []
     gate = threading.Barrier(2)
 
     def begin() -> None:
         gate.wait()
-        found.append(shared._async())
+        clients.append(shared._async())
 
     async with trio.open_nursery() as nursery:
         for _ in range(2):
             nursery.start_soon(trio.to_thread.run_sync, begin)
-    assert found[0] is found[1]
+    assert clients[0] is clients[1]
     await trio.to_thread.run_sync(shared.close)
     ids = {Client(nameserver=stage.nameserver.address, instance_name="same").client_id for _ in range(20)}
     assert len(ids) == 20
@@ -187,12 +187,12 @@ async def test_line_41_one_update_at_a_time_and_none_that_changes_nothing(stage:
 
 async def test_line_42_a_changed_route_reaches_everybody(stage: Stage, client: Client) -> None:
     stage.topic("orders", brokers=["broker-a"])
-    async with Producer("one", client=client) as one, Producer("other", client=client) as other:
-        for producer in (one, other):
+    async with Producer("one", client=client) as first, Producer("other", client=client) as other:
+        for producer in (first, other):
             assert len(await producer.message_queues("orders")) == 4
         stage.topic("orders")
         await client._session.routes.refresh("orders")
-        for producer in (one, other):
+        for producer in (first, other):
             assert len(await producer.message_queues("orders")) == 8
         assert client._session.routes.broker("broker-b").master == stage.brokers["broker-b"].address
 

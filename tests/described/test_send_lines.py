@@ -112,7 +112,7 @@ async def test_line_50_each_try_goes_elsewhere_until_the_time_is_over(
             await producer.send(X, timeout=3)
         assert trio.current_time() - began == pytest.approx(3, abs=0.3)
     names = [attempt.broker_name for attempt in caught.value.attempts]
-    assert all(one != other for one, other in itertools.pairwise(names))
+    assert all(name != other for name, other in itertools.pairwise(names))
     assert f"BrokersSent: [{', '.join(names)}]" in str(caught.value)
 
 

@@ -184,16 +184,16 @@ def _field_names(code: int) -> list[str]:
 
 
 def _fields_of_conversations() -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
+    field_names: dict[int, list[str]] = {}
     for module in pkgutil.walk_packages(requests.__path__, f"{requests.__name__}."):
         members: dict[str, Any] = vars(importlib.import_module(module.name))
         for value in members.values():
             names = _wire_names(value)
             codes = [code for name in ("CODE", "CODES") for code in _codes(getattr(value, name, None))]
             for code in codes if names else ():
-                found.setdefault(code, []).extend(name for name in names if name not in found.get(code, []))
-    found[RequestCode.LITE_PULL_MESSAGE] = found[RequestCode.PULL_MESSAGE]
-    return found | {int(code): names.split() for code, names in MORE_FIELDS.items()}
+                field_names.setdefault(code, []).extend(name for name in names if name not in field_names.get(code, []))
+    field_names[RequestCode.LITE_PULL_MESSAGE] = field_names[RequestCode.PULL_MESSAGE]
+    return field_names | {int(code): names.split() for code, names in MORE_FIELDS.items()}
 
 
 def _wire_names(value: Any) -> list[str]:

@@ -96,17 +96,17 @@ def _json(value: object) -> bytes:
 
 
 def _headers_of(serialization: Serialization) -> tuple[bytes, ...]:
-    found = []
+    headers = []
     for frame in golden.frames():
         length = int.from_bytes(frame.raw[4:8], "big")
         if length >> 24 == serialization.value:
-            found.append(frame.raw[8 : 8 + (length & 0xFFFFFF)])
-    return tuple(found[:40])
+            headers.append(frame.raw[8 : 8 + (length & 0xFFFFFF)])
+    return tuple(headers[:40])
 
 
 def _bodies(frames: list[golden.GoldenFrame]) -> tuple[bytes, ...]:
-    found = tuple(frame.raw[8 + (int.from_bytes(frame.raw[4:8], "big") & 0xFFFFFF) :] for frame in frames)
-    return tuple(body for body in found if body)[:20]
+    bodies = tuple(frame.raw[8 + (int.from_bytes(frame.raw[4:8], "big") & 0xFFFFFF) :] for frame in frames)
+    return tuple(body for body in bodies if body)[:20]
 
 
 _PULLS = tuple(bytes.fromhex(pull["body"]) for pull in golden.load("real_pull_records.json") if pull["body"])

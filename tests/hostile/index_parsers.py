@@ -11,11 +11,11 @@ from tests.broker.memory_files import MemoryFiles
 def _stored() -> dict[str, bytes]:
     """Returns the files of a store whose index has a full file and another one."""
     files = MemoryFiles()
-    one = IndexedStore(files)
+    indexed_store = IndexedStore(files)
     for number in range(6):
-        one.put(keyed(f"k n{number}"))
-    one.settle()
-    one.stop()
+        indexed_store.put(keyed(f"k n{number}"))
+    indexed_store.settle()
+    indexed_store.stop()
     return {path: bytes(content) for path, content in files.contents.items()}
 
 
@@ -33,11 +33,11 @@ def index_file(data: bytes) -> None:
             files.contents[path] = bytearray(content)
             if not is_clean:
                 files.contents[ABORT_NAME] = bytearray(b"1")
-            one = IndexedStore(files)
-            one.settle()
-            for place in (*one.find("k"), *one.find("n5")):
-                one.store.reader.record(place)
-            fresh = one.put(keyed("fresh"))
-            one.settle()
-            assert one.find("fresh") == fresh
-            one.stop()
+            indexed_store = IndexedStore(files)
+            indexed_store.settle()
+            for place in (*indexed_store.find("k"), *indexed_store.find("n5")):
+                indexed_store.store.reader.record(place)
+            fresh = indexed_store.put(keyed("fresh"))
+            indexed_store.settle()
+            assert indexed_store.find("fresh") == fresh
+            indexed_store.stop()

@@ -141,9 +141,9 @@ def test_names_in_a_body_are_passed_over_or_refused(broker: ServerProcess, name:
     }
     queues = [{"topic": name, "brokerName": "broker-a", "queueId": 0}]
     with broker.stranger() as stranger:
-        taken = stranger.ask(34, {}, json.dumps(beat).encode())
-        assert taken is not None
-        assert taken.code == 0
+        reply = stranger.ask(34, {}, json.dumps(beat).encode())
+        assert reply is not None
+        assert reply.code == 0
         connection = stranger.ask(203, {"consumerGroup": "good"})
         assert connection is not None
         assert connection.code == 0, connection.remark
@@ -161,7 +161,7 @@ def test_names_in_a_body_are_passed_over_or_refused(broker: ServerProcess, name:
         groups = stranger.ask(201)
         assert groups is not None
         assert name not in json.loads(groups.body)["subscriptionGroupTable"]
-    assert [one for one in tree(root) if one not in before] == []
+    assert [path for path in tree(root) if path not in before] == []
 
 
 def test_system_topics_are_neither_made_nor_deleted(broker: ServerProcess) -> None:

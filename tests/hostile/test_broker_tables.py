@@ -54,18 +54,18 @@ def names(count: int, prefix: str = "group") -> list[str]:
 def test_a_heartbeat_of_many_new_groups_is_one_writing(tmp_path: Path) -> None:
     """One group costs about a file's writing, and a thousand not a hundred times as much."""
     with broker_process(tmp_path) as broker:
-        one = broker.stranger()
+        stranger = broker.stranger()
         started = broker.processor_seconds
-        assert answer_of(one, 34, body=beat("one", consumers=["first"])).code == 0
+        assert answer_of(stranger, 34, body=beat("one", consumers=["first"])).code == 0
         first = broker.processor_seconds - started
         totals, slowest = [], []
         for prefix in ("group", "more", "last"):  # the best of three: other work of the machine is in the others
-            total, slow = seconds_of_heartbeat(broker, one, names(1000, prefix))
+            total, slow = seconds_of_heartbeat(broker, stranger, names(1000, prefix))
             totals.append(total)
             slowest.append(slow)
         assert min(totals) < 100 * max(first, 0.03)
         assert min(slowest) < 1.0
-        groups = json.loads(answer_of(one, 201).body)["subscriptionGroupTable"]
+        groups = json.loads(answer_of(stranger, 201).body)["subscriptionGroupTable"]
         assert {"first", *names(1000)} <= groups.keys()
         assert broker.stop() == 0
     saved = json.loads((tmp_path / "store/config/subscriptionGroup.json").read_text())

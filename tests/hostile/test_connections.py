@@ -135,12 +135,12 @@ def flood_of_connections(server: ServerProcess) -> Iterator[None]:
 
 def median_seconds(server: ServerProcess, stranger: Stranger, count: int) -> float:
     """Returns the server's processor time between a request and its answer."""
-    taken = []
+    seconds = []
     for _ in range(count):
         begun = server.processor_seconds
         assert stranger.ask(105, {"topic": "nosuch"}) is not None
-        taken.append(server.processor_seconds - begun)
-    return sorted(taken)[count // 2]
+        seconds.append(server.processor_seconds - begun)
+    return sorted(seconds)[count // 2]
 
 
 def test_a_flood_of_connections_leaves_others_their_turn(tmp_path: Path) -> None:

@@ -86,9 +86,9 @@ def answered(server: ServerProcess, data: bytes) -> Answer | None:
 def assert_served(server: ServerProcess) -> None:
     assert server.is_alive
     with server.stranger() as other:
-        found = other.ask(105, {"topic": "orders"})
-    assert found is not None
-    assert found.code in (3, 17)
+        answer = other.ask(105, {"topic": "orders"})
+    assert answer is not None
+    assert answer.code in (3, 17)
 
 
 def nested(depth: int) -> bytes:

@@ -107,7 +107,7 @@ def test_five_thousand_silent_brokers_of_one_connection_hold_up_no_other(tmp_pat
         for start in range(0, 5_000, 50):
             names = range(start, start + 50)
             fields = [{**CLUSTER, "brokerName": f"s{n}", "brokerAddr": f"h:{n}"} for n in names]
-            frames = (request(103, {**some, "heartbeatTimeoutMillis": 12_000}) for some in fields)
+            frames = (request(103, {**header, "heartbeatTimeoutMillis": 12_000}) for header in fields)
             stranger.send(b"".join(frames))
             for _ in names:
                 answer = stranger.read()

@@ -124,8 +124,8 @@ def test_a_damaged_queue_is_an_error_of_its_own_pull(tmp_path: Path) -> None:
         with (tmp_path / "store/consumequeue/T/0/00000000000000000000").open("r+b") as queue:
             queue.seek(35 * 20)
             queue.write(bytes(40))
-        found = pull(stranger, 10)
-        assert (found.code, found.header["extFields"]["nextBeginOffset"]) == (SUCCESS, "35")  # type: ignore[index]
+        answer = pull(stranger, 10)
+        assert (answer.code, answer.header["extFields"]["nextBeginOffset"]) == (SUCCESS, "35")  # type: ignore[index]
         damaged = pull(stranger, 35)
         assert damaged.code == SYSTEM_ERROR
         assert "entry 35 of queue 0 of topic T" in damaged.remark

@@ -35,12 +35,12 @@ CHECKPOINT = TimerCheckpoint(1_795_265_749_000, 104, 17, 0, 1_795_265_750_000, 5
 def message(data: bytes) -> None:
     """Reads a message that waits, and makes what is delivered of it."""
     with contextlib.suppress(NoTimer):
-        found = read_message(unpack_record(data, 0))
+        timer_message = read_message(unpack_record(data, 0))
         for rolls in (False, True):
-            copy_of(found, NEVER_ENQUEUED, 1, rolls=rolls)
+            copy_of(timer_message, NEVER_ENQUEUED, 1, rolls=rolls)
             copies = DeliveredCopies()
-            copies.find([found.record], 0, 0, 0)
-            copies.take(key_of_copy(found, rolls=rolls))
+            copies.find([timer_message.record], 0, 0, 0)
+            copies.take(key_of_copy(timer_message, rolls=rolls))
 
 
 def log(data: bytes) -> None:
@@ -69,6 +69,6 @@ class SmallWheel(MemoryFiles):
 
 
 def checkpoint(data: bytes) -> None:
-    found = TimerCheckpoint.decode(data)
-    if found is not None:
-        found.encode()
+    state = TimerCheckpoint.decode(data)
+    if state is not None:
+        state.encode()

@@ -81,8 +81,8 @@ class PlainTables:
             for topic in list(self.topics):
                 if topic not in {config.topic for config in body.topic_configs}:
                     self.drop(topic, name)
-        known = self.live.get((header.cluster_name, header.broker_addr))
-        changed = known is None or known["version"] != body.data_version
+        entry = self.live.get((header.cluster_name, header.broker_addr))
+        changed = entry is None or entry["version"] != body.data_version
         for config in body.topic_configs:
             if first or changed or name not in self.topics.get(config.topic, {}):
                 perm = config.perm & ~WRITE if wipes else config.perm
@@ -103,10 +103,10 @@ class PlainTables:
         broker.addrs = {i: a for i, a in broker.addrs.items() if a != addr}
         if not broker.addrs:
             del self.brokers[name]
-            for known, names in list(self.clusters.items()):
+            for cluster_name, names in list(self.clusters.items()):
                 names.discard(name)
                 if not names:
-                    del self.clusters[known]
+                    del self.clusters[cluster_name]
             for topic in list(self.topics):
                 self.drop(topic, name)
         elif broker.acting and 0 not in broker.addrs:
@@ -115,8 +115,8 @@ class PlainTables:
                     queues[name][2] &= ~WRITE
 
     def name_of(self, cluster: str, addr: str) -> str | None:
-        found = [n for n, b in self.brokers.items() if b.cluster == cluster and addr in b.addrs.values()]
-        return found[0] if found else None
+        names = [n for n, b in self.brokers.items() if b.cluster == cluster and addr in b.addrs.values()]
+        return names[0] if names else None
 
     def close(self, connection: object) -> None:
         for (cluster, addr), live in list(self.live.items()):

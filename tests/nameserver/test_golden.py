@@ -188,15 +188,15 @@ def compare(row: dict[str, Any], request: Command, ours: Command, theirs: dict[s
 
 def probe() -> dict[str, tuple[Command, Any]]:
     """Returns the answers of namesrv_probe.txt by their title."""
-    found: dict[str, tuple[Command, Any]] = {}
+    answers: dict[str, tuple[Command, Any]] = {}
     for line in golden.text("namesrv_probe.txt").splitlines():
         if line.startswith("## "):
             title, _, header, body = line[3:].split(" | ", 3)
             members = loads(header.encode(), "header")
             answer = Command(members["code"], members.get("extFields") or {}, remark=members.get("remark"))
             text = body.removeprefix("body b'").removesuffix("'").encode().decode("unicode_escape")
-            found[title] = (answer, text.encode("latin-1"))
-    return found
+            answers[title] = (answer, text.encode("latin-1"))
+    return answers
 
 
 class Probe:

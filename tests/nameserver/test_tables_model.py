@@ -110,9 +110,9 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(cluster=CLUSTERS, address=ADDRESSES)
     def heartbeat(self, cluster: str, address: str) -> None:
-        known = registration.heartbeat(self.real, BrokerAddrInfo(cluster, address), self.now)
-        assert known == ((cluster, address) in self.plain.live)
-        if known:
+        is_known = registration.heartbeat(self.real, BrokerAddrInfo(cluster, address), self.now)
+        assert is_known == ((cluster, address) in self.plain.live)
+        if is_known:
             self.plain.live[cluster, address]["at"] = self.now
 
     @rule(name=NAMES)

@@ -119,12 +119,14 @@ def test_a_slave_without_a_living_master_learns_nothing() -> None:
     assert register(tables, address=SLAVE, broker_id=1, topics=["T", "U"]).master_addr is None
 
 
-@pytest.mark.parametrize(("header", "taken"), [(None, False), (False, True), (True, True)])
-def test_topics_of_the_smallest_slave_are_taken_if_it_knows_of_acting_masters(header: bool | None, taken: bool) -> None:
+@pytest.mark.parametrize(("header", "are_taken"), [(None, False), (False, True), (True, True)])
+def test_topics_of_the_smallest_slave_are_taken_if_it_knows_of_acting_masters(
+    header: bool | None, are_taken: bool
+) -> None:
     tables = RouteTables()
     register(tables, address=SLAVE, broker_id=1, topics=["T", "U"], enable_acting_master=header)
-    assert ("T" in tables.topic_queue_table) is taken
-    if taken:
+    assert ("T" in tables.topic_queue_table) is are_taken
+    if are_taken:
         assert perms(tables, "T") == {"broker-a": 4 if header else 6}
         register(tables, address=B, broker_id=2, topics=["V", "W"], enable_acting_master=header, version=2)
         assert "V" not in tables.topic_queue_table

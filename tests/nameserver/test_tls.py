@@ -43,7 +43,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def serving(
     *settings: Mapping[str, Any],
 ) -> AbstractAsyncContextManager[tuple[RunningNameServer, Callable[[], Caller]]]:
-    return nameserver(**{name: value for some in settings for name, value in some.items()})
+    return nameserver(**{name: value for mapping in settings for name, value in mapping.items()})
 
 
 async def is_answered(address: str, tls: ssl.SSLContext | None) -> bool:

@@ -37,8 +37,8 @@ def page_with(port: int, metric: str, value: float, **labels: str) -> Page:
     deadline = time.monotonic() + 60
     while True:
         page = parsed(text_of(port))
-        found = [number for own, number in page.get(metric, []) if labels.items() <= own.items()]
-        if value in found:
+        samples = [number for own, number in page.get(metric, []) if labels.items() <= own.items()]
+        if value in samples:
             return page
-        assert time.monotonic() < deadline, f"{metric}{labels} is {found}, not {value}"
+        assert time.monotonic() < deadline, f"{metric}{labels} is {samples}, not {value}"
         time.sleep(0.1)

@@ -158,18 +158,18 @@ def queries() -> list[str]:
 
 def faults(query: str, page: Page) -> list[str]:
     """Returns the metrics and the labels of a query that the page does not have."""
-    found = []
+    problems = []
     grouped = {name for names in re.findall(r"by \(([^)]*)\)", query) for name in names.replace(" ", "").split(",")}
     for metric, _, matched in re.findall(
         r"\b((?:rocketmq|messaging)_\w+)(\{([^}]*)\})?", re.sub(r"by \([^)]*\)", "", query)
     ):
         if metric not in page:
-            found.append(metric)
+            problems.append(metric)
             continue
         labels = {name for own, _ in page[metric] for name in own}
         used = grouped | set(re.findall(r"(\w+)=", matched))
-        found += [f"{metric}: {name}" for name in sorted(used - labels)]
-    return found
+        problems += [f"{metric}: {name}" for name in sorted(used - labels)]
+    return problems
 
 
 def test_the_boards_queries_find_what_is_exported(cluster: EmbeddedCluster, port: int, nameserver_port: int) -> None:

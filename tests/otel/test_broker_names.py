@@ -54,7 +54,7 @@ async def test_each_of_rocketmqs_metrics_is_served_or_said_not_to_be() -> None:
     assert theirs.keys() - left_out - ours.keys() == {"rocketmq_consumer_connections", "rocketmq_producer_connections"}
     assert ours.keys() <= theirs.keys() - left_out
     assert {name: labels for name, labels in ours.items() if labels != theirs[name] - NOT_HERE} == {}
-    bounds = {name: found[:-1] for name, found in bounds_on(text).items()}
+    bounds = {name: edges[:-1] for name, edges in bounds_on(text).items()}
     assert bounds == {
         "rocketmq_rpc_latency_milliseconds": rpc_latency.BOUNDS,
         "rocketmq_message_size": measures.SIZE_BOUNDS,
@@ -65,8 +65,8 @@ async def test_each_of_rocketmqs_metrics_is_served_or_said_not_to_be() -> None:
     }
 
     def value(metric: str, **labels: str) -> float:
-        (found,) = (number for own, number in page[metric] if labels.items() <= own.items())
-        return found
+        (figure,) = (number for own, number in page[metric] if labels.items() <= own.items())
+        return figure
 
     assert value("rocketmq_half_messages", topic="orders") == 1
     assert value("rocketmq_commit_messages_total", topic="orders") == 1
@@ -78,8 +78,8 @@ async def test_each_of_rocketmqs_metrics_is_served_or_said_not_to_be() -> None:
     assert value("rocketmq_delay_message_latency_seconds_sum", topic="prices") <= 60  # no milliseconds
     assert value("rocketmq_message_size_bucket", topic="orders", le="1024.0") == 0
     assert value("rocketmq_message_size_bucket", topic="orders", le="4096.0") == 3
-    made = {"invocation_status": "success", "is_system": "false"}
-    assert value("rocketmq_topic_create_execution_time_milliseconds_count", **made) == 2
+    creation = {"invocation_status": "success", "is_system": "false"}
+    assert value("rocketmq_topic_create_execution_time_milliseconds_count", **creation) == 2
     pulls = {"request_code": "pull_message", "response_code": "success", "is_long_polling": "false"}
     assert value("rocketmq_rpc_latency_milliseconds_count", **pulls) >= 1
 
@@ -90,8 +90,8 @@ def test_delays_are_whole_seconds_from_a_messages_birth() -> None:
         measured.note_timer_in("T", delay_ms)
     families = {family.name: family for family in measured.families()}
     assert [sample.value for sample in families["rocketmq_timer_enqueue_total"].samples] == [5]
-    (found,) = families["rocketmq_delay_message_latency_seconds"].samples
-    assert found == Sample(("local", "disk", "T"), Buckets((3, 4, 4, 4, 4, 4, 4), 121.0))
+    (latency,) = families["rocketmq_delay_message_latency_seconds"].samples
+    assert latency == Sample(("local", "disk", "T"), Buckets((3, 4, 4, 4, 4, 4, 4), 121.0))
 
 
 def test_timers_that_wait_are_counted_by_the_time_until_their_delivery() -> None:

@@ -50,9 +50,13 @@ class Seen:
     def points(self, metric: str) -> list[Any]:
         """Returns the points of a metric; none of one that nothing was recorded for."""
         data: Any = self._reader.get_metrics_data()
-        found = [] if data is None else [one for part in data.resource_metrics for one in part.scope_metrics]
+        scopes = [] if data is None else [scope for part in data.resource_metrics for scope in part.scope_metrics]
         return [
-            point for scope in found for kept in scope.metrics if kept.name == metric for point in kept.data.data_points
+            point
+            for scope in scopes
+            for kept in scope.metrics
+            if kept.name == metric
+            for point in kept.data.data_points
         ]
 
 
@@ -221,9 +225,9 @@ def test_handlers_polls_and_pulls_are_measured(cluster: EmbeddedCluster, seen: S
             assert poller.poll()
             poller.poll(0.1)
     (lag,) = [
-        one
-        for one in seen.points("pyrmq.client.consumer.lag")
-        if one.attributes["messaging.consumer.group.name"] == "lag"
+        point
+        for point in seen.points("pyrmq.client.consumer.lag")
+        if point.attributes["messaging.consumer.group.name"] == "lag"
     ]
     assert (lag.value, lag.attributes["messaging.destination.partition.id"]) == (32, "0")
     assert seen.points("pyrmq.client.pull.bytes")[0].sum > 8 * 100

@@ -40,8 +40,8 @@ def cluster(port: int) -> Iterator[EmbeddedCluster]:
 
 
 def value(page: Page, metric: str, **labels: str) -> float:
-    (found,) = (number for own, number in page[metric] if labels.items() <= own.items())
-    return found
+    (figure,) = (number for own, number in page[metric] if labels.items() <= own.items())
+    return figure
 
 
 def test_brokers_topics_and_requests_are_counted(cluster: EmbeddedCluster, port: int) -> None:
@@ -114,10 +114,10 @@ async def test_of_very_many_brokers_those_silent_for_longest_are_shown() -> None
 
 
 async def test_a_port_that_is_taken_is_named_with_its_setting() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         config = NameServerConfig().with_settings({**SETTINGS, "listenPort": "0", "metricsPromExporterPort": str(port)})
         fault = f"metricsPromExporterPort={port}: cannot listen on"
         with trio.fail_after(60), pytest.raises(NetworkError, match=fault):

@@ -86,8 +86,8 @@ async def test_what_a_hostile_client_is_named_is_text(page: Served) -> None:
 async def test_a_topic_that_one_broker_knows(page: Served) -> None:
     async with trio.open_nursery() as nursery, Admin(nameserver=page.cluster.nameserver) as admin:
         pool, address = ConnectionPool(nursery), page.cluster.brokers["broker-b"]
-        made = UpdateTopic.of(TopicConfig("alone", 3, 3, 6)).to_command()
-        assert (await pool.call(address, made, timeout=30)).code == 0
+        update = UpdateTopic.of(TopicConfig("alone", 3, 3, 6)).to_command()
+        assert (await pool.call(address, update, timeout=30)).code == 0
         await eventually(admin.topics.list, lambda topics: "alone" in topics)
         assert (await pool.call(address, message("alone").to_command(), timeout=30)).code == 0
         await pool.aclose()
@@ -119,8 +119,8 @@ async def test_the_life_of_a_message_that_died(page: Served) -> None:
     nameserver = page.cluster.nameserver
     async with Admin(nameserver=nameserver) as admin:
         letter = await dead(nameserver, admin, "audit", "orders", "given up")
-    found = (await page.get("/messages", topic="orders", key="k7")).text
-    links = [html.unescape(link) for link in re.findall(r'href="(/message\?[^"]*)"', found)]
+    listing = (await page.get("/messages", topic="orders", key="k7")).text
+    links = [html.unescape(link) for link in re.findall(r'href="(/message\?[^"]*)"', listing)]
     texts = [(await page.http.get(link)).text for link in links]
     (life,) = [text for text in texts if "given up" in text]
     row = next(row for row in life.split("<tr>") if ">audit<" in row)

@@ -56,18 +56,18 @@ async def test_the_peers_end_comes_behind_the_body_when_it_does(autojump_clock: 
 
 
 async def test_a_byte_a_second_is_too_slow(mock_clock: trio.testing.MockClock) -> None:
-    taken = 0
+    reads = 0
 
     async def receive() -> AsgiMessage:
-        nonlocal taken
+        nonlocal reads
         await trio.lowlevel.checkpoint()
         mock_clock.jump(1)
-        taken += 1
+        reads += 1
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     with pytest.raises(BodyRefused, match="slower than 32768 bytes a second") as refused:
         await Bodies().read(receive)
-    assert (refused.value.status, taken) == (408, 6)
+    assert (refused.value.status, reads) == (408, 6)
 
 
 async def test_the_least_rate_is_enough(mock_clock: trio.testing.MockClock) -> None:

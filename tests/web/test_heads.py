@@ -36,8 +36,8 @@ async def pass_time(clock: trio.testing.MockClock, seconds: float) -> None:
 async def answer(stream: trio.SocketStream) -> bytes:
     """Returns the first line of an answer, after all of it has been read."""
     received = bytearray()
-    async for some in stream:
-        received += some
+    async for chunk in stream:
+        received += chunk
         head, _, body = received.partition(b"\r\n\r\n")
         length = re.search(rb"content-length: (\d+)", head)
         if length is not None and len(body) == int(length[1]):

@@ -36,8 +36,8 @@ async def changing() -> AsyncIterator[Served]:
 
 def rows(text: str) -> list[str]:
     """Returns the texts of a page's table rows."""
-    found = re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)
-    return [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in found]
+    markup = re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)
+    return [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in markup]
 
 
 async def test_brokers(page: Served) -> None:
@@ -171,8 +171,8 @@ async def test_rates_of_a_cluster_over_time(page: Served) -> None:
 
     page.cluster.control(RequestCode.GET_BROKER_RUNTIME_INFO, runtime)
     assert 'data-from="/data/curve?kind=cluster&amp;name=DefaultCluster"' in (await page.get("/")).text
-    found = (await page.get("/data/curve", kind="cluster", name="DefaultCluster")).json()
-    assert found["lines"] == {"in": [7.0], "out": [3.0]}
+    curve = (await page.get("/data/curve", kind="cluster", name="DefaultCluster")).json()
+    assert curve["lines"] == {"in": [7.0], "out": [3.0]}
 
 
 async def test_messages(page: Served) -> None:
@@ -184,10 +184,10 @@ async def test_messages(page: Served) -> None:
     assert "No message has the id NONE" in (await page.get("/messages", topic="orders", id="NONE")).text
     link = re.search(r'href="(/message\?[^"]*)"', by_key)
     assert link is not None
-    one = await page.http.get(html.unescape(link[1]))
-    assert html.escape(HOSTILE) in one.text.replace("&#39;", "&#x27;")
-    assert any(row.startswith("billing NOT_ONLINE") for row in rows(one.text))
-    by_id = re.search(r"<h1>Message (\w+)</h1>", one.text)
+    response = await page.http.get(html.unescape(link[1]))
+    assert html.escape(HOSTILE) in response.text.replace("&#39;", "&#x27;")
+    assert any(row.startswith("billing NOT_ONLINE") for row in rows(response.text))
+    by_id = re.search(r"<h1>Message (\w+)</h1>", response.text)
     assert by_id is not None
     assert len(rows((await page.get("/messages", topic="orders", id=by_id[1])).text)) == 2
 
@@ -247,9 +247,9 @@ async def test_what_is_wrong_with_an_address_is_said(page: Served) -> None:
 
 
 async def token_of(page: Served, path: str) -> str:
-    found = re.search(r'name="token" value="([^"]+)"', (await page.http.get(path)).text)
-    assert found is not None
-    return found[1]
+    match = re.search(r'name="token" value="([^"]+)"', (await page.http.get(path)).text)
+    assert match is not None
+    return match[1]
 
 
 async def test_a_test_message_after_a_confirmation(changing: Served) -> None:

@@ -21,13 +21,13 @@ def take(slots: RequestSlots, host: str) -> RequestSlot:
 
 async def test_one_address_may_have_all() -> None:
     slots = RequestSlots()
-    taken = [take(slots, "proxy") for _ in range(4)]
+    leases = [take(slots, "proxy") for _ in range(4)]
     assert slots.take("proxy") is None
-    slots.leave(taken[2])
-    slots.leave(taken[2])
+    slots.leave(leases[2])
+    slots.leave(leases[2])
     assert slots.take("proxy") is not None
     assert slots.take("proxy") is None
-    assert not any(slot.scope.cancel_called for slot in taken)
+    assert not any(slot.scope.cancel_called for slot in leases)
 
 
 async def test_addresses_share_alike() -> None:

@@ -45,8 +45,8 @@ async def ended(stream: trio.SocketStream) -> bytes:
     received = b""
     async with stream:
         try:
-            async for some in stream:
-                received += some
+            async for chunk in stream:
+                received += chunk
         except trio.BrokenResourceError:
             pass
     return received
