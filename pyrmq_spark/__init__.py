@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from pyrmq_spark.session import activate_session, session_settings
     from pyrmq_spark.source import RocketMQDataSource
     from pyrmq_spark.stream.lag_listener import LagListener
+    from pyrmq_spark.stream.lineage_listener import LineageListener
     from pyrmq_spark.stream.progress import OffsetPublisher, QueueLag, commit_offsets, lag
     from pyrmq_spark.tables import infer_schema, topics, typed, unframed
 
 __all__ = [
     "LagListener",
+    "LineageListener",
     "OffsetPublisher",
     "QueueLag",
     "RocketMQDataSource",
@@ -39,6 +41,7 @@ __all__ = [
 # Names are loaded when used: Spark imports this package in every process in which it looks for sources.
 _LAZY: Final = {
     "LagListener": "pyrmq_spark.stream.lag_listener",
+    "LineageListener": "pyrmq_spark.stream.lineage_listener",
     "OffsetPublisher": "pyrmq_spark.stream.progress",
     "QueueLag": "pyrmq_spark.stream.progress",
     "RocketMQDataSource": "pyrmq_spark.source",

@@ -84,9 +84,9 @@ def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets
     `options` are those of the connection (`nameServer`, `accessKey`, ...); without `nameServer` NAMESRV_ADDR counts.
     """
     progress = query.lastProgress
-    offsets = _ends({} if progress is None else json.loads(progress.json))
+    offsets = ends_of({} if progress is None else json.loads(progress.json))
     with as_spark_error(f"group {group}"):
-        connection = _connection(options)
+        connection = connection_of(options)
         worker.consumer(connection, group).commit_offsets(offsets)
     return offsets
 
@@ -100,7 +100,7 @@ class OffsetPublisher(StreamingQueryListener):
 
     def __init__(self, group: str, *, query_name: str | None = None, **options: str) -> None:
         with as_spark_error(f"group {group}"):
-            self._connection = _connection(options)
+            self._connection = connection_of(options)
         self._group = group
         self._query_name = query_name
 
@@ -110,7 +110,7 @@ class OffsetPublisher(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         progress = json.loads(event.progress.json)
         if self._query_name in (None, progress.get("name")):
-            publish_quietly(self._connection, self._group, _ends(progress))
+            publish_quietly(self._connection, self._group, ends_of(progress))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         pass
@@ -158,7 +158,8 @@ def _object(data: object) -> Mapping[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _ends(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:
+def ends_of(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:
+    """Returns the offsets up to which a progress has read the queues of sources of this format."""
     ends: dict[MessageQueue, int] = {}
     for source in _sources(progress):
         for queue, offset in source.end.items():
@@ -166,7 +167,8 @@ def _ends(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:
     return ends
 
 
-def _connection(options: Mapping[str, str]) -> ConnectionOptions:
+def connection_of(options: Mapping[str, str]) -> ConnectionOptions:
+    """Returns the connection that the options of a listener name."""
     check_names(options)
     try:
         return read_connection(options, os.environ)

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyrmq_core import Message, MessageQueue, RocketMQError
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
-from pyrmq_spark import OffsetPublisher, QueueLag, commit_offsets, lag
+from pyrmq_spark import LineageListener, OffsetPublisher, QueueLag, commit_offsets, lag
 from pyrmq_spark.pyspark_releases import has_admission_control
 from tests.support.proxies import administered, topic_attributes
 from tests.support.spark import wait_readable
@@ -254,7 +254,10 @@ class StreamJobs:
         sent.send(0, 30, queue)
         group = f"g_{sent.name}"
         publisher = OffsetPublisher(group, nameServer=sent.nameserver)
+        events: list[dict[str, Any]] = []
+        lineage = LineageListener(events.append, running_every=3600, nameServer=sent.nameserver)
         spark.streams.addListener(publisher)
+        spark.streams.addListener(lineage)
         frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest", maxOffsetsPerTrigger=10)
         try:
             query = start(frame, tmp_path, processingTime="100 milliseconds")
@@ -270,6 +273,11 @@ class StreamJobs:
             spark.streams.removeListener(publisher)
             other = f"{group}_2"
             assert commit_offsets(query, other, nameServer=sent.nameserver)[queue] == 30
+        wait_until(lambda: bool(events) and events[-1]["eventType"] == "COMPLETE")
+        spark.streams.removeListener(lineage)
+        assert [event["eventType"] for event in events] == ["START", "RUNNING", "COMPLETE"]
+        dataset = {"namespace": f"rocketmq://{sent.nameserver.partition(';')[0]}", "name": sent.name}
+        assert all(event["inputs"] == [dataset] and event["run"]["runId"] == str(query.runId) for event in events)
         with PullConsumer(other, nameserver=sent.nameserver, timeout=20) as consumer:
             assert consumer.committed(queue) == 30
             assert consumer.current_queues([f"%RETRY%{other}"])[f"%RETRY%{other}"] is not None

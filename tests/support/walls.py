@@ -157,6 +157,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "isal": ("pyrmq_core.columnar.decoding.records",),
     "zstandard": ("pyrmq_core.protocol.messages.compression",),
     "opentelemetry": ("pyrmq_core.otel.api", "pyrmq_spark.stream.lag_listener"),
+    "openlineage": ("pyrmq_spark.stream.lineage_listener",),
     "pytest": ("pyrmq_pytest",),
     "click": ("pyrmq_core.cli",),
     "rich": ("pyrmq_core.cli",),

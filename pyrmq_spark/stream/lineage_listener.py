@@ -1,0 +1,195 @@
+"""`LineageListener`: run events of OpenLineage for the streaming queries of a session, with topics as datasets.
+
+Spark's progress names the topics that a query reads. It names neither their cluster nor the topic of a sink, so these
+are arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from pyrmq_core import MissingLibrary, __version__
+from pyrmq_spark.spark_errors import as_spark_error
+from pyrmq_spark.stream.progress import connection_of, ends_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+log = logging.getLogger(__name__)
+
+# A topic of the cluster, or another dataset's namespace and name.
+Dataset = str | tuple[str, str]
+Event = dict[str, Any]
+Emit = Callable[[Event], object]
+
+PRODUCER: Final = f"pkg:pypi/pyrmq-spark@{__version__}"
+SPECIFICATION: Final = "https://openlineage.io/spec"
+RUN_EVENT: Final = f"{SPECIFICATION}/2-0-2/OpenLineage.json#/$defs/RunEvent"
+JOB_TYPE: Final = {
+    "_producer": PRODUCER,
+    "_schemaURL": f"{SPECIFICATION}/facets/2-0-4/JobTypeJobFacet.json#/$defs/JobTypeJobFacet",
+    "processingType": "STREAMING",
+    "integration": "SPARK",
+}
+ERROR_MESSAGE: Final = {
+    "_producer": PRODUCER,
+    "_schemaURL": f"{SPECIFICATION}/facets/1-0-1/ErrorMessageRunFacet.json#/$defs/ErrorMessageRunFacet",
+    "programmingLanguage": "PYTHON",
+}
+ERROR_CHARACTERS: Final = 4000
+# Runs whose end was never reported, since Spark dropped the event, make room beyond these.
+RUNS_KEPT: Final = 1000
+
+
+@dataclass(slots=True)
+class QueryRun:
+    """One run of a query, from its start to its end: its job's name, and what was reported."""
+
+    run_id: str
+    job: str
+    started: str
+    inputs: Sequence[Dataset]
+    outputs: Sequence[Dataset]
+    has_progress: bool = False
+    reported: datetime | None = None
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if a batch has shown that the query has nothing to do with RocketMQ, and no dataset is declared."""
+        return self.has_progress and not self.inputs and not self.outputs
+
+
+class LineageListener(StreamingQueryListener):
+    """Makes run events of OpenLineage: `spark.streams.addListener(LineageListener(emit, nameServer="..."))`.
+
+    `emit` takes an event as a dict; without it `openlineage-python` sends them as its own configuration says. A topic
+    is the dataset `rocketmq://` and the first NameServer, with the topic's name on brokers. `outputs` names by
+    `queryName` where a query writes: a topic, or namespace and name of another dataset. `inputs` names what it reads,
+    in place of the topics of its progress. RUNNING comes with new topics, and every `running_every` seconds at most.
+    An event that cannot be emitted is logged, and the query goes on.
+    """
+
+    def __init__(
+        self,
+        emit: Emit | None = None,
+        *,
+        inputs: Mapping[str, Sequence[Dataset]] | None = None,
+        outputs: Mapping[str, Sequence[Dataset]] | None = None,
+        namespace: str = "spark",
+        running_every: float = 60.0,
+        **options: str,
+    ) -> None:
+        with as_spark_error("lineage"):
+            connection = connection_of(options)
+        address = connection.name_server.partition(";")[0] or urlsplit(connection.name_server_url or "").netloc
+        self._cluster = f"rocketmq://{address}"
+        self._emit = emit or _client_emit()
+        self._inputs = inputs or {}
+        self._outputs = outputs or {}
+        self._namespace = namespace
+        self._running_every = running_every
+        self._runs: dict[str, QueryRun] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Notes the run. Its START is emitted with the next event: the query's start waits for this method."""
+        self._note(str(event.runId), event.name or str(event.id), event.timestamp)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Takes over the topics of a batch, and reports that the query runs."""
+        progress = json.loads(event.progress.json)
+        run_id, time = progress["runId"], progress["timestamp"]
+        run = self._runs.get(run_id) or self._note(run_id, progress.get("name") or progress["id"], time)
+        run.has_progress, inputs = True, run.inputs
+        if run.job not in self._inputs:
+            run.inputs = sorted({queue.topic for queue in ends_of(progress)})
+        self._report_running(run, time, is_new=run.inputs != inputs)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Reports that the query runs, if it is time."""
+        if run := self._runs.get(str(event.runId)):
+            self._report_running(run, event.timestamp)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Reports the end of the run, and the error if one was its reason."""
+        if run := self._runs.pop(str(event.runId), None):
+            self._report(run, "FAIL" if event.exception else "COMPLETE", datetime.now(UTC).isoformat(), event.exception)
+
+    def _note(self, run_id: str, job: str, started: str) -> QueryRun:
+        run = QueryRun(run_id, job, started, self._inputs.get(job, ()), self._outputs.get(job, ()))
+        self._runs[run_id] = run
+        while len(self._runs) > RUNS_KEPT:
+            del self._runs[next(iter(self._runs))]
+        return run
+
+    def _report_running(self, run: QueryRun, time: str, *, is_new: bool = False) -> None:
+        now = datetime.fromisoformat(time)
+        if is_new or run.reported is None or (now - run.reported).total_seconds() >= self._running_every:
+            self._report(run, "RUNNING", time)
+            run.reported = now
+
+    def _report(self, run: QueryRun, event_type: str, time: str, error: str | None = None) -> None:
+        if run.is_foreign:
+            return
+        events = [self._event(run, event_type, time, error)]
+        if run.reported is None:
+            events.insert(0, self._event(run, "START", run.started))
+        for event in events:
+            try:
+                self._emit(event)
+            except Exception as reason:  # of the user's function, or of the client's transport
+                log.warning("query %s: its lineage event %s is not emitted: %r", run.job, event["eventType"], reason)
+
+    def _event(self, run: QueryRun, event_type: str, time: str, error: str | None = None) -> Event:
+        facets = {"errorMessage": {**ERROR_MESSAGE, "message": error[:ERROR_CHARACTERS]}} if error else {}
+        return {
+            "eventType": event_type,
+            "eventTime": time,
+            "producer": PRODUCER,
+            "schemaURL": RUN_EVENT,
+            "run": {"runId": run.run_id, "facets": facets},
+            "job": {"namespace": self._namespace, "name": run.job, "facets": {"jobType": JOB_TYPE}},
+            "inputs": [self._dataset(dataset) for dataset in run.inputs],
+            "outputs": [self._dataset(dataset) for dataset in run.outputs],
+        }
+
+    def _dataset(self, dataset: Dataset) -> dict[str, str]:
+        namespace, name = (self._cluster, dataset) if isinstance(dataset, str) else dataset
+        return {"namespace": namespace, "name": name}
+
+
+def _client_emit() -> Emit:
+    """Returns the function that passes events to a client of openlineage-python."""
+    try:
+        from openlineage.client import OpenLineageClient
+        from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+    except ImportError:
+        raise MissingLibrary("LineageListener needs emit=..., or openlineage-python, which is not installed") from None
+    client = OpenLineageClient()
+
+    def emit(event: Event) -> None:
+        client.emit(
+            RunEvent(
+                eventType=RunState(event["eventType"]),
+                eventTime=event["eventTime"],
+                producer=event["producer"],
+                run=Run(**event["run"]),
+                job=Job(**event["job"]),
+                inputs=[InputDataset(**dataset) for dataset in event["inputs"]],
+                outputs=[OutputDataset(**dataset) for dataset in event["outputs"]],
+            )
+        )
+
+    return emit
