@@ -206,7 +206,8 @@ class AssignedQueues:
     async def _add_all(self, topic: str, queues: Collection[MessageQueue]) -> int:
         """Starts the queues that can be started and returns their number."""
         if self._locks is not None and queues:
-            queues = await self._locks.lock(queues)
+            locked = await self._locks.lock(queues)
+            queues = [queue for queue in queues if queue in locked]
         started: list[MessageQueue] = []
         failures: list[RocketMQError] = []
         limit = trio.CapacityLimiter(STARTS_AT_ONCE)

@@ -42,13 +42,13 @@ class QueueLocks:
         self._problems = problems
         self._not_given_back = RareLine()
         self._locked_at: dict[MessageQueue, float] = {}
-        self._wanted: set[MessageQueue] = set()  # requested, and neither refused nor given back since
+        self._wanted: dict[MessageQueue, None] = {}  # requested, and neither refused nor given back since
         self.changed = trio.Event()
 
     @property
-    def wanted(self) -> frozenset[MessageQueue]:
+    def wanted(self) -> tuple[MessageQueue, ...]:
         """The queues whose locks a broker may hold for this client."""
-        return frozenset(self._wanted)
+        return tuple(self._wanted)
 
     def is_held(self, queue: MessageQueue) -> bool:
         """Returns whether the broker confirmed the lock less than 30 s ago."""
@@ -62,7 +62,7 @@ class QueueLocks:
         its lock at once. When the call is cancelled, it ends after `LOCK_TIMEOUT_SECONDS` at most.
         """
         locked: set[MessageQueue] = set()
-        self._wanted.update(queues)
+        self._wanted.update(dict.fromkeys(queues))
 
         async def one(broker_name: str, own: list[MessageQueue]) -> None:
             answered = await self._ask(broker_name, own)
@@ -72,7 +72,7 @@ class QueueLocks:
             for queue in own:
                 if queue not in answered:
                     self._locked_at.pop(queue, None)
-                    self._wanted.discard(queue)
+                    self._wanted.pop(queue, None)
                 elif queue in self._wanted:
                     self._locked_at[queue] = now
                     locked.add(queue)
@@ -91,7 +91,7 @@ class QueueLocks:
         for broker_name, own in _by_broker(queues).items():
             for queue in own:
                 self._locked_at.pop(queue, None)
-                self._wanted.discard(queue)
+                self._wanted.pop(queue, None)
             if all(queue.broker_name != broker_name for queue in self._wanted):
                 self._problems.forget(LOCK, broker_name)
             address = self._master(broker_name)
