@@ -146,7 +146,7 @@ def only_what_was_given_back_is_retried(history: History) -> Iterator[str]:
         yield f"{len(strange)} messages were retried that no handler gave back: {strange[:SHOWN]}"
 
 
-def resets_are_followed(history: History) -> Iterator[str]:
+def resets_are_followed(history: History, held: int = HELD) -> Iterator[str]:
     """Yields resets to a later offset before which more is consumed afterwards than a member may hold."""
     by_queue: defaultdict[Queue, list[Got]] = defaultdict(list)
     for got in history.got:
@@ -164,7 +164,7 @@ def resets_are_followed(history: History) -> Iterator[str]:
             for got in by_queue[reset.queue]
             if got.group == reset.group and reset.ended < got.at < until and got.offset < reset.after
         ]
-        if len(after) > HELD:
+        if len(after) > held:
             yield f"{reset.group} consumed {len(after)} messages of {reset.queue} behind its reset to {reset.after}"
 
 

@@ -12,7 +12,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -40,18 +40,38 @@ class Records:
         os.write(self._file, b"".join(map(line_of, events)))
 
 
-async def main(nameserver: str, group: str, name: str, file: str, seed: str) -> None:
-    """Consumes until it is killed, or stopped by SIGTERM."""
-    records, draw = Records(file), random.Random(f"{seed} {name}")
+class Worker:
+    """The handler of a member, which writes what it got and gives some messages back."""
 
-    async def handle(messages: Sequence[MessageExt]) -> None:
-        await trio.sleep(HANDLER_SECONDS * len(messages))
-        gives_back = messages[0].reconsume_times < TRIES and draw.random() < GIVEN_BACK
-        kept = draw.randrange(len(messages)) if gives_back else len(messages)
-        records.write([_got(group, name, message, place < kept) for place, message in enumerate(messages)])
+    def __init__(
+        self,
+        group: str,
+        name: str,
+        draw: random.Random,
+        write: Callable[[Sequence[Event]], object],
+        given_back: float = GIVEN_BACK,
+        seconds: float = HANDLER_SECONDS,
+    ) -> None:
+        self._group = group
+        self._name = name
+        self._draw = draw
+        self._write = write
+        self._given_back = given_back
+        self._seconds = seconds
+
+    async def handle(self, messages: Sequence[MessageExt]) -> None:
+        await trio.sleep(self._seconds * len(messages))
+        gives_back = messages[0].reconsume_times < TRIES and self._draw.random() < self._given_back
+        kept = self._draw.randrange(len(messages)) if gives_back else len(messages)
+        self._write([_got(self._group, self._name, message, place < kept) for place, message in enumerate(messages)])
         if gives_back:
             raise ConsumeLater(1, ack_index=kept - 1)
 
+
+async def main(nameserver: str, group: str, name: str, file: str, seed: str) -> None:
+    """Consumes until it is killed, or stopped by SIGTERM."""
+    records = Records(file)
+    worker = Worker(group, name, random.Random(f"{seed} {name}"), records.write)
     async with PushConsumer(
         group,
         nameserver=nameserver,
@@ -67,7 +87,7 @@ async def main(nameserver: str, group: str, name: str, file: str, seed: str) -> 
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_beat, records, name)
-                nursery.start_soon(consumer.run, handle)
+                nursery.start_soon(consumer.run, worker.handle)
                 async for _ in signals:
                     await consumer.stop()
                     nursery.cancel_scope.cancel()

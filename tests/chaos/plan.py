@@ -33,10 +33,11 @@ class Kind(StrEnum):
     BURST = auto()  # sends many messages at once, so that members fall behind
     SKIP = auto()  # resets the group to the ends of a topic's queues
     REPLAY = auto()  # resets the group to where the last burst began
+    GROW = auto()  # adds a queue to a topic at each broker
 
 
 RESETS: Final = (Kind.SKIP, Kind.REPLAY)
-EVERY_KIND: Final = tuple(Kind)
+EVERY_KIND: Final = tuple(kind for kind in Kind if kind is not Kind.GROW)
 WEIGHTS: Final = {Kind.JOIN: 3, Kind.LEAVE: 2, Kind.BURST: 2, Kind.PAUSE: 2}
 
 
@@ -73,7 +74,7 @@ def drawn(seed: int, steps: int, kinds: Sequence[Kind] = EVERY_KIND) -> Plan:
 
 
 def _step(draw: random.Random, kind: Kind) -> Step:
-    of_topic = kind in (*RESETS, Kind.BURST)
+    of_topic = kind in (*RESETS, Kind.BURST, Kind.GROW)
     seconds = draw.choice(PAUSES if kind is Kind.PAUSE else STALLS)
     target = draw.choice(TOPICS if of_topic else BROKERS)
     return Step(kind, target, seconds, draw.choice(("up", "down", "both")), draw.uniform(0.1, LONGEST_GAP_SECONDS))

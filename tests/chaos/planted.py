@@ -7,7 +7,8 @@ is gone. A patch of the text would have to be written anew whenever a line besid
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pyrmq_core.broker.processors import consumer_send_back
@@ -33,9 +34,38 @@ def plant_by_environment() -> None:
         PLANTS[name]()
 
 
-def _replace(owner: Any, name: str, make: Callable[[Any], object]) -> None:
+@contextmanager
+def planted(plant: Callable[[], None]) -> Iterator[None]:
+    """Plants a fault for the block."""
+    first = len(_REPLACED)
+    try:
+        plant()
+        yield
+    finally:
+        for owner, name, value in reversed(_REPLACED[first:]):
+            setattr(owner, name, value)
+        del _REPLACED[first:]
+
+
+_REPLACED: Final[list[tuple[Any, str, object]]] = []
+
+
+def replace(owner: Any, name: str, make: Callable[[Any], object]) -> None:
     """Replaces a name of a class or module by what `make` returns for its value; raises if it is gone."""
-    setattr(owner, name, make(getattr(owner, name)))
+    value = getattr(owner, name)
+    _REPLACED.append((owner, name, value))
+    setattr(owner, name, make(value))
+
+
+def pass_over_dropped_queues(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `ConcurrentService._next_queue` as it was: it never lets go of a dropped queue that has messages."""
+
+    def next_queue(service: ConcurrentService) -> Any:
+        while (assigned := real(service)) is not None and assigned.process_queue.is_dropped:
+            pass
+        return assigned
+
+    return next_queue
 
 
 def _spin() -> None:
@@ -54,22 +84,14 @@ def _spin() -> None:
 
         return planted
 
-    def next_queue(real: Callable[..., Any]) -> Callable[..., Any]:
-        def planted(service: ConcurrentService) -> Any:
-            while (assigned := real(service)) is not None and assigned.process_queue.is_dropped:
-                pass
-            return assigned
-
-        return planted
-
-    _replace(ProcessQueue, "put", put)
-    _replace(ConcurrentService, "_next_queue", next_queue)
+    replace(ProcessQueue, "put", put)
+    replace(ConcurrentService, "_next_queue", pass_over_dropped_queues)
 
 
 def _whole_batches() -> None:
     """Has the broker store a whole batch record at one offset when one message of it is given back."""
     for module in (send_back, consumer_send_back, delay_levels, queue_table):
-        _replace(module, "BATCH_RECORD", lambda _: 0)
+        replace(module, "BATCH_RECORD", lambda _: 0)
 
 
 def _swallowed_resets() -> None:
@@ -84,8 +106,8 @@ def _swallowed_resets() -> None:
 
         return planted
 
-    _replace(RangeReader, "_is_moved", lambda _: lambda *_: False)
-    _replace(pull_message, "_moved", moved)
+    replace(RangeReader, "_is_moved", lambda _: lambda *_: False)
+    replace(pull_message, "_moved", moved)
 
 
 def _second_copies() -> None:
@@ -94,7 +116,7 @@ def _second_copies() -> None:
     def try_seconds(real: Callable[..., float]) -> Callable[..., float]:
         return lambda sender, state, seconds: real(sender, state, seconds / max(1, state.tries_left))
 
-    _replace(Sender, "_try_seconds", try_seconds)
+    replace(Sender, "_try_seconds", try_seconds)
 
 
 PLANTS: Final[dict[str, Callable[[], None]]] = {

@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import trio
 
 from pyrmq_core import Admin, Producer, PullConsumer, RocketMQError
 from tests.chaos.checker import History, already_wrong, missing
-from tests.chaos.history import ALL_CONSUMED, OUT_OF_TIME, STOOD_STILL, Event, Fault, Got, Reset, Settled, Stored
+from tests.chaos.history import ALL_CONSUMED, OUT_OF_TIME, STOOD_STILL, Event, Fault, Got, Hung, Reset, Settled, Stored
 from tests.chaos.members import Member
-from tests.chaos.plan import BROKERS, PACKED, PLAIN, Kind, Plan, Step
-from tests.chaos.proxy import BEFORE, BEHIND, Proxy, proxies
+from tests.chaos.plan import BROKERS, PACKED, PLAIN, TOPICS, Kind, Plan, Step
+from tests.chaos.proxy import BEFORE, BEHIND, proxies
 from tests.chaos.traffic import SEND_SECONDS, Traffic
-from tests.support.our_cluster import OurCluster, boot_our_cluster
+from tests.support.our_cluster import boot_our_cluster
 
 GROUP = "workers"
 QUEUES = 4
@@ -33,20 +33,71 @@ STILL_BEATS = 300
 SETTINGS = {"brokerIP1": BEFORE, "bindAddress": BEHIND, "autoCreateTopicEnable": "false"}
 
 
+class Broker(Protocol):
+    """A broker's process."""
+
+    def start(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+class Way(Protocol):
+    """The way to a broker."""
+
+    def cut(self) -> None:
+        """Ends the connections."""
+
+    def stall(self, *ways: str) -> None:
+        """Holds what goes to the broker (`up`) and what comes from it (`down`); nothing of a way that is not named."""
+
+
+class GroupMember(Protocol):
+    """A member of the group; `beats` counts the turns of its loop, four a second."""
+
+    @property
+    def beats(self) -> int: ...
+
+    @property
+    def hung(self) -> Hung | None: ...
+
+    def new_events(self) -> list[Event]: ...
+
+    async def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 class Run:
     """One run of a plan; `events` is its history."""
 
-    def __init__(self, plan: Plan, cluster: OurCluster, ways: dict[str, Proxy], traffic: Traffic, home: Path) -> None:
+    queues_at_first = QUEUES
+    look_seconds = LOOK_SECONDS
+
+    def __init__(
+        self,
+        plan: Plan,
+        nameserver: str,
+        brokers: Mapping[str, Broker],
+        ways: Mapping[str, Way],
+        traffic: Traffic,
+        new_member: Callable[[str], GroupMember],
+    ) -> None:
         self.plan = plan
         self.events: list[Event] = traffic.events
         self.done_steps = 0
-        self._cluster = cluster
+        self._nameserver = nameserver
+        self._brokers = brokers
         self._ways = ways
         self._traffic = traffic
-        self._home = home
-        self._members: list[Member] = []
-        self._all_members: list[Member] = []
-        self._broker_locks = {name: trio.Lock() for name in cluster.brokers}
+        self._new_member = new_member
+        self._members: list[GroupMember] = []
+        self._all_members: list[GroupMember] = []
+        self._broker_locks = {name: trio.Lock() for name in brokers}
+        self._queues = dict.fromkeys(TOPICS, self.queues_at_first)
         self._is_unsure = False  # of an offset that an administrator's call perhaps changed
         self._draw = random.Random(plan.seed)
         self._do: dict[Kind, Callable[[Step], Awaitable[None]]] = {
@@ -60,6 +111,7 @@ class Run:
             Kind.BURST: self._burst,
             Kind.SKIP: self._reset,
             Kind.REPLAY: self._reset,
+            Kind.GROW: self._grow,
         }
 
     async def execute(self, step_seconds: float, settle_seconds: float, still_beats: int = STILL_BEATS) -> None:
@@ -120,14 +172,14 @@ class Run:
             self._ways[step.target].stall()
 
     async def _pause(self, step: Step) -> None:
-        broker = self._cluster.brokers[step.target]
+        broker = self._brokers[step.target]
         async with self._broker_locks[step.target], self._fault(step):
             await trio.to_thread.run_sync(broker.pause)
             await trio.sleep(step.seconds)
             broker.resume()
 
     async def _kill(self, step: Step) -> None:
-        broker = self._cluster.brokers[step.target]
+        broker = self._brokers[step.target]
         async with self._broker_locks[step.target], self._fault(step):
             await trio.to_thread.run_sync(broker.kill)
             await trio.sleep(step.seconds)
@@ -163,7 +215,7 @@ class Run:
                 await held.enter_async_context(lock)
             began = time.monotonic()
             try:
-                async with Admin(nameserver=self._cluster.nameserver.address, timeout=CALL_SECONDS) as admin:
+                async with Admin(nameserver=self._nameserver, timeout=CALL_SECONDS) as admin:
                     changes = await admin.groups.reset(GROUP, step.target, to)
             except RocketMQError:
                 self._is_unsure = True
@@ -173,10 +225,14 @@ class Run:
             place = (step.target, change.queue.broker_name, change.queue.queue_id)
             self.events.append(Reset(began, ended, GROUP, *place, change.before or 0, change.after))
 
+    async def _grow(self, step: Step) -> None:
+        async with self._fault(step), Admin(nameserver=self._nameserver, timeout=CALL_SECONDS) as admin:
+            with suppress(RocketMQError):  # a broker is away: it has its queues as before
+                self._queues[step.target] += 1
+                await admin.create_topic(step.target, queues=self._queues[step.target], batch=step.target == PACKED)
+
     def _start_member(self) -> None:
-        name = f"member-{len(self._all_members) + 1}"
-        nameserver = self._cluster.nameserver.address
-        member = Member(name, (nameserver, GROUP, self.plan.seed), self._home, dict(os.environ))
+        member = self._new_member(f"member-{len(self._all_members) + 1}")
         self._members.append(member)
         self._all_members.append(member)
 
@@ -197,7 +253,7 @@ class Run:
     async def _stored(self) -> list[Event]:
         """Returns every message of the two topics."""
         stored: list[Event] = []
-        async with PullConsumer("audit", nameserver=self._cluster.nameserver.address, timeout=CALL_SECONDS) as consumer:
+        async with PullConsumer("audit", nameserver=self._nameserver, timeout=CALL_SECONDS) as consumer:
             for topic in (PLAIN, PACKED):
                 for queue, bounds in (await consumer.offset_bounds(await consumer.message_queues(topic))).items():
                     offset = bounds.start
@@ -223,7 +279,7 @@ class Run:
                     consumed, beats = count, alive
                 elif alive - beats > still_beats:
                     return OUT_OF_TIME if self._is_unsure else STOOD_STILL
-                await trio.sleep(LOOK_SECONDS)
+                await trio.sleep(self.look_seconds)
         return OUT_OF_TIME
 
 
@@ -241,4 +297,11 @@ async def running(plan: Plan, home: Path) -> AsyncIterator[Run]:
             await admin.create_topic(PLAIN, queues=QUEUES)
             await admin.create_topic(PACKED, queues=QUEUES, batch=True)
             await admin.groups.create(GROUP)
-            yield Run(plan, cluster, ways, Traffic(producer, random.Random(plan.seed)), home)
+            yield Run(
+                plan,
+                nameserver,
+                cluster.brokers,
+                ways,
+                Traffic(producer, random.Random(plan.seed)),
+                lambda name: Member(name, (nameserver, GROUP, plan.seed), home, dict(os.environ)),
+            )

@@ -1,0 +1,283 @@
+"""One life: a cluster of ours, a producer and the members of a group in a world, and a plan that happens to them.
+
+The run, its plan, its traffic and most rules are those of `tests/chaos`. What a process does there, tasks do here.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Final
+
+import trio
+
+from pyrmq_core import Admin, ConsumeFromWhere, MessageExt, Producer, PushConsumer
+from pyrmq_core.broker import BrokerConfig, RunningBroker, run_broker
+from pyrmq_core.nameserver import NameServerConfig, run_nameserver
+from tests.broker.memory_files import MemoryFiles
+from tests.chaos.history import Event, Hung
+from tests.chaos.member import Worker
+from tests.chaos.plan import BROKERS, PACKED, PLAIN, TOPICS, Kind, Plan, drawn
+from tests.chaos.runner import GROUP, Run
+from tests.chaos.traffic import SEND_SECONDS, Load, Traffic
+from tests.simulated.rules import Committed, Handled, Happening, Seen, faults_of
+from tests.simulated.world import BEAT_SECONDS, PROCESS, Spins, Way, World, simulate
+
+NAMESERVER: Final = "127.0.0.1:9876"
+PORTS: Final = {"broker-a": 10911, "broker-b": 10921}
+SETTINGS: Final = {
+    "namesrvAddr": NAMESERVER,
+    "brokerIP1": "127.0.0.1",
+    "bindAddress": "127.0.0.1",
+    "autoCreateTopicEnable": "false",
+    "timerWheelEnable": "false",
+    "messageIndexEnable": "false",
+    "flushIntervalCommitLog": "60000",
+    "flushIntervalConsumeQueue": "60000",
+    "mappedFileSizeCommitLog": str(1 << 19),
+    "mappedFileSizeConsumeQueue": "60000",
+    "mapperFileSizeBatchConsumeQueue": "46000",
+}
+CONFIGS: Final = {
+    name: BrokerConfig().with_settings({**SETTINGS, "brokerName": name, "listenPort": str(port)})
+    for name, port in PORTS.items()
+}
+SETTLE_SECONDS: Final = 600
+LEAVING_SECONDS: Final = 2
+BEATS_A_SECOND: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The choices of a seed, besides the moments. The steps of one life are of few kinds, so that these meet."""
+
+    plan: Plan
+    load: Load
+    is_orderly: bool
+    keeps_away: bool  # the producer from slow brokers
+    batch: int  # messages of a call
+    holds: int  # messages of a queue in a member
+    given_back: float
+
+    @classmethod
+    def of(cls, seed: int) -> Draw:
+        draw = random.Random(f"life {seed}")
+        plan = drawn(seed, draw.randint(2, 6), draw.sample(tuple(Kind), draw.randint(2, 4)))
+        haste = draw.choice((1.0, 0.3))
+        steps = tuple(replace(step, gap_seconds=step.gap_seconds * haste) for step in plan.steps)
+        load = Load(
+            single_senders=1,
+            single_gap_seconds=0.5,
+            batch_gap_seconds=draw.choice((0.1, 0.5)),
+            batch_messages=6,
+            burst_batches=8,
+            burst_batch_messages=40,
+        )
+        return cls(
+            replace(plan, steps=steps),
+            load,
+            is_orderly=draw.random() < 0.2,
+            keeps_away=draw.random() < 0.5,
+            batch=draw.choice((1, 4)),
+            holds=draw.choice((16, 200)),
+            given_back=draw.choice((0.0, 0.05)),
+        )
+
+
+class Broker:
+    """A broker of ours on files in memory, which stay when it is killed."""
+
+    def __init__(self, name: str, world: World, nursery: trio.Nursery, contents: dict[str, bytes]) -> None:
+        self.name = name
+        self.running: RunningBroker | None = None
+        self.way = Way(world, f"127.0.0.1:{PORTS[name]}")
+        self._nursery = nursery
+        self._files = MemoryFiles({path: bytearray(content) for path, content in contents.items()})
+        self._turn = trio.Lock()
+
+    async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serves until it is killed, on what the one before it left behind."""
+        PROCESS.set(self.name)
+        async with self._turn, trio.open_nursery() as own:
+            self.running = await own.start(partial(run_broker, CONFIGS[self.name], files=self._files))
+            task_status.started()
+
+    def start(self) -> None:
+        self._nursery.start_soon(self.serve)
+
+    def kill(self) -> None:
+        if self.running is not None:
+            self.running.kill()
+            self.running = None
+        self.way.cut()
+
+    def pause(self) -> None:
+        self.way.stall("up", "down")
+
+    def resume(self) -> None:
+        self.way.stall()
+
+
+class Member:
+    """A member of the group, in tasks of its own."""
+
+    def __init__(
+        self, name: str, world: World, nursery: trio.Nursery, draw: Draw, events: list[Event], seen: list[Seen]
+    ) -> None:
+        self.name = name
+        self.hung: Hung | None = None
+        self._world = world
+        self._seen = seen
+        self._draw = draw
+        own = random.Random(f"{draw.plan.seed} {name}")
+        self._worker = Worker(GROUP, name, own, events.extend, draw.given_back, BEAT_SECONDS)
+        self._began = trio.current_time()
+        self._consumer: PushConsumer | None = None
+        self._scope = trio.CancelScope()
+        self._ended = trio.Event()
+        nursery.start_soon(self._live)
+
+    @property
+    def beats(self) -> int:
+        return int((trio.current_time() - self._began) * BEATS_A_SECOND)
+
+    def new_events(self) -> list[Event]:
+        return []  # they are in the history already
+
+    async def stop(self) -> None:
+        if self._consumer is not None:
+            await self._consumer.stop()
+        self._scope.cancel()
+        await self._ended.wait()
+
+    def kill(self) -> None:
+        self._world.end_process(self.name)
+        self._scope.cancel()
+
+    async def _live(self) -> None:
+        PROCESS.set(self.name)
+        try:
+            with self._scope:
+                async with PushConsumer(
+                    GROUP,
+                    nameserver=NAMESERVER,
+                    consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
+                    consume_threads=3,
+                    consume_message_batch_max_size=self._draw.batch,
+                    persist_consumer_offset_interval=1.0,
+                    pull_threshold_for_queue=self._draw.holds,
+                    consume_concurrently_max_span=2 * self._draw.holds,
+                ) as consumer:
+                    for topic in TOPICS:
+                        await consumer.subscribe(topic)
+                    self._consumer = consumer
+                    await consumer.run(self._handle, orderly=self._draw.is_orderly)
+        finally:
+            self._ended.set()
+
+    async def _handle(self, messages: Sequence[MessageExt]) -> None:
+        began = time.monotonic()
+        try:
+            await self._worker.handle(messages)
+        finally:
+            queue = messages[0].queue
+            place = (queue.topic, queue.broker_name, queue.queue_id)
+            self._seen.append(Handled(began, time.monotonic(), self.name, place))
+
+
+class Life(Run):
+    """A run in a world: it is judged at its end alone."""
+
+    queues_at_first = 2
+    look_seconds = 5.0
+
+    def _is_wrong(self) -> bool:
+        return False
+
+    async def _collect(self) -> None:
+        await trio.sleep_forever()
+
+
+def live(seed: int) -> list[Happening]:
+    """Returns the history of a seed's life; raises `Spins` if its world stood."""
+    return simulate(seed, partial(_live, Draw.of(seed), new_stores()))
+
+
+def faults_in(seed: int) -> list[str]:
+    """Returns everything that broke a promise in the life of a seed."""
+    draw = Draw.of(seed)
+    try:
+        return faults_of(live(seed), holds=draw.holds, is_orderly=draw.is_orderly)
+    except Spins as spins:
+        return [str(spins)]
+
+
+async def _live(draw: Draw, stores: dict[str, dict[str, bytes]], world: World) -> list[Happening]:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(run_nameserver, NameServerConfig(bind_address="127.0.0.1", listen_port=9876)))
+        brokers = {name: Broker(name, world, nursery, stores[name]) for name in BROKERS}
+        for broker in brokers.values():
+            await nursery.start(broker.serve)
+        PROCESS.set("the client")
+        async with Producer(
+            "senders", nameserver=NAMESERVER, send_timeout=SEND_SECONDS, send_latency_fault_enable=draw.keeps_away
+        ) as producer:
+            traffic = Traffic(producer, random.Random(draw.plan.seed), draw.load)
+            seen: list[Seen] = []
+
+            def new_member(name: str) -> Member:
+                return Member(name, world, nursery, draw, traffic.events, seen)
+
+            run = Life(
+                draw.plan,
+                NAMESERVER,
+                brokers,
+                {name: broker.way for name, broker in brokers.items()},
+                traffic,
+                new_member,
+            )
+            nursery.start_soon(_note_commits, brokers, seen)
+            await run.execute(SETTLE_SECONDS, SETTLE_SECONDS)
+        await trio.sleep(LEAVING_SECONDS)
+        left = {wire.process for wire in world.wires} - set(BROKERS)
+        run.events += [Hung(time.monotonic(), name, "left a connection open") for name in sorted(left)]
+        nursery.cancel_scope.cancel()
+    return [*run.events, *seen]
+
+
+async def _note_commits(brokers: dict[str, Broker], seen: list[Seen]) -> None:
+    """Notes the committed offsets of the group each second."""
+    while True:
+        await trio.sleep(1)
+        for name, broker in brokers.items():
+            if broker.running is not None:
+                offsets = broker.running.broker.offsets
+                for topic in TOPICS:
+                    for queue_id, offset in offsets.of_group(GROUP, topic).items():
+                        seen.append(Committed(time.monotonic(), (topic, name, queue_id), offset))
+
+
+@cache
+def new_stores() -> dict[str, dict[str, bytes]]:
+    """Returns the files of brokers with both topics and the group, which no life changes."""
+    return simulate(0, _make_stores)
+
+
+async def _make_stores(world: World) -> dict[str, dict[str, bytes]]:
+    files = {}
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(run_nameserver, NameServerConfig(bind_address="127.0.0.1", listen_port=9876)))
+        async with trio.open_nursery() as serving:
+            for name in BROKERS:
+                files[name] = MemoryFiles()
+                await serving.start(partial(run_broker, CONFIGS[name], files=files[name]))
+            async with Admin(nameserver=NAMESERVER) as admin:
+                await admin.create_topic(PLAIN, queues=Life.queues_at_first)
+                await admin.create_topic(PACKED, queues=Life.queues_at_first, batch=True)
+                await admin.groups.create(GROUP)
+            serving.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+    return {name: {path: bytes(content) for path, content in kept.contents.items()} for name, kept in files.items()}

@@ -1,0 +1,37 @@
+"""The faults of the past that lives have to find: some of `tests/chaos`, and one that chance alone brings about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
+from pyrmq_core.client.consumer.consume.intake import Intake
+from pyrmq_core.protocol.messages.payload import RawPull
+from tests.chaos.planted import PLANTS as OF_CHAOS
+from tests.chaos.planted import pass_over_dropped_queues, replace
+
+
+def _spin() -> None:
+    """Has a dropped queue take the messages of its last answer, if that comes as it is dropped."""
+
+    def deliver(real: Callable[[Intake, RawPull], int]) -> Callable[[Intake, RawPull], int]:
+        def planted(intake: Intake, pull: RawPull) -> int:
+            queue = intake.process_queue
+            is_dropped, queue.is_dropped = queue.is_dropped, False
+            try:
+                return real(intake, pull)
+            finally:
+                queue.is_dropped = is_dropped
+
+        return planted
+
+    replace(Intake, "_deliver", deliver)
+    replace(ConcurrentService, "_next_queue", pass_over_dropped_queues)
+
+
+PLANTS: Final[dict[str, Callable[[], None]]] = {
+    "spin of a dropped queue": _spin,
+    "swallowed reset": OF_CHAOS["swallowed resets"],
+    "stuck retry queue": OF_CHAOS["whole batches"],
+}
