@@ -45,6 +45,7 @@ ROOMS: dict[str, set[str]] = {
     "pyrmq_core.blocking": SHARED
     | {"pyrmq_core.client", "pyrmq_core.columnar", "pyrmq_core.embedded", "pyrmq_core.loop_thread"},
     "pyrmq_core.aio": SHARED | {"pyrmq_core.client", "pyrmq_core.loop_thread"},
+    "pyrmq_core.airflow": GROUND | {"pyrmq_core.aio"},
     "pyrmq_core.search": SHARED | {"pyrmq_core.client", "pyrmq_core.columnar"},
     "pyrmq_core.web": SHARED | {"pyrmq_core", "pyrmq_core.client", "pyrmq_core.search"},
     "pyrmq_core.otel": BYTES | {"pyrmq_core.client"},
@@ -158,6 +159,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "zstandard": ("pyrmq_core.protocol.messages.compression",),
     "opentelemetry": ("pyrmq_core.otel.api", "pyrmq_spark.stream.lag_listener"),
     "openlineage": ("pyrmq_spark.stream.lineage_listener",),
+    "airflow": ("pyrmq_core.airflow.message_queue",),
     "pytest": ("pyrmq_pytest",),
     "click": ("pyrmq_core.cli",),
     "rich": ("pyrmq_core.cli",),

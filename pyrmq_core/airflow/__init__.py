@@ -1,0 +1,24 @@
+"""RocketMQ for Airflow: `MessageQueueTrigger(scheme="rocketmq", ...)` waits for a message of a topic.
+
+Airflow finds `get_provider_info` by this package's entry point; it is called by every command of Airflow, so that the
+provider and its trigger are a module of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+__all__ = ["get_provider_info"]
+
+MESSAGE_QUEUE: Final = "pyrmq_core.airflow.message_queue"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Returns what Airflow's manager of providers has to know of this package."""
+    return {
+        "package-name": "pyrmq-spark",
+        "name": "RocketMQ",
+        "description": "Assets and tasks that wait for messages of Apache RocketMQ.",
+        "queues": [f"{MESSAGE_QUEUE}.RocketMQMessageQueueProvider"],
+        "triggers": [{"integration-name": "RocketMQ", "python-modules": [MESSAGE_QUEUE]}],
+    }

@@ -1,0 +1,116 @@
+"""The provider of Airflow's `MessageQueueTrigger` for `rocketmq`, and the trigger that waits for messages."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from airflow.providers.common.messaging.providers.base_provider import BaseMessageQueueProvider
+from airflow.sdk.bases.hook import BaseHook
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from pyrmq_core.aio import Client, LitePullConsumer
+from pyrmq_core.model import ConsumeFromWhere, MessageExt
+
+SCHEME: Final = "rocketmq"
+IN_QUEUE: Final = {"group", "tags", "sql", "conn_id"}
+
+
+class RocketMQMessageTrigger(BaseEventTrigger):  # type: ignore[misc] # Airflow is not installed where types are checked
+    """A trigger that waits for messages of a topic as a member of a group, and fires once.
+
+    The event is `{"messages": [...]}`, up to `max_messages` of one queue in their order. They count as consumed when
+    Airflow has taken the event. A new group begins at the oldest message. `conn_id` names a connection of Airflow,
+    whose login and password are the access key and the secret key.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        group: str,
+        nameserver: str,
+        tags: str = "*",
+        sql: str | None = None,
+        max_messages: int = 1,
+        conn_id: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.arguments: dict[str, Any] = {
+            "topic": topic,
+            "group": group,
+            "nameserver": nameserver,
+            "tags": tags,
+            "sql": sql,
+            "max_messages": max_messages,
+            "conn_id": conn_id,
+        }
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Returns the class and its arguments, from which Airflow makes the trigger anew."""
+        return f"{__name__}.{type(self).__qualname__}", self.arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yields one event, however long it takes. Messages whose event was not taken come again."""
+        topic, group, nameserver, tags, sql, max_messages, conn_id = self.arguments.values()
+        keys = {}
+        if conn_id is not None:
+            connection = await BaseHook.aget_connection(conn_id)
+            keys = {"access_key": connection.login, "secret_key": connection.password}
+        async with (
+            Client(nameserver=nameserver, **keys) as client,
+            LitePullConsumer(
+                group,
+                client=client,
+                consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
+                pull_batch_size=max_messages,
+                auto_commit=False,
+            ) as consumer,
+        ):
+            await consumer.subscribe(topic, tags=tags, sql=sql)
+            while not (messages := await consumer.poll()):
+                pass
+            yield TriggerEvent({"messages": [as_json(message) for message in messages]})
+            await consumer.commit()
+
+
+class RocketMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[misc] # as above
+    """The provider of the scheme `rocketmq`, and of queues `rocketmq://host:port/topic?group=...&tags=...`."""
+
+    scheme = SCHEME
+
+    def queue_matches(self, queue: str) -> bool:
+        """Returns whether a queue is one of RocketMQ."""
+        return queue.startswith(f"{SCHEME}://")
+
+    def trigger_class(self) -> type[RocketMQMessageTrigger]:
+        """Returns the trigger of all queues."""
+        return RocketMQMessageTrigger
+
+    def trigger_kwargs(self, queue: str, **kwargs: Any) -> dict[str, Any]:
+        """Returns the arguments that a queue names: NameServers are joined by a comma. `ValueError` for any others."""
+        parts = urlsplit(queue)
+        named = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if unknown := sorted(named.keys() - IN_QUEUE):
+            raise ValueError(f"{queue} names {', '.join(unknown)}; it may name {', '.join(sorted(IN_QUEUE))}")
+        return {"nameserver": parts.netloc.replace(",", ";"), "topic": parts.path.strip("/"), **named}
+
+
+def as_json(message: MessageExt) -> dict[str, Any]:
+    """Returns a message as Airflow stores it: `body` as text, or `body_base64` where it is no UTF-8."""
+    try:
+        body = {"body": message.body.decode()}
+    except UnicodeDecodeError:
+        body = {"body_base64": base64.b64encode(message.body).decode()}
+    return body | {
+        "topic": message.topic,
+        "broker_name": message.broker_name,
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "msg_id": message.msg_id,
+        "tags": message.tags,
+        "keys": message.keys,
+        "properties": message.user_properties,
+        "store_timestamp_ms": message.store_timestamp_ms,
+    }
