@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
@@ -18,7 +18,7 @@ from pyrmq_core import Admin, ConsumeFromWhere, MessageExt, Producer, PushConsum
 from pyrmq_core.broker import BrokerConfig, RunningBroker, run_broker
 from pyrmq_core.nameserver import NameServerConfig, run_nameserver
 from tests.broker.memory_files import MemoryFiles
-from tests.chaos.history import Event, Hung
+from tests.chaos.history import Event, Fault, Hung
 from tests.chaos.member import Worker
 from tests.chaos.plan import BROKERS, PACKED, PLAIN, TOPICS, Kind, Plan, drawn
 from tests.chaos.runner import GROUP, Run
@@ -28,6 +28,7 @@ from tests.simulated.world import BEAT_SECONDS, PROCESS, Spins, Way, World, simu
 
 NAMESERVER: Final = "127.0.0.1:9876"
 PORTS: Final = {"broker-a": 10911, "broker-b": 10921}
+NAMES: Final = {f"127.0.0.1:{port}": name for name, port in PORTS.items()}
 SETTINGS: Final = {
     "namesrvAddr": NAMESERVER,
     "brokerIP1": "127.0.0.1",
@@ -48,6 +49,7 @@ CONFIGS: Final = {
 SETTLE_SECONDS: Final = 600
 LEAVING_SECONDS: Final = 2
 BEATS_A_SECOND: Final = 4
+NewMember: TypeAlias = "Callable[[str], Member]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Draw:
     batch: int  # messages of a call
     holds: int  # messages of a queue in a member
     given_back: float
+    loss: float  # of what is under way
 
     @classmethod
     def of(cls, seed: int) -> Draw:
@@ -84,6 +87,7 @@ class Draw:
             batch=draw.choice((1, 4)),
             holds=draw.choice((16, 200)),
             given_back=draw.choice((0.0, 0.05)),
+            loss=draw.choice((0.0, 0.0, 0.003)),
         )
 
 
@@ -96,6 +100,7 @@ class Broker:
         self.way = Way(world, f"127.0.0.1:{PORTS[name]}")
         self._nursery = nursery
         self._files = MemoryFiles({path: bytearray(content) for path, content in contents.items()})
+        self.is_up = trio.Event()
         self._turn = trio.Lock()
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -103,6 +108,7 @@ class Broker:
         PROCESS.set(self.name)
         async with self._turn, trio.open_nursery() as own:
             self.running = await own.start(partial(run_broker, CONFIGS[self.name], files=self._files))
+            self.is_up.set()
             task_status.started()
 
     def start(self) -> None:
@@ -112,6 +118,7 @@ class Broker:
         if self.running is not None:
             self.running.kill()
             self.running = None
+            self.is_up = trio.Event()
         self.way.cut()
 
     def pause(self) -> None:
@@ -194,11 +201,28 @@ class Life(Run):
     queues_at_first = 2
     look_seconds = 5.0
 
+    def __init__(
+        self, draw: Draw, world: World, brokers: Mapping[str, Broker], traffic: Traffic, new: NewMember
+    ) -> None:
+        super().__init__(
+            draw.plan, NAMESERVER, brokers, {name: each.way for name, each in brokers.items()}, traffic, new
+        )
+        self._world = world
+        self._serving = brokers
+        world.loss = draw.loss
+
     def _is_wrong(self) -> bool:
         return False
 
     async def _collect(self) -> None:
         await trio.sleep_forever()
+
+    async def _stored(self) -> list[Event]:
+        """Returns what is stored when nothing is lost any more, and every broker is back."""
+        self._world.loss = 0
+        for broker in self._serving.values():
+            await broker.is_up.wait()
+        return await super()._stored()
 
 
 def live(seed: int) -> list[Happening]:
@@ -231,17 +255,11 @@ async def _live(draw: Draw, stores: dict[str, dict[str, bytes]], world: World) -
             def new_member(name: str) -> Member:
                 return Member(name, world, nursery, draw, traffic.events, seen)
 
-            run = Life(
-                draw.plan,
-                NAMESERVER,
-                brokers,
-                {name: broker.way for name, broker in brokers.items()},
-                traffic,
-                new_member,
-            )
+            run = Life(draw, world, brokers, traffic, new_member)
             nursery.start_soon(_note_commits, brokers, seen)
             await run.execute(SETTLE_SECONDS, SETTLE_SECONDS)
         await trio.sleep(LEAVING_SECONDS)
+        run.events += [Fault(at, at, "cut", NAMES[address]) for at, address in world.lost if address in NAMES]
         left = {wire.process for wire in world.wires} - set(BROKERS)
         run.events += [Hung(time.monotonic(), name, "left a connection open") for name in sorted(left)]
         nursery.cancel_scope.cancel()

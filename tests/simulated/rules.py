@@ -11,8 +11,9 @@ from tests.chaos import checker
 from tests.chaos.checker import History
 from tests.chaos.history import Event, Queue
 
-# Messages of a queue that are on the way to a member, or in its handlers, besides those that it may hold.
-ON_THE_WAY: Final = 48
+# Messages of a queue that are on the way to a member, or in its handlers, besides those that it may hold: the answers
+# to the pulls of a read ahead, 32 messages each.
+ON_THE_WAY: Final = 160
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ import hashlib
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
+from pyrmq_core.network.connection.answers import refuse_unsupported
 from tests.simulated.life import live
 from tests.simulated.world import Spins, World, simulate
 
@@ -57,6 +59,22 @@ def test_tasks_may_run_in_any_order() -> None:
         return simulate(seed, tasks)
 
     assert {order(seed) for seed in range(50)} == {"abc", "acb", "bac", "bca", "cab", "cba"}
+
+
+def test_a_connection_ends_in_place_of_what_is_lost() -> None:
+    async def lose(world: World) -> list[str]:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(world.serve, refuse_unsupported, "127.0.0.1", 9))
+            wire = await world.open_wire("127.0.0.1:9", tls=None, timeout=1)
+            world.loss = 1
+            wire.send_nowait([b"lost"])
+            with pytest.raises(ConnectionResetError):
+                wire.send_nowait([b"too late"])
+            assert world.wires == []
+            nursery.cancel_scope.cancel()
+        return [address for _, address in world.lost]
+
+    assert simulate(0, lose) == ["127.0.0.1:9"]
 
 
 def test_a_task_that_never_waits_is_ended() -> None:

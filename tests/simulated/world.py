@@ -49,7 +49,7 @@ MOST_CHECKPOINTS: Final = 3
 IS_SLOW: Final = 0.003
 # No step of a task computes for so long; one that does turns in a loop.
 SPIN_SECONDS: Final = 1.0
-MOST_STEPS_A_SECOND: Final = 20_000
+MOST_TURNS_A_SECOND: Final = 10_000
 
 
 PROCESS: Final = ContextVar("PROCESS", default="")
@@ -115,7 +115,10 @@ class Wire:
             end.look()
 
     def arrive(self, data: bytes) -> None:
-        """Has something arrive, behind what is under way already."""
+        """Has something arrive, behind what is under way already; or the connection end, and both be lost."""
+        if self._world.loses(self.way[0]):
+            self.cut()
+            return
         self._last_due = max(self._last_due, self._world.due_time())
         self._arriving.append((self._last_due, data))
         self._world.look_at(self._last_due, self)
@@ -152,6 +155,8 @@ class World:
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
+        self.loss = 0.0  # the share of pieces in whose place a connection ends
+        self.lost: list[tuple[float, str]] = []  # the times of these ends, and the servers' addresses
         self.stalled: set[tuple[str, str]] = set()
         self._doors: dict[str, Callable[[Wire], None]] = {}
         self._wires: list[Wire] = []
@@ -171,6 +176,13 @@ class World:
         """Returns when the next piece arrives: now, or at one of the next beats."""
         now, beats = trio.current_time(), self.draw.choice(SLOW if self.draw.random() < IS_SLOW else LATENCIES)
         return now if beats == 0 else (math.floor(now / BEAT_SECONDS) + beats) * BEAT_SECONDS
+
+    def loses(self, address: str) -> bool:
+        """Returns whether the connection to a server ends in place of the next piece."""
+        if self.loss == 0 or self.draw.random() >= self.loss:
+            return False
+        self.lost.append((time.monotonic(), address))
+        return True
 
     def look_at(self, due: float, wire: Wire) -> None:
         """Has a wire look at a time for what arrived."""
@@ -245,33 +257,31 @@ class World:
 
 
 class _Watch(trio.abc.Instrument):
-    """Ends a world that stands: by a timer of processor time, and by the steps while hardly any time passes."""
+    """Ends a world that stands: by a timer of processor time, and by the turns while hardly any time passes."""
 
     def __init__(self, clock: trio.testing.MockClock) -> None:
-        self.steps = 0
         self.scope = trio.CancelScope()
         self.reason = ""
         self._clock = clock
-        self._second, self._steps_before = -1, 0
+        self._turns = 0
+        self._second, self._turns_before = -1, 0
         self._looked_at = -1
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.steps += 1
-
     def before_io_wait(self, timeout: float) -> None:
+        self._turns += 1
         second = int(self._clock.current_time())
         if second != self._second:
-            self._second, self._steps_before = second, self.steps
-        elif self.steps - self._steps_before > MOST_STEPS_A_SECOND and not self.reason:
-            self.reason = f"tasks took {MOST_STEPS_A_SECOND} steps while no second passed"
+            self._second, self._turns_before = second, self._turns
+        elif self._turns - self._turns_before > MOST_TURNS_A_SECOND and not self.reason:
+            self.reason = f"the loop took {MOST_TURNS_A_SECOND} turns while no second passed"
             self.scope.cancel()
 
     def look(self, *_: object) -> None:
-        """Raises `Spins` in a step that was under way at the last look as well."""
-        if self.steps == self._looked_at:
+        """Raises `Spins` in a turn of the loop that was under way at the last look as well."""
+        if self._turns == self._looked_at:
             self.reason = self.reason or f"a task computed for {SPIN_SECONDS:g} s without one turn of its loop"
             raise Spins(self.reason)
-        self._looked_at = self.steps
+        self._looked_at = self._turns
 
 
 def simulate(seed: int, live: Callable[[World], Awaitable[T]]) -> T:
