@@ -1,8 +1,8 @@
 """Kills at named points of a committed stream and of its committed read: what counts is each number, once.
 
 A round sends numbers, waits for a point (before or behind a look, a send, the record; behind Spark's own log) and acts
-there: kills the driver, an executor's JVM, a worker, the committer, a broker; stops a worker that goes on later; loses
-or holds a frame.
+there: kills the driver, an executor's JVM, a worker, the committer, a broker; stops a worker that goes on later, when
+Spark has given it up; loses or holds a frame.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from tests.support.apache import ApacheCluster
 from tests.support.our_cluster import OurCluster
 from tests.support.relay import LOOKS, SENDS, Point, Relay, Verdict, owner_of, relayed
-from tests.support.soaking import Driver, committed_rows, held, kill, stored_rows, wait_until
+from tests.support.soaking import Driver, ancestors_of, command_of, committed_rows, held, kill, stored_rows, wait_until
 
 SECONDS = 300.0
 NUMBERS_A_ROUND = 240
@@ -37,7 +37,7 @@ POINTS = {
 }
 SPARK_LOG = "Spark's own log"
 VICTIMS = ("driver", "worker", "late driver", "broker", "lost frame", "held frame")
-# Executors that are processes, where speculation passes over a worker that stands still.
+# Executors that are processes.
 LOCAL, WITH_EXECUTORS = "local[2,8]", "local-cluster[2,1,1024]"
 VICTIMS_WITH_EXECUTORS = (*VICTIMS, "executor", "standstill")
 
@@ -159,7 +159,10 @@ class Kills:
                 self._driver.kill()
                 return lost
             case "standstill" if owner is not None:
+                executors = [pid for pid in self._driver.executors() if pid in ancestors_of(owner)]
                 self._stop(owner)
+                for pid in executors:
+                    kill(pid)
                 return Verdict.PASS
             case "late driver" | "standstill":
                 if owner is not None:
@@ -178,9 +181,13 @@ class Kills:
                 return Verdict.HOLD
 
     def _stop(self, pid: int) -> None:
+        """Stops a worker, and kills its daemon: that would end the worker as soon as its JVM has ended."""
+        daemons = [ancestor for ancestor in ancestors_of(pid) if b"pyspark.daemon" in command_of(ancestor)]
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
             self._stopped.append(pid)
+        for daemon in daemons:
+            kill(daemon)
 
     def _go_on(self) -> None:
         """Resumes the processes that stand still, and passes on the frames that are held."""

@@ -70,15 +70,13 @@ class Driver:
 
     def workers(self) -> list[int]:
         """Returns its Python processes that run tasks, and those that make and close writers."""
-        pids = [
-            pid for pid in self._descendants() if b"pyspark" in _command_of(pid) and b"java" not in _command_of(pid)
-        ]
+        pids = [pid for pid in self._descendants() if b"pyspark" in command_of(pid) and b"java" not in command_of(pid)]
         self._ever.update(pids)
         return pids
 
     def executors(self) -> list[int]:
         """Returns the JVMs of its executors, where these are processes of their own."""
-        return [pid for pid in self._descendants() if b"CoarseGrainedExecutorBackend" in _command_of(pid)]
+        return [pid for pid in self._descendants() if b"CoarseGrainedExecutorBackend" in command_of(pid)]
 
     def ever(self) -> list[int]:
         """Returns the Python processes that it has, and those that earlier ones left behind."""
@@ -98,7 +96,7 @@ class Driver:
         """Kills it and every process it started."""
         self.kill()
         for pid in self._ever:
-            if b"pyspark" in _command_of(pid):
+            if b"pyspark" in command_of(pid):
                 kill(pid)
 
     def _descendants(self) -> list[int]:
@@ -122,11 +120,19 @@ def kill(pid: int) -> None:
         return
 
 
-def _command_of(pid: int) -> bytes:
+def command_of(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def ancestors_of(pid: int) -> list[int]:
+    """Returns its parent, that one's parent, and so on."""
+    ancestors = []
+    while pid := _parent_of(pid) or 0:
+        ancestors.append(pid)
+    return ancestors
 
 
 def _parent_of(pid: int) -> int | None:
