@@ -87,8 +87,8 @@ def test_a_zip_and_register(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     assert "No module named 'pyrmq_core'" in done.stderr
     job = tmp_path / "job.py"
     job.write_text(JOB)
-    with boot_standalone(tmp_path, environment, workers=2) as master:
-        command = ["/bin/bash", str(SPARK_HOME / "bin" / "spark-submit"), "--master", master]
+    with boot_standalone(tmp_path, environment, workers=2) as spark:
+        command = ["/bin/bash", str(SPARK_HOME / "bin" / "spark-submit"), "--master", spark.master]
         command += ["--py-files", str(zipped(tmp_path)), "--driver-memory", "512m", "--executor-memory", "512m"]
         for setting in ("ui.enabled=false", "driver.host=127.0.0.1", "driver.bindAddress=127.0.0.1"):
             command += ["--conf", f"spark.{setting}"]

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.committed_kills import (
     LOCAL,
+    STRAGGLER,
     WITH_EXECUTORS,
     Act,
     check_rows,
@@ -21,9 +22,11 @@ from tests.support.committed_kills import (
     written_files,
 )
 from tests.support.our_cluster import boot_our_cluster
+from tests.support.standalone import boot_standalone, job_environment
 
 pytestmark = pytest.mark.spark
 
+ROOT = Path(__file__).parent.parent.parent
 BEHIND_THE_RECORD = Act("driver", "the record", is_answer=True)
 
 
@@ -72,3 +75,18 @@ def test_each_number_once_over_many_kills(tmp_path: Path, master: str) -> None:
     """PYRMQ_SEED repeats a run's choices, though not its moments; PYRMQ_KILLS has more of them."""
     draw, count = seeded(), int(os.environ.get("PYRMQ_KILLS") or 20)
     assert run(tmp_path, drawn(draw, count, master), draw, master) == count
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_each_number_once_though_speculation_runs_tasks_twice(tmp_path: Path) -> None:
+    """A worker stands still amid its sends, another host runs its task, and then it goes on."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("no Java here; install a JDK 17 or 21")
+    acts = [Act(STRAGGLER, "a send", number, is_answer=number % 2 == 0) for number in (3, 6, 2)]
+    with boot_standalone(tmp_path, job_environment(ROOT), workers=2) as spark, boot_our_cluster() as cluster:
+        report = killed_at_points(
+            cluster, tmp_path, acts, random.Random(1), spark.master, "rocketmq", hosts=spark.workers
+        )
+    assert report.acts.total() == len(acts)
+    assert report.stored > report.numbers

@@ -46,8 +46,8 @@ def test_on_sparks_small_cluster(nameserver: str, tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_on_a_standalone_cluster(nameserver: str, tmp_path: Path) -> None:
     environment = job_environment(ROOT)
-    with boot_standalone(tmp_path, environment) as master:
-        check(master, nameserver, tmp_path, environment)
+    with boot_standalone(tmp_path, environment) as spark:
+        check(spark.master, nameserver, tmp_path, environment)
 
 
 def test_from_spark_connect(nameserver: str, tmp_path: Path) -> None:

@@ -13,14 +13,15 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pyrmq_core import Message, RocketMQError
+from pyrmq_core import Message, MessageQueue, RocketMQError, SendFailed
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from tests.support.apache import ApacheCluster
 from tests.support.our_cluster import OurCluster
@@ -40,6 +41,7 @@ VICTIMS = ("driver", "worker", "late driver", "broker", "lost frame", "held fram
 # Executors that are processes.
 LOCAL, WITH_EXECUTORS = "local[2,8]", "local-cluster[2,1,1024]"
 VICTIMS_WITH_EXECUTORS = (*VICTIMS, "executor", "standstill")
+STRAGGLER = "straggler"  # a worker that stands still while Spark runs its task on another host too
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,19 @@ class Kills:
     """One run over a cluster, ours or Apache's."""
 
     def __init__(
-        self, cluster: OurCluster | ApacheCluster, relay: Relay, directory: Path, draw: random.Random, *job: str
+        self,
+        cluster: OurCluster | ApacheCluster,
+        relay: Relay,
+        directory: Path,
+        draw: random.Random,
+        *job: str,
+        hosts: Sequence[int],
     ) -> None:
         self._cluster = cluster
         self._relay = relay
         self._directory = directory
         self._draw = draw
-        self._driver = Driver(relay.nameserver, directory, "tests.spark.committed_job", *job)
+        self._driver = Driver(relay.nameserver, directory, "tests.spark.committed_job", *job, hosts=hosts)
         self._producer = Producer("setup", nameserver=cluster.nameserver.address, send_timeout=60)
         self._consumer = PullConsumer("audit", nameserver=cluster.nameserver.address)
         self._stopped: list[int] = []
@@ -132,9 +140,7 @@ class Kills:
             codes, topic, _ = POINTS[act.place]
             self._relay.arm(Point(codes, topic, act.number, act.is_answer), lambda port: self._act(act, port))
             self._feed_until(self._relay.reached.is_set)
-        if self._after is not None:
-            self._after()
-            self._after = None
+        self._restart()
         self._driver.ensure()
         if self._draw.random() < 0.7:
             self._wait_for_the_rows()
@@ -164,6 +170,10 @@ class Kills:
                 for pid in executors:
                     kill(pid)
                 return Verdict.PASS
+            case "straggler":
+                if owner is not None:
+                    self._stop(owner, with_daemon=False)
+                return Verdict.PASS
             case "late driver" | "standstill":
                 if owner is not None:
                     self._stop(owner)
@@ -180,13 +190,13 @@ class Kills:
                 self._driver.kill()
                 return Verdict.HOLD
 
-    def _stop(self, pid: int) -> None:
-        """Stops a worker, and kills its daemon: that would end the worker as soon as its JVM has ended."""
+    def _stop(self, pid: int, *, with_daemon: bool = True) -> None:
+        """Stops a worker, and kills its daemon, which would end the worker as soon as its JVM has ended."""
         daemons = [ancestor for ancestor in ancestors_of(pid) if b"pyspark.daemon" in command_of(ancestor)]
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
             self._stopped.append(pid)
-        for daemon in daemons:
+        for daemon in daemons if with_daemon else ():
             kill(daemon)
 
     def _go_on(self) -> None:
@@ -204,8 +214,22 @@ class Kills:
         queues = self._producer.message_queues("numbers")
         for index, queue in enumerate(queues):
             messages = [Message("numbers", f"{number}".encode()) for number in numbers[index :: len(queues)]]
-            self._producer.send_batch(messages, queue=queue)
+            wait_until(partial(self._is_sent, messages, queue), SECONDS, lambda: "a broker takes no numbers")
         self.report.numbers = numbers.stop
+
+    def _is_sent(self, messages: Sequence[Message], queue: MessageQueue) -> bool:
+        """Sends them, and returns whether they are stored; starts the broker again that an act killed meanwhile."""
+        try:
+            self._producer.send_batch(messages, queue=queue)
+        except SendFailed:
+            self._restart()
+            return False
+        return True
+
+    def _restart(self) -> None:
+        if self._after is not None:
+            self._after()
+            self._after = None
 
     def _batches(self) -> int:
         files = (self._directory / "numbers" / "commits").glob("[0-9]*")
@@ -276,11 +300,17 @@ def check_rows(reader: str, rows: Counter[str], sent: Counter[str]) -> None:
 
 
 def killed_at_points(
-    cluster: OurCluster | ApacheCluster, directory: Path, acts: Iterable[Act], draw: random.Random, *job: str
+    cluster: OurCluster | ApacheCluster,
+    directory: Path,
+    acts: Iterable[Act],
+    draw: random.Random,
+    *job: str,
+    hosts: Sequence[int] = (),
 ) -> Report:
     """Makes the topics and acts; raises AssertionError when a number is lost or repeated.
 
-    `job` are further arguments of the job: Spark's master, and the format of the write.
+    `job` are further arguments of the job: Spark's master, and the format of the write. `hosts` are the processes of a
+    standalone cluster that start its executors.
     """
     with Admin(nameserver=cluster.nameserver.address, timeout=20) as admin:
         for topic in ("numbers", "copies"):
@@ -288,7 +318,7 @@ def killed_at_points(
         admin.create_topic(MANIFEST, queues=1, broker=min(cluster.brokers))
     brokers = [broker.address for broker in cluster.brokers.values()]
     with relayed(cluster.nameserver.address, brokers) as relay:
-        report = Kills(cluster, relay, directory, draw, *job).run(acts)
+        report = Kills(cluster, relay, directory, draw, *job, hosts=hosts).run(acts)
     print(report, flush=True)  # noqa: T201
     return report
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,11 +27,19 @@ ROWS_A_KEY = 100
 
 
 class Driver:
-    """The process of a job, with its JVM and Python workers."""
+    """The process of a job, with its JVM and Python workers; `hosts` are processes that start executors for it."""
 
-    def __init__(self, nameserver: str, directory: Path, job: str = "tests.spark.soak_job", *arguments: str) -> None:
+    def __init__(
+        self,
+        nameserver: str,
+        directory: Path,
+        job: str = "tests.spark.soak_job",
+        *arguments: str,
+        hosts: Sequence[int] = (),
+    ) -> None:
         self._command = [sys.executable, "-m", job, nameserver, str(directory), *arguments]
         self._directory = directory
+        self._hosts = hosts
         self._process: subprocess.Popen[bytes] | None = None
         self._ever: set[int] = set()
         self.log = directory / "driver.log"
@@ -70,13 +78,17 @@ class Driver:
 
     def workers(self) -> list[int]:
         """Returns its Python processes that run tasks, and those that make and close writers."""
-        pids = [pid for pid in self._descendants() if b"pyspark" in command_of(pid) and b"java" not in command_of(pid)]
+        pids = [
+            pid
+            for pid in self._descendants(*self._hosts)
+            if b"pyspark" in command_of(pid) and b"java" not in command_of(pid)
+        ]
         self._ever.update(pids)
         return pids
 
     def executors(self) -> list[int]:
         """Returns the JVMs of its executors, where these are processes of their own."""
-        return [pid for pid in self._descendants() if b"CoarseGrainedExecutorBackend" in command_of(pid)]
+        return [pid for pid in self._descendants(*self._hosts) if b"CoarseGrainedExecutorBackend" in command_of(pid)]
 
     def ever(self) -> list[int]:
         """Returns the Python processes that it has, and those that earlier ones left behind."""
@@ -99,12 +111,13 @@ class Driver:
             if b"pyspark" in command_of(pid):
                 kill(pid)
 
-    def _descendants(self) -> list[int]:
+    def _descendants(self, *others: int) -> list[int]:
+        """Returns the processes below its own, and below others."""
         children: dict[int, list[int]] = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal() and (parent := _parent_of(int(entry.name))) is not None:
                 children.setdefault(parent, []).append(int(entry.name))
-        pids, waiting = [], [self._process.pid] if self._process is not None else []
+        pids, waiting = [], [*others, *([self._process.pid] if self._process is not None else [])]
         while waiting:
             below = children.get(waiting.pop(), [])
             pids += below
