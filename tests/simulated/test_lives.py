@@ -19,7 +19,7 @@ from tests.simulated.plants import PLANTS
 
 GIVEN_SEED = os.environ.get("PYRMQ_SEED")
 FIRST_SEED = int(GIVEN_SEED or random.randrange(1_000_000_000))
-FEW_SEEDS = range(4)
+FEW_SEEDS = (3, 6)
 MANY_SEEDS, SEEDS_A_TEST = 3000, 100
 # The first seed from 0 on that finds a plant, and the words of the rule that it breaks.
 FOUND = {
