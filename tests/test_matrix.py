@@ -67,6 +67,7 @@ def test_pieces_of_a_run_keep_each_others_outcomes(tmp_path: Path) -> None:
 
 
 def test_one_module_alone_looks_at_the_release() -> None:
-    looks = re.compile(r"__version__|find_spec\(.pyspark|version_info|version\(|signature\(|hasattr\(datasource")
+    versions = r"pyspark\.__version__|version_info|version\("
+    looks = re.compile(versions + r"|find_spec\(.pyspark|signature\(|hasattr\(datasource")
     modules = {path.name for path in (ROOT / "pyrmq_spark").rglob("*.py") if looks.search(path.read_text())}
     assert modules == {"pyspark_releases.py"}

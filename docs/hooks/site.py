@@ -43,6 +43,7 @@ EXAMPLES: Final = {
         "asyncio_service.py": "A service with asyncio",
         "exports.py": "Export jobs for cron",
         "airflow_dags/orders_by_hour.py": "A DAG of Airflow",
+        "airflow_dags/order_arrived.py": "A DAG that a message starts",
     },
 }
 # Files of the project that pages link to and the site shows as text.
