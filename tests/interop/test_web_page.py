@@ -24,6 +24,7 @@ TOPIC = "web_page_orders"
 GROUP = "web_page_billing"
 HOSTILE = "<img src=x onerror=alert(1)>"
 MESSAGES = 12
+WITHIN_SECONDS = 120  # the end of a wait that hangs
 
 
 async def test_every_page(apache: ApacheCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,14 +118,14 @@ def look(address: str, profile: Path) -> None:
         chrome.find_element(By.CSS_SELECTOR, "main button").click()
         chrome.find_element(By.ID, "confirm").click()
         # Until the next page is there, its predecessor is found, and may be gone when its text is read.
-        waiting = WebDriverWait(chrome, 20, 0.1, ignored_exceptions=[StaleElementReferenceException])
+        waiting = WebDriverWait(chrome, WITHIN_SECONDS, 0.1, ignored_exceptions=[StaleElementReferenceException])
         waiting.until(lambda chrome: "SEND_OK" in chrome.find_element(By.TAG_NAME, "main").text)
 
 
 def curve_points(chrome: Chrome) -> int:
     """Returns how many samples the page's curve has, once it is drawn."""
     drawn = "drawAll().then(() => arguments[0](Number(document.querySelector('.chart').dataset.points || 0)))"
-    points: int = WebDriverWait(chrome, 20, 0.2).until(lambda chrome: chrome.execute_async_script(drawn))
+    points: int = WebDriverWait(chrome, WITHIN_SECONDS, 0.2).until(lambda chrome: chrome.execute_async_script(drawn))
     return points
 
 

@@ -28,7 +28,7 @@ ARGUMENTS: Final = (
     "--disable-sync",
     "--window-size=1280,900",
 )
-LOADED_WITHIN_SECONDS: Final = 30
+LOADED_WITHIN_SECONDS: Final = 120
 COLOURS: Final = 64
 # Addresses of the machine that makes a picture: those of its own network, and ports that change with each run.
 ANONYMOUS: Final = """
