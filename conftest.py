@@ -62,7 +62,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class FilesByParty(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Whole files for each process, which begins with those of one foreign party (`tiers.next_file`)."""
+    """Whole files for each process: two processes begin with those of `tests/interop`, the others with Spark's.
+
+    Each process that runs one boots clusters of Apache RocketMQ, or starts a Spark session, for itself.
+    """
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue.move_to_end(tiers.next_file(self.workqueue, node.gateway.id), last=False)
