@@ -90,10 +90,12 @@ async def main():
 
     queue = f"rocketmq://{nameserver}/orders?group=blues&tags=blue&conn_id=mq"
     results["blue"] = await run(MessageQueueTrigger(queue=queue, max_messages=10))
-    try:
-        MessageQueueTrigger(queue=queue + "&color=blue").trigger
-    except ValueError as error:
-        results["refused"] = str(error)
+    results["refused"] = []
+    for wrong in (queue + "&color=blue", f"rocketmq://{nameserver}/?tags=blue"):
+        try:
+            MessageQueueTrigger(queue=wrong).trigger
+        except ValueError as error:
+            results["refused"].append(str(error))
 
     pack, = example["order_arrived"]().tasks
     events = [SimpleNamespace(extra={"payload": payload}) for payload in results["again"] + results["next"]]
@@ -157,5 +159,7 @@ def test_a_trigger_fires_for_each_message_and_one_whose_event_is_not_taken_comes
     assert (cup["tags"], cup["keys"], cup["properties"]) == ("blue", "key", {"to": "ann"})
     assert results["late"][0]["messages"][0]["body_base64"] == "/w=="
     assert results["packed"] == ["two boxes of tea", "a cup, à la carte"]
-    assert results["refused"].endswith("names color; it may name conn_id, group, sql, tags")
+    unknown, lacking = results["refused"]
+    assert unknown.endswith("names color; it may name conn_id, group, sql, tags")
+    assert "has no topic, group: rocketmq://HOST:PORT/TOPIC?group=GROUP" in lacking
     assert keys == {("airflow-orders", None), ("blues", "reader")}

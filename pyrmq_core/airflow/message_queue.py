@@ -89,12 +89,18 @@ class RocketMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[mi
         return RocketMQMessageTrigger
 
     def trigger_kwargs(self, queue: str, **kwargs: Any) -> dict[str, Any]:
-        """Returns the arguments that a queue names: NameServers are joined by a comma. `ValueError` for any others."""
+        """Returns the arguments that a queue names: NameServers are joined by a comma.
+
+        Raises ValueError for names that it may not have, and for a part that it lacks.
+        """
         parts = urlsplit(queue)
         named = dict(parse_qsl(parts.query, keep_blank_values=True))
         if unknown := sorted(named.keys() - IN_QUEUE):
             raise ValueError(f"{queue} names {', '.join(unknown)}; it may name {', '.join(sorted(IN_QUEUE))}")
-        return {"nameserver": parts.netloc.replace(",", ";"), "topic": parts.path.strip("/"), **named}
+        arguments = {"nameserver": parts.netloc.replace(",", ";"), "topic": parts.path.strip("/"), **named}
+        if lacking := [name for name in ("nameserver", "topic", "group") if not (kwargs | arguments).get(name)]:
+            raise ValueError(f"{queue} has no {', '.join(lacking)}: {SCHEME}://HOST:PORT/TOPIC?group=GROUP names all")
+        return arguments
 
 
 def as_json(message: MessageExt) -> dict[str, Any]:

@@ -173,9 +173,9 @@ def test_damaged_files_end_nothing(data: st.DataObject, is_clean: bool) -> None:
     indexed_store.settle()
     for word in ("k", "n0", "n5"):
         indexed_store.find(word)
-    place = indexed_store.put(keyed("fresh"))
+    log_offset = indexed_store.put(keyed("fresh"))
     indexed_store.settle()
-    assert indexed_store.find("fresh") == place
+    assert indexed_store.find("fresh") == log_offset
     indexed_store.stop()
     IndexedStore(files).settle()
 
@@ -192,7 +192,7 @@ def test_missing_and_wrong_files_are_made_anew(fault: str, is_clean: bool) -> No
     files = MemoryFiles()
     indexed_store = filled(files)
     indexed_store.seal()
-    whole = indexed_store.java()
+    java_index = indexed_store.java()
     indexed_store.stop() if is_clean else indexed_store.store.abandon()
     paths = [f"{FOLDER}/{name}" for name in files.names(FOLDER)]
     assert len(paths) == 6
@@ -219,7 +219,7 @@ def test_missing_and_wrong_files_are_made_anew(fault: str, is_clean: bool) -> No
     files.unreadable.clear()
     assert bool(indexed_store.warnings) is (fault in ("short", "no header", "other settings", "unreadable"))
     indexed_store.settle()
-    assert indexed_store.find("k") == whole.find("T#k", 64, 0, 1 << 60)
+    assert indexed_store.find("k") == java_index.find("T#k", 64, 0, 1 << 60)
     indexed_store.stop()
     assert indexed_store.contents() == indexed_store.java().contents()
 

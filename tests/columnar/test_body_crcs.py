@@ -64,10 +64,10 @@ def test_one_wrong_bit_anywhere_is_found(kind: str, count: int) -> None:
     assert bodies.match()
     for _ in range(30):
         row = chance.choice((0, count - 1, chance.randrange(count)))
-        place, bit = chance.randrange(int(bodies.starts[row]), int(bodies.ends[row])), 1 << chance.randrange(8)
-        bodies.data[place] ^= bit
-        assert not bodies.match(), (row, place)
-        bodies.data[place] ^= bit
+        byte, bit = chance.randrange(int(bodies.starts[row]), int(bodies.ends[row])), 1 << chance.randrange(8)
+        bodies.data[byte] ^= bit
+        assert not bodies.match(), (row, byte)
+        bodies.data[byte] ^= bit
         bodies.crcs[row] ^= 1 << (flipped := chance.randrange(31))
         assert not bodies.match(), row
         bodies.crcs[row] ^= 1 << flipped

@@ -379,5 +379,5 @@ def test_no_request_holds_rows_from_both_sides_of_a_stop(
     limit = BatchLimit(messages=7, compression=CompressionType.ZLIB, compress_over_bytes=30)
     payloads = list(encode_batches(batch, "t", ids, limit, stops=stops))
     assert set(stops) <= {0, *accumulate(payload.count for payload in payloads)}
-    whole = [message for payload in encode_batches(batch, "t", ids, limit) for message in sent(payload)]
-    assert [message for payload in payloads for message in sent(payload)] == whole
+    unstopped = [message for payload in encode_batches(batch, "t", ids, limit) for message in sent(payload)]
+    assert [message for payload in payloads for message in sent(payload)] == unstopped

@@ -191,8 +191,8 @@ class Member:
             await self._worker.handle(messages)
         finally:
             queue = messages[0].queue
-            place = (queue.topic, queue.broker_name, queue.queue_id)
-            self._seen.append(Handled(began, time.monotonic(), self.name, place))
+            queue_key = (queue.topic, queue.broker_name, queue.queue_id)
+            self._seen.append(Handled(began, time.monotonic(), self.name, queue_key))
 
 
 class Life(Run):
