@@ -62,10 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class FilesByParty(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Whole files for each process: two processes begin with those of `tests/interop`, the others with Spark's.
-
-    Each process that runs one boots clusters of Apache RocketMQ, or starts a Spark session, for itself.
-    """
+    """Whole files for each process, which begins with those of one foreign party (`tiers.next_file`)."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue.move_to_end(tiers.next_file(self.workqueue, node.gateway.id), last=False)

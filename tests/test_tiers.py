@@ -80,12 +80,20 @@ def test_the_other_tier_is_chosen_from_one_collection() -> None:
 
 
 def test_each_process_begins_with_the_files_of_one_party() -> None:
-    ours, apache, spark = "tests/client/test_a.py", "tests/interop/test_b.py", "tests/spark/test_c.py"
-    files = [ours, "tests/web/test_d.py", spark, apache]
-    assert [tiers.next_file(files, process) for process in ("gw0", "gw1", "gw2", "gw3")] == [apache] * 2 + [spark] * 2
-    assert [tiers.next_file([spark, ours, apache], process) for process in ("gw0", "gw2")] == [apache, spark]
-    assert [tiers.next_file([spark, ours], "gw0"), tiers.next_file([apache, ours], "gw2")] == [ours, ours]
-    assert [tiers.next_file([spark], "gw0"), tiers.next_file([apache], "gw2")] == [spark, apache]
+    ours, spark = "tests/client/test_a.py", "tests/spark/test_c.py"
+    shared, own = "tests/interop/test_consumers.py", "tests/interop/test_slaves.py"
+    files = [ours, "tests/web/test_d.py", spark, own, shared]
+    assert [tiers.next_file(files, f"gw{number}") for number in range(4)] == [shared, own, spark, shared]
+    assert [tiers.next_file([spark, shared, ours], process) for process in ("gw1", "gw2")] == [ours, spark]
+    assert [tiers.next_file([spark, shared], "gw1"), tiers.next_file([own, ours], "gw2")] == [shared, ours]
+    assert [tiers.next_file([shared, own], "gw2"), tiers.next_file([own, spark], "gw0")] == [own, own]
+
+
+def test_the_clusters_that_a_file_shares_are_seen_in_its_fixtures() -> None:
+    shared = {path.name for path in (tiers.ROOT / "tests" / "interop").glob("test_*.py")}
+    shared = {name for name in shared if tiers.party_of(f"tests/interop/{name}") is tiers.Party.SHARED}
+    assert {"test_client.py", "test_arrow.py", "test_security.py", "test_spark_streams.py"} <= shared
+    assert shared.isdisjoint({"test_our_slaves.py", "test_store_files.py", "test_proxy.py", "test_releases.py"})
 
 
 def test_seconds_are_those_of_light_files_and_of_single_tests_elsewhere() -> None:

@@ -19,7 +19,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +36,7 @@ TEST_SECONDS: Final = 1.0
 # Of the eight minutes style and types take one; three processes share the rest.
 BUDGET_SECONDS: Final = 3 * 7 * 60.0
 FOREIGN: Final = ("interop", "spark", "browser")
+SHARED_FIXTURES: Final = re.compile(r'\bapache(_[45])?: |getfixturevalue\(f?"apache|\bguarded: ')
 SMOKE: Final = {
     "a broker of RocketMQ 5.4.0": "tests/interop/test_client.py::TestClientJobs::test_pulls_and_their_outcomes[5.4.0]",
     "Java's client": "tests/interop/test_java_on_our_servers.py"
@@ -123,20 +126,34 @@ def default_tier(
     return tier
 
 
+class Party(Enum):
+    """A foreign party that tests need, and that their process keeps until the last of them."""
+
+    SHARED = "the clusters of Apache RocketMQ that tests/interop shares"
+    OWN = "clusters of Apache RocketMQ that a test boots for itself"
+    SPARK = "a Spark session"
+    NONE = "nothing foreign"
+
+
+@cache
+def party_of(file: str) -> Party:
+    """Returns the party of a test file, by its folder, and in `tests/interop` by its fixtures."""
+    if file.startswith("tests/spark/"):
+        return Party.SPARK
+    if not file.startswith("tests/interop/"):
+        return Party.NONE
+    return Party.SHARED if SHARED_FIXTURES.search((ROOT / file).read_text()) else Party.OWN
+
+
 def next_file(files: Iterable[str], process: str) -> str:
     """Returns the first file for a process of xdist.
 
-    Two begin with those of `tests/interop` and end with those of `tests/spark`, the others begin and end the other way
-    round: a process that runs one starts clusters of Apache RocketMQ, or a Spark session, for itself.
+    Each of three processes begins with one party, and takes files of none before those of another: what two processes
+    need is booted twice, and each idle broker of Apache's takes 4 to 7 % of a processor.
     """
-    parties = ["tests/interop/", "", "tests/spark/"]
-    if process not in ("gw0", "gw1"):
-        parties.reverse()
-
-    def place(file: str) -> int:
-        return next((number for number, party in enumerate(parties) if party and file.startswith(party)), 1)
-
-    return min(files, key=place)
+    own = list(Party)[int(process.removeprefix("gw")) % 3]
+    parties = [own, Party.NONE, *(party for party in (Party.OWN, Party.SHARED, Party.SPARK) if party is not own)]
+    return min(files, key=lambda file: parties.index(party_of(file)))
 
 
 def seconds_of(tier: Iterable[SuiteTest], durations: Durations) -> float:
