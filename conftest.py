@@ -3,8 +3,9 @@
 import json
 import os
 import signal
+import sys
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -94,6 +95,14 @@ class DurationRecorder:
     def pytest_sessionfinish(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(json.dumps(self._seconds_by_test))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_clients_of_a_driver() -> Iterator[None]:
+    """Closes behind each file the clients that a Spark driver keeps: they log of servers that have ended since."""
+    yield
+    if (worker := sys.modules.get("pyrmq_spark.worker")) is not None:
+        worker.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -45,9 +46,12 @@ class Lines(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.records: list[logging.LogRecord] = []
+        self._thread = threading.get_ident()
         self._more = trio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.thread != self._thread:
+            return  # of a client of another test, whose thread must not set an event of this loop
         self.records.append(record)
         more, self._more = self._more, trio.Event()
         more.set()

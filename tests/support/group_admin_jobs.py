@@ -25,14 +25,14 @@ async def administering(nameserver: str, namespace: str | None = None) -> AsyncI
         yield admin
 
 
-async def described(admin: Admin, group: str, queues: int) -> GroupDescription:
-    """Returns the description of the group when its members hold so many queues of their topics."""
+async def described(admin: Admin, group: str, queues: int, members: int = 1) -> GroupDescription:
+    """Returns the description of the group when its members are so many, and share the queues evenly."""
     await admin.groups.create(group)
     with trio.fail_after(SECONDS):
         while True:
             description = await admin.groups.describe(group)
-            held = [queue for member in description.members for queue in member.queues]
-            if sum(not queue.topic.startswith("%") for queue in held) == queues:
+            held = [sum(not queue.topic.startswith("%") for queue in member.queues) for member in description.members]
+            if held == [queues // members] * members:
                 return description
             await trio.sleep(POLL_SECONDS)
 
@@ -83,7 +83,7 @@ class GroupAdminJobs:
             consuming(nameserver, group, topic, seen, tags="a || b", instance_name="two"),
             administering(nameserver) as admin,
         ):
-            description = await described(admin, group, 4)
+            description = await described(admin, group, 4, members=2)
             listed = [row for row in (await admin.groups.list()).groups if row.group == group]
             with pytest.raises(InvalidState, match=f"members of group {group}"):
                 await admin.groups.delete(group)
