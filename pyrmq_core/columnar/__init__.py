@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyrmq_core.columnar.encoding.content_ids import content_ids
     from pyrmq_core.columnar.encoding.encode import BatchLimit, compresses, encode_batches, encode_rows
     from pyrmq_core.columnar.encoding.group_by import by_queue, by_tag, by_topic, string_hash_codes
-    from pyrmq_core.columnar.encoding.row_parts import Ids, id_column
+    from pyrmq_core.columnar.encoding.row_parts import Ids
     from pyrmq_core.columnar.encoding.sink_rows import CheckedRows, SinkRows, batches_of, check_columns, outgoing_parts
     from pyrmq_core.columnar.encoding.validate import Fault, check, first_fault
     from pyrmq_core.protocol.messages.compression import CompressionType
@@ -46,7 +46,6 @@ __all__ = [
     "encode_rows",
     "encoded",
     "first_fault",
-    "id_column",
     "offsets_containing",
     "outgoing_parts",
     "schema_of",
@@ -78,7 +77,6 @@ _LAZY: Final = {
     "encode_rows": "pyrmq_core.columnar.encoding.encode",
     "encoded": "pyrmq_core.columnar.arrays",
     "first_fault": "pyrmq_core.columnar.encoding.validate",
-    "id_column": "pyrmq_core.columnar.encoding.row_parts",
     "offsets_containing": "pyrmq_core.columnar.decoding.decode",
     "outgoing_parts": "pyrmq_core.columnar.encoding.sink_rows",
     "schema_of": "pyrmq_core.columnar.decoding.columns",

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Final, overload
+from typing import Final
 
 import pyarrow as pa
 
@@ -20,7 +20,6 @@ from pyrmq_core import (
     AnyQueue,
     InvalidMessage,
     InvalidState,
-    Payload,
     RefusedMessage,
     RocketMQError,
     StoredRange,
@@ -38,7 +37,6 @@ from pyrmq_core.columnar import (
     by_tag,
     content_ids,
     encode_rows,
-    id_column,
 )
 from pyrmq_spark import worker
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
@@ -135,8 +133,6 @@ class PartitionWrite:
         checked = check_rows(rows, first_row, datetime.now(UTC))
         if self._options.message_ids == "content":
             checked = with_id_column(checked, content_ids(rows, self._seed, first_row))
-        elif self._options.is_committed:
-            checked = with_id_column(checked, id_column(unique_id_runs, rows.num_rows))
         for part in checked:
             for topic, topic_rows in by_topic(part, self._schema.topic):
                 with self._naming_rows(first_row):
@@ -154,7 +150,7 @@ class PartitionWrite:
         """Encodes all rows together, and cuts them into requests where their queue changes."""
         number = rows_sent = 0
         payloads = encode_rows(placed.rows.to_encode(), topic, ids_of(placed.rows), self._limit, stops=placed.ends)
-        for payload in self._with_ids(payloads, placed.rows):
+        for payload in payloads:
             while rows_sent >= placed.ends[number]:
                 number += 1
             rows_sent += payload.count
@@ -171,21 +167,10 @@ class PartitionWrite:
         whole = placing.is_batch_topic(topic)
         limit = self._limit.of_batch_topic() if whole else self._limit
         for part in by_tag(plain) if whole else (plain,):
-            payloads = encode_rows(part.to_encode(), topic, ids_of(part), limit, single_tag=whole)
-            for payload in self._with_ids(payloads, part):
+            for payload in encode_rows(part.to_encode(), topic, ids_of(part), limit, single_tag=whole):
                 window.put(payload, queue or placing.by_turns(topic))
         for payload in encode_singles(delayed, topic, texts_of_ids(delayed), self._limit):
             window.put(payload, queue or placing.in_no_order(topic))
-
-    def _with_ids(self, payloads: Iterator[Payload], rows: CheckedRows) -> Iterator[Payload]:
-        """Yields the payloads of the rows; in a committed write with the ids of their messages."""
-        if not self._options.is_committed:
-            yield from payloads
-            return
-        ids, first = rows.column(ID_COLUMN), 0
-        for payload in payloads:
-            yield replace(payload, unique_ids=IdsOfColumn(ids.slice(first, payload.count)))
-            first += payload.count
 
     @contextmanager
     def _naming_rows(self, first_row: int) -> Iterator[None]:
@@ -227,28 +212,6 @@ class PartitionWrite:
         """Returns the range with its topic by the name on brokers."""
         topic = worker.name_on_brokers(self._connection, stored.queue.topic)
         return replace(stored, queue=replace(stored.queue, topic=topic))
-
-
-class IdsOfColumn(Sequence[str]):
-    """The ids of a payload's messages as a column; few of them are ever read."""
-
-    def __init__(self, column: pa.Array) -> None:
-        self._column = column
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            return IdsOfColumn(self._column[index])
-        text: str = self._column[index].as_py()
-        return text
 
 
 def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRows]:

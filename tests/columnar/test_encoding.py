@@ -98,8 +98,8 @@ def both_ways(
 
 
 def facts(payload: Payload) -> tuple[object, ...]:
-    body = bytes(payload.body)
-    return payload.topic, body, payload.count, payload.properties, payload.sys_flag, payload.flag, payload.batch
+    request = payload.topic, bytes(payload.body), payload.count, payload.properties, payload.sys_flag, payload.flag
+    return *request, payload.batch, list(payload.unique_ids or ())
 
 
 def sent(payload: Payload) -> list[tuple[bytes, dict[str, str], int]]:

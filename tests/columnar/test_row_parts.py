@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.columnar import BatchLimit
 from pyrmq_core.columnar.encoding.encode import encode_columns, encode_messages
-from pyrmq_core.columnar.encoding.row_parts import ids_of, joined
+from pyrmq_core.columnar.encoding.row_parts import FixedWidth, IdsOfRows, OptionalConstant, ids_of, joined
 from pyrmq_core.columnar.encoding.sink_rows import outgoing_rows
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.message_id import IdRun
@@ -20,6 +21,19 @@ TEXTS = ["keys", "tags", "shardingKey"]
 
 def test_what_is_null_adds_nothing() -> None:
     assert joined([b"a", pa.array([b"x", None]), b"c"], 0, 2).to_pylist() == [b"axc", b"ac"]
+
+
+def test_ids_are_read_one_by_one_and_as_a_slice() -> None:
+    parts = [
+        b"ID",
+        FixedWidth("S2", np.array([b"1a", b"2b", b"3c", b"4d"])),
+        OptionalConstant(b"-", np.array([True, False, True, True])),
+        pa.array([b"w", b"xx", None, b"z"]),
+    ]
+    ids = IdsOfRows(parts, 1, 4)
+    assert (len(ids), ids[0], ids[-1]) == (3, "ID2bxx", "ID4d-z")
+    assert list(ids) == list(ids[:]) == ["ID2bxx", "ID3c-", "ID4d-z"]
+    assert ids[1:] == ["ID3c-", "ID4d-z"]
 
 
 @given(

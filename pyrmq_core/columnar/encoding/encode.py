@@ -20,6 +20,7 @@ from pyrmq_core.columnar.arrays import Int32s, Ints, keep_freed_memory
 from pyrmq_core.columnar.encoding.row_parts import (
     FixedWidth,
     Ids,
+    IdsOfRows,
     RowPart,
     id_texts,
     ids_of,
@@ -323,7 +324,15 @@ class _Encoder:
             for start, end in together:
                 size = int(ends[end - 1]) - begin
                 yield make_payload(
-                    self._topic, data[:size], end - start, self._properties, sys_flag, 0, True, None, self._one_tag
+                    self._topic,
+                    data[:size],
+                    end - start,
+                    self._properties,
+                    sys_flag,
+                    0,
+                    True,
+                    IdsOfRows(ids, start, end),
+                    self._one_tag,
                 )
                 data, begin = data[size:], begin + size
 

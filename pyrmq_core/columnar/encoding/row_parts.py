@@ -13,7 +13,7 @@ __SHARDINGKEY, then the user's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -126,9 +126,43 @@ def ids_of(ids: Ids, count: int) -> list[RowPart]:
     return [texts.view(pa.binary())]
 
 
-def id_column(ids: Ids, count: int) -> pa.Array:
-    """Returns the next ids of `count` rows as one column of strings."""
-    return joined(ids_of(ids, count), 0, count).view(pa.string())
+class IdsOfRows(Sequence[str]):
+    """The ids of the rows from `first` up to `end`. Each is written out when it is read: few of a request's are."""
+
+    __slots__ = ("_end", "_first", "_parts")
+
+    def __init__(self, parts: Sequence[RowPart], first: int, end: int) -> None:
+        self._parts, self._first, self._end = parts, first, end
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        rows = range(self._first, self._end)[index]
+        if isinstance(rows, range):
+            return [self._id_of(row) for row in rows]
+        return self._id_of(rows)
+
+    def _id_of(self, row: int) -> str:
+        return b"".join([_element(part, row) for part in self._parts]).decode()
+
+
+def _element(part: RowPart, row: int) -> bytes:
+    """Returns the part's bytes in one row. Arrow's join of one row takes five times as long."""
+    if isinstance(part, bytes):
+        return part
+    if isinstance(part, FixedWidth):
+        return part.values[row].tobytes()
+    if isinstance(part, OptionalConstant):
+        return part.raw if part.there[row] else b""
+    element: bytes = part[row].as_py() or b""
+    return element
 
 
 def id_texts(parts: Sequence[RowPart], count: int) -> list[str]:

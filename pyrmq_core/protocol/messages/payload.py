@@ -66,7 +66,7 @@ class Payload:
     """The content of one send request.
 
     It holds `count` messages of one topic. `properties` is the request's own properties string (header field `i`).
-    `unique_ids` name the messages in their order, or are None where ids were made in columns. `single_tag` is true if
+    `unique_ids` name the messages in their order, or are None where they have none. `single_tag` is true if
     all have the same tag or none: a batch topic may store such a batch as one record (`batch_topic.py`).
     """
 
