@@ -84,6 +84,14 @@ def test_requests_survive(send: SendMessage, serialization: Serialization) -> No
 @given(STORED, SERIALIZATIONS)
 def test_answers_survive(stored: MessageStored, serialization: Serialization) -> None:
     assert_survives(stored, serialization)
+    assert MessageStored.queue_offset_of(over_the_wire(stored.to_command(), serialization)) == stored.queue_offset
+
+
+@given(st.lists(SOME_TEXT | st.just('"queueOffset":"7"'), min_size=200, max_size=300), INT64)
+def test_the_offset_of_a_long_answer_is_read_alone(texts: list[str], queue_offset: int) -> None:
+    """A text with the field's name in it is not mistaken for the field; a long header is parsed late."""
+    stored = MessageStored(",".join(texts), 3, queue_offset, transaction_id=texts[0], recall_handle=texts[-1])
+    assert MessageStored.queue_offset_of(over_the_wire(stored.to_command(), Serialization.JSON)) == queue_offset
 
 
 @pytest.mark.parametrize("letter", "abcdefgh")

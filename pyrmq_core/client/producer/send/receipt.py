@@ -32,7 +32,10 @@ class Receipt:
 
     @property
     def queue_offset(self) -> int:
-        return self._stored().queue_offset
+        try:
+            return MessageStored.queue_offset_of(self.answer)
+        except ProtocolError as error:
+            raise self._without_place(error) from error
 
     @property
     def perhaps_repeated(self) -> bool:
@@ -57,12 +60,15 @@ class Receipt:
         try:
             return MessageStored.from_command(self.answer)
         except ProtocolError as error:
-            raise SendFailed(
-                f"{self.queue.broker_name} acknowledged a send to {self.queue}, but not where it is stored: {error}; "
-                "sending again may store a second copy",
-                outcome=Outcome.PERHAPS_STORED,
-                attempts=self.attempts,
-            ) from error
+            raise self._without_place(error) from error
+
+    def _without_place(self, error: ProtocolError) -> SendFailed:
+        return SendFailed(
+            f"{self.queue.broker_name} acknowledged a send to {self.queue}, but not where it is stored: {error}; "
+            "sending again may store a second copy",
+            outcome=Outcome.PERHAPS_STORED,
+            attempts=self.attempts,
+        )
 
 
 make_receipt: Final = maker_of(Receipt)

@@ -3,7 +3,7 @@ one queue; SEND_REPLY_MESSAGE (324), SEND_REPLY_MESSAGE_V2 (325): a message to p
 
 Supported: both spellings of the header. The field `batch`, not the code, says that the body is a batch.
 Fast forms, each beside its plain one: `SendMessage.to_form` (plain: `to_command`), and the usual answer `_USUAL` in
-`MessageStored.from_command` (plain: `decode_fields`).
+`MessageStored.from_command` and `queue_offset_of` (plain: `decode_fields`).
 Sources: remoting/protocol/header/SendMessageRequestHeader.java, SendMessageRequestHeaderV2.java,
 SendMessageResponseHeader.java.
 """
@@ -126,6 +126,10 @@ _USUAL: Final = re.compile(
 )
 
 
+_QUEUE_OFFSET: Final = b'"queueOffset":"'
+USUAL_DIGITS: Final = 18
+
+
 @dataclass(frozen=True, slots=True)
 class MessageStored(HeaderResponse):
     """The answer to a send: the message's place. `msg_ids` are offset message ids, separated by commas for a batch."""
@@ -148,6 +152,21 @@ class MessageStored(HeaderResponse):
             return decode_fields(cls, ext, cls.__name__)
         queue_id, transaction_id, msg_id, trace_on, region_id, queue_offset = match.groups()
         return _make_stored(msg_id, int(queue_id), int(queue_offset), transaction_id, None, region_id, trace_on, None)
+
+    @classmethod
+    def queue_offset_of(cls, command: Command) -> int:
+        """Returns the answer's queue offset alone, which a committed write needs of each request.
+
+        To parse an answer that names 4,000 messages takes 200 us, a tenth of what their rows take to write. The name
+        with its quotes is in no value: there they would be escaped.
+        """
+        ext = command.ext
+        if type(ext) is LazyFields:
+            start = ext.raw.rfind(_QUEUE_OFFSET) + len(_QUEUE_OFFSET)
+            digits = ext.raw[start : ext.raw.find(b'"', start)]
+            if start >= len(_QUEUE_OFFSET) and digits.isdigit() and len(digits) <= USUAL_DIGITS:
+                return int(digits)
+        return cls.from_command(command).queue_offset
 
 
 # One is made for every message sent (see `fast_dataclass` for the reason).
