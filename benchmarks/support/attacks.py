@@ -27,10 +27,14 @@ BARE_NAMES: Final = 40_000
 GROUPS: Final = 1_000
 PRODUCER_GROUPS: Final = 400_000
 PULLS: Final = 1_000
+PULLING_CONNECTIONS: Final = 100
+FLOODING_CONNECTIONS: Final = 8
+FLOOD_REQUESTS: Final = 2_000
+FALSE_SLAVES: Final = 200
 PARTIAL_FRAMES: Final = 50
 GIANTS: Final = 16
 GIANT_TOPICS: Final = 10_000
-CONNECTIONS: Final = 1_500
+CONNECTIONS: Final = 10_000
 BROKERS: Final = 2_000
 # The heartbeat timeout with which each silent broker registers.
 SILENCE_MS: Final = 1_000
@@ -74,14 +78,57 @@ def group_heartbeat(address: str) -> None:
 
 def held_pulls(address: str) -> None:
     """Sends pulls that wait for a message, on a connection that is not read, then one message of a megabyte."""
-    fields = {"consumerGroup": "g", "topic": TOPIC, "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 6}
-    fields |= {"commitOffset": 0, "suspendTimeoutMillis": 15_000, "subscription": "*", "subVersion": 0}
     with Stranger(address, timeout=10.0) as stranger, Stranger(address, timeout=10.0) as sender:
-        newest = stranger.ask(30, {"topic": TOPIC, "queueId": 0})
-        if newest is not None and newest.code == 0:
-            fields["queueOffset"] = cast("dict[str, object]", newest.header["extFields"])["offset"]
-        stranger.send(b"".join(request(11, fields, opaque=number) for number in range(PULLS)))
+        stranger.send(pulls_at_the_end(stranger, queue_id=0))
         sender.ask(10, send_fields(), bytes(1 << 20))
+
+
+def many_held_pulls(address: str) -> None:
+    """Sends 100,000 pulls over 100 connections, which wait at a queue without messages until these close."""
+    with ExitStack() as stack:
+        strangers = [stack.enter_context(Stranger(address, timeout=10.0)) for _ in range(PULLING_CONNECTIONS)]
+        pulls = pulls_at_the_end(strangers[0], queue_id=1)
+        for stranger in strangers:
+            stranger.send(pulls)
+        time.sleep(1.0)
+
+
+def pulls_at_the_end(stranger: Stranger, *, queue_id: int) -> bytes:
+    """Returns the frames of 1,000 pulls that wait for the next message of a queue."""
+    fields = {"consumerGroup": "g", "topic": TOPIC, "queueId": queue_id, "queueOffset": 0, "maxMsgNums": 32}
+    fields |= {"commitOffset": 0, "suspendTimeoutMillis": 15_000, "subscription": "*", "subVersion": 0, "sysFlag": 6}
+    newest = stranger.ask(30, {"topic": TOPIC, "queueId": queue_id})
+    if newest is not None and newest.code == 0:
+        fields["queueOffset"] = cast("dict[str, object]", newest.header["extFields"])["offset"]
+    return b"".join(request(11, fields, opaque=number) for number in range(PULLS))
+
+
+def flood_of_questions(address: str) -> None:
+    """Asks for a route 2,000 times over each of eight connections, whose answers are not read."""
+    _flood(address, b"".join(request(105, {"topic": "TBW102"}, opaque=number) for number in range(FLOOD_REQUESTS)))
+
+
+def flood_of_sends(address: str) -> None:
+    """Sends 2,000 small messages over each of eight connections, whose answers are not read."""
+    fields = {**send_fields(), "queueId": 2}
+    _flood(address, b"".join(request(10, fields, b"flood", opaque=number) for number in range(FLOOD_REQUESTS)))
+
+
+def _flood(address: str, requests: bytes) -> None:
+    with ExitStack() as stack:
+        for _ in range(FLOODING_CONNECTIONS):
+            stack.enter_context(Stranger(address, timeout=5.0)).send(requests)
+
+
+def false_slaves(address: str) -> None:
+    """Poses as 200 slaves that have nothing yet, and reads nothing of the log that the master sends them."""
+    with Stranger(address, timeout=10.0) as stranger, ExitStack() as stack:
+        answer = stranger.ask(26)
+        settings = dict(line.partition("=")[::2] for line in (answer.body if answer else b"").decode().split("\n"))
+        ha_address = f"{address.rpartition(':')[0]}:{settings['haListenPort']}"
+        for _ in range(FALSE_SLAVES):
+            stack.enter_context(Stranger(ha_address, timeout=5.0)).send(bytes(8))
+        time.sleep(1.0)
 
 
 def producer_groups(address: str) -> None:
@@ -143,7 +190,7 @@ def long_header(address: str) -> None:
 
 
 def idle_connections(address: str) -> None:
-    """Opens as many as this process's descriptors allow, at most 1,500: more than most servers may have."""
+    """Opens 10,000, or as many as this process's descriptors allow; they send nothing."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with ExitStack() as stack:
@@ -173,11 +220,16 @@ NAMESERVER_ATTACKS: Final[dict[str, Callable[[str], None]]] = {
     "16 MB header": long_header,
     "idle connections": idle_connections,
     "silent brokers' expiry": silent_brokers,
+    "flood of questions": flood_of_questions,
 }
 BROKER_ATTACKS: Final[dict[str, Callable[[str], None]]] = {
     "1,000-group heartbeat": group_heartbeat,
     "400,000 producer groups": producer_groups,
     "held pulls, 1 MB message": held_pulls,
+    "100,000 held pulls": many_held_pulls,
+    "idle connections of a broker": idle_connections,
+    "flood of sends": flood_of_sends,
+    "false slaves at the HA port": false_slaves,
 }
 
 

@@ -17,7 +17,7 @@ from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.network.addresses import format_address
 from pyrmq_core.network.connect import accept_tls
 from pyrmq_core.network.connection.calls import HEALTH_SECONDS, DeadlineSweeper
-from pyrmq_core.network.connection.connection import MAX_REQUESTS, Connection
+from pyrmq_core.network.connection.connection import MAX_REQUESTS, Connection, ReadTurns
 from pyrmq_core.network.connection.peer import Handler, Peer
 from pyrmq_core.network.connection.shared_bytes import Memory
 from pyrmq_core.network.connection.stall_detector import FRAME_TIMEOUT_SECONDS, ConnectionTimeouts
@@ -132,6 +132,7 @@ async def serve(
         max_header_bytes=bounds.header_bytes,
         memory=Memory[Connection](bounds.received_bytes, bounds.waiting_bytes),
         endings=trio.Lock(),
+        turns=ReadTurns(),
         log_level=logging.WARNING,
     )
     listening: Listening | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from contextlib import AsyncExitStack
 from functools import partial
@@ -203,6 +204,24 @@ async def test_a_flood_of_requests_lets_others_run() -> None:
         nursery.cancel_scope.cancel()
     steps = [later - earlier for earlier, later in pairwise(seen)]
     assert max(steps) <= 2 * COMMANDS_AT_ONCE
+
+
+async def test_connections_that_flood_together_share_the_slice_of_one() -> None:
+    recorder = Recorder()
+    seen: list[int] = []
+    flood = b"".join(encode_frame(Command(1, opaque=opaque)) for opaque in range(200))
+    async with serving(recorder.at_once) as listening, AsyncExitStack() as stack:
+        ends = [await stack.enter_async_context(dialled(listening)) for _ in range(40)]
+        await until(lambda: len(listening.connections) == 40)
+        await wait_all_tasks_blocked()
+        for end in ends:  # without a checkpoint, so that all have flooded when the server looks
+            assert os.write(end.end.fileno(), flood) == len(flood)
+        with trio.fail_after(60):
+            while len(recorder.requests) < 40 * 200:
+                seen.append(len(recorder.requests))
+                await trio.lowlevel.checkpoint()
+    # The first turns are longer: each connection shares with those before it alone.
+    assert max(later - earlier for earlier, later in pairwise(seen)) <= 6 * COMMANDS_AT_ONCE
 
 
 async def test_requests_that_take_long_let_others_run_after_few_of_them() -> None:

@@ -43,23 +43,42 @@ COMMANDS_AT_ONCE: Final = 64
 SECONDS_AT_ONCE: Final = 0.01
 
 
-class ReadSlice:
-    """The work of a connection before other tasks run: a number of commands or of seconds, whichever ends first."""
+class ReadTurns:
+    """The number of a server's connections that are amid commands that have come: these share one slice."""
 
-    __slots__ = ("_ends", "_left")
+    __slots__ = ("reading",)
 
     def __init__(self) -> None:
+        self.reading = 0
+
+
+class ReadSlice:
+    """The work of a connection before other tasks run: a number of commands or of seconds, whichever ends first.
+
+    Trio looks for what has come only when all tasks that can run have run, so that a question that comes meanwhile
+    waits for the slices of all connections: a hundred that flood a server have one slice together.
+    """
+
+    __slots__ = ("_ends", "_left", "_turns")
+
+    def __init__(self, turns: ReadTurns) -> None:
+        self._turns = turns
         self.begin()
 
     def begin(self) -> None:
         """Starts the next slice."""
-        self._left = COMMANDS_AT_ONCE
-        self._ends = time.monotonic() + SECONDS_AT_ONCE
+        self._turns.reading += 1
+        self._left = COMMANDS_AT_ONCE // self._turns.reading
+        self._ends = time.monotonic() + SECONDS_AT_ONCE / self._turns.reading
 
     def is_over(self) -> bool:
         """Counts one more command; returns True when it was the last of this slice."""
         self._left -= 1
         return self._left <= 0 or time.monotonic() >= self._ends
+
+    def end(self) -> None:
+        """Leaves the time to the others."""
+        self._turns.reading -= 1
 
 
 class Connection:
@@ -84,6 +103,7 @@ class Connection:
         memory: Memory[Connection] | None = None,
         opening: Callable[[], Awaitable[Wire]] | None = None,
         endings: OneByOne = ALL_AT_ONCE,
+        turns: ReadTurns | None = None,
         on_close: Callable[[Connection], None] | None = None,
         log_level: int = logging.INFO,
     ) -> None:
@@ -92,6 +112,7 @@ class Connection:
         self._wire = wire
         self._opening = opening
         self._endings = endings
+        self._turns = turns or ReadTurns()
         self._sweeper = sweeper
         self._memory = memory
         self._handler = handler or refuse_unsupported
@@ -365,7 +386,7 @@ class Connection:
 
     async def _take_commands(self, nursery: trio.Nursery) -> None:
         """Takes all commands that have come whole; answers that are ready at once are written together."""
-        read_slice = ReadSlice()
+        read_slice = ReadSlice(self._turns)
         self._outbox.hold()
         try:
             while (command := self._decoder.next_command()) is not None and not self.is_closed:
@@ -373,7 +394,11 @@ class Connection:
                 if not command.flag & RESPONSE_BIT:
                     self._take_request(command, nursery)
                     if self._under_way.count >= self._under_way.most or self._outbox.is_full:
-                        await self._pause()
+                        read_slice.end()
+                        try:
+                            await self._pause()
+                        finally:
+                            read_slice.begin()
                 elif self._calls.answered(command):
                     continue
                 else:
@@ -382,8 +407,10 @@ class Connection:
                     self._outbox.release()
                     await trio.lowlevel.checkpoint()
                     self._outbox.hold()
+                    read_slice.end()
                     read_slice.begin()
         finally:
+            read_slice.end()
             self._outbox.release()
 
     async def _pause(self) -> None:
