@@ -6,6 +6,7 @@ import enum
 import logging
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -33,8 +34,11 @@ IDLE_TIMEOUT_SECONDS: Final = 120.0  # NettyServerConfig.serverChannelMaxIdleTim
 MAX_CONNECTIONS: Final = 65_535
 MAX_RECEIVED_BYTES: Final = 1024 * 1024 * 1024
 MAX_WAITING_BYTES: Final = 512 * 1024 * 1024
-# The connections accepted before other tasks run: each takes some 0.1 ms.
+# The connections accepted before other tasks run: each takes some 0.1 ms. Where other tasks take long, so many a second
+# of their time: a newcomer behind 500 connections of a flood waited for 7 s.
 ACCEPTED_AT_ONCE: Final = 4
+ACCEPTED_A_SECOND: Final = 1_000
+MOST_ACCEPTED_AT_ONCE: Final = 100
 # The first byte of a TLS ClientHello; a frame begins with 0, its length being less than 16 MiB.
 TLS_FIRST_BYTE: Final = b"\x16"
 
@@ -174,13 +178,14 @@ async def _open_listeners(host: str, port: int, fast_port_below: int | None) -> 
 async def _accept_all(
     listener: socket.socket, listening: Listening, connect: Callable[[SocketWire], None], max_connections: int
 ) -> None:
-    """Accepts connections; other tasks run after a few of them, refused ones included."""
+    """Accepts connections; other tasks run after a few, refused ones included, and after more where they take long."""
     most = connections_with_files(max_connections)
     why = "serverMaxConnections" if most == max_connections else "the limit of open files leaves no room for more"
-    no_room, refused, number = RareLine(), RareLine(), 0
+    no_room, refused = RareLine(), RareLine()
+    left, turn = ACCEPTED_AT_ONCE, time.monotonic()
     while True:
         accepted = await accept(listener, no_room)
-        number += 1
+        left -= 1
         if len(listening._open) >= most:
             if refused.is_due():
                 text = f"{listening.address} has {most} connections, its limit; more are refused ({why})"
@@ -192,8 +197,11 @@ async def _accept_all(
             except Exception as error:  # the other end is gone already, or memory is short
                 log.debug("a connection was accepted and could not be used", exc_info=error)
                 accepted.close()
-        if number % ACCEPTED_AT_ONCE == 0:
+        if left <= 0:
             await trio.lowlevel.checkpoint()
+            now = time.monotonic()
+            due = min(round((now - turn) * ACCEPTED_A_SECOND), MOST_ACCEPTED_AT_ONCE)
+            left, turn = max(due, ACCEPTED_AT_ONCE), now
 
 
 def _opening(

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import socket
+import time
 import tracemalloc
 from collections.abc import Awaitable
 from functools import partial
@@ -299,6 +300,28 @@ async def test_connections_that_end_before_they_are_accepted_leave_other_tasks_t
         for _ in range(100):
             await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
+
+
+async def test_connections_are_accepted_at_a_rate_also_where_other_tasks_take_long() -> None:
+    """150 wait for a server whose other tasks take 50 ms a turn: of each turn's time some 50 are accepted."""
+    accepted = [0]
+    async with serving(echo) as listening, trio.open_nursery() as nursery:
+        ends = [socket.create_connection((listening.host, listening.port)) for _ in range(150)]
+
+        async def work() -> None:
+            while True:
+                ends_at = time.monotonic() + 0.05
+                while time.monotonic() < ends_at:
+                    pass
+                await trio.lowlevel.checkpoint()
+                accepted.append(len(listening.connections))
+
+        nursery.start_soon(work)
+        await until(lambda: len(listening.connections) == 150)
+        nursery.cancel_scope.cancel()
+    for end in ends:
+        end.close()
+    assert len([count for count in accepted if count < 150]) < 20
 
 
 async def test_enforced_tls_without_a_certificate_is_refused() -> None:
