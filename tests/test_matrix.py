@@ -66,6 +66,13 @@ def test_pieces_of_a_run_keep_each_others_outcomes(tmp_path: Path) -> None:
     assert {name.partition("::")[0] for name in outcomes} == {"b.py", "tests/test_benchmark_floors.py"}
 
 
+def test_a_file_that_skips_itself_is_one_outcome(tmp_path: Path) -> None:
+    file = tmp_path / "test_limits.py"
+    file.write_text('import pytest\n\npytest.skip("before PySpark 4.2", allow_module_level=True)\n')
+    outcomes = releases.run_tests(NEW, [str(file)], tmp_path / "outcomes", seconds=300)
+    assert [outcome.word for outcome in outcomes.values()] == ["skipped"]
+
+
 def test_one_module_alone_looks_at_the_release() -> None:
     versions = r"pyspark\.__version__|version_info|version\("
     looks = re.compile(versions + r"|find_spec\(.pyspark|signature\(|hasattr\(datasource")

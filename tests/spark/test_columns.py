@@ -5,7 +5,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -19,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from pyrmq_core.columnar import DEFAULT_COLUMNS, SOURCE_COLUMNS
+from pyrmq_spark.pyspark_releases import arrow_schema
 from pyrmq_spark.read.columns import SOURCE_TYPES, default_schema, source_schema
 from pyrmq_spark.source import SCHEMA
 from pyrmq_spark.spark_errors import InvalidColumn, InvalidRow
@@ -59,7 +59,7 @@ def test_the_default_columns_are_the_documented_ones() -> None:
 
 def test_every_column_has_the_arrow_type_that_spark_expects_of_its_spark_type() -> None:
     for name, column in SOURCE_COLUMNS.items():
-        expected = to_arrow_schema(frame(**{name: SPARK[SOURCE_TYPES[name][0]]}), timezone="UTC")
+        expected = arrow_schema(frame(**{name: SPARK[SOURCE_TYPES[name][0]]}))
         assert expected == pa.schema([(name, column.type)]), name
 
 

@@ -77,7 +77,7 @@ def test_a_group_of_the_namespace(cluster: EmbeddedCluster) -> None:
         assert rows(cluster, **options, startingOffsets="committed") == [(2, "orders")]
         connection = ConnectionOptions(name_server=cluster.nameserver, namespace="tenant")
         reader = RocketMQStreamReader(connection, read_source(options | {"startingOffsets": "earliest"}), SCHEMA)
-        end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+        end = reader.latestOffset(reader.initialOffset())
         assert end["offsets"] == {"tenant%orders": {"broker-a": {"0": 3}}}
         reader.commit(end)
         assert consumer.committed(QUEUE) == 3

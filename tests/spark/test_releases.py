@@ -1,8 +1,7 @@
-"""The data source on PySpark 4.0, 4.1 and 4.2: thirty of the Spark tests, of batches, streams and sinks.
+"""The data source on PySpark 4.0, 4.1 and 4.2: some thirty of the Spark tests, of batches, streams and sinks.
 
 Each release is installed once into the cache, and runs in a pytest of its own (`tests/support/releases.py`), one after
-another, with some 150 s of processor time each: the oldest by `make test-all`, the others by `make soak`. All other
-tests run on the newest, and `make matrix` runs all of them on all four.
+another. All other tests run on the newest, and `make matrix` runs all of them on all four.
 """
 
 from __future__ import annotations
@@ -52,9 +51,7 @@ BLOCK: Final = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 @pytest.mark.spark
 @pytest.mark.timeout(2 * SECONDS + 600)  # the first time it is installed
-@pytest.mark.parametrize(
-    "release", [OLDER[0], *(pytest.param(release, marks=pytest.mark.soak) for release in OLDER[1:])]
-)
+@pytest.mark.parametrize("release", OLDER)
 def test_batches_streams_and_sinks(release: str, tmp_path: Path) -> None:
     try:
         outcomes = run_tests(release, CASES, tmp_path / "outcomes", seconds=SECONDS)

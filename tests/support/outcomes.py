@@ -1,6 +1,7 @@
 """A plugin of pytest that writes how each test ended, a line of JSON each: `-p tests.support.outcomes`.
 
-The file is named by `OUTCOMES_FILE`. A file of tests that cannot be imported is one line under its own name.
+The file is named by `OUTCOMES_FILE`. A file of tests that cannot be imported, or skips itself whole, is one line under
+its own name.
 """
 
 import json
@@ -34,8 +35,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    if report.failed:
-        _append(report.nodeid, report.outcome, report.longreprtext)
+    if not report.passed:
+        _append(report.nodeid, report.outcome, report.longreprtext if report.failed else "")
 
 
 def _append(name: str, word: str, text: str) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 from pyrmq_core.blocking import Admin
+from tests.support.proxies import administered, topic_attributes
 from tests.support.spark import read, wait_readable, write
 
 
@@ -69,9 +70,9 @@ class BatchJobs:
 
     def test_a_topic_is_copied_by_a_read_and_a_write(self, spark: SparkSession, nameserver: str, topic: str) -> None:
         copy = f"{topic}_copy"
-        with Admin(nameserver=nameserver, timeout=20) as admin:
+        with Admin(nameserver=administered(nameserver), timeout=20) as admin:
             for name in (topic, copy):
-                admin.create_topic(name, queues=3)
+                admin.create_topic(name, queues=3, attributes=topic_attributes(nameserver))
         keyed = some_rows(spark, 2000, 4).withColumn("shardingKey", expr("if(body < 'row 3', tags, null)"))
         write(keyed, nameserver, topic=topic)
         wait_readable(nameserver, topic, 2000)
