@@ -19,7 +19,7 @@ from pyrmq_spark.read.range_planner import QueueRange, RangePartition
 from pyrmq_spark.source import RocketMQReader
 from tests.spark.test_lying_brokers import SCHEMA
 from tests.support.spark import read, wait_readable
-from tests.support.spark_streams import wait_until
+from tests.support.spark_streams import raise_failure, wait_until
 from tests.support.worker_processes import Held, held_by, python_workers
 
 pytestmark = [
@@ -103,7 +103,7 @@ def test_jobs_with_a_limit_and_queries_that_are_stopped(
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / str(number)))
         query = writer.start()
         wait_until(lambda query=query: query.lastProgress is not None or not query.isActive, 200.0)  # type: ignore[misc]
-        assert query.isActive, query.exception()
+        raise_failure(query)
         query.stop()
         wait_until(
             lambda: not [process for process in held(spark, servers).values() if "source_runner" in process.command],

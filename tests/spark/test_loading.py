@@ -55,13 +55,12 @@ print(*sorted(sys.modules))
 """
 STREAM = """
 import sys
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
 from pyrmq_spark.source import RocketMQDataSource
 options = {"nameServer": sys.argv[1], "topic": "orders", "startingOffsets": "earliest"}
 reader = RocketMQDataSource(options).streamReader(StructType([StructField("body", BinaryType())]))
 start = reader.initialOffset()
-print(len(reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))))
+print(len(reader.partitions(start, reader.latestOffset(start))))
 print(*sorted(sys.modules))
 """
 READ = """

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import EmbeddedCluster, Producer
@@ -24,7 +25,7 @@ from tests.support.sink import bodies as rows
 from tests.support.sink import stored, task
 from tests.support.spark import read, wait_readable, write
 from tests.support.spark_batches import some_rows
-from tests.support.spark_streams import batches, bodies, start, stream, wait_until
+from tests.support.spark_streams import batches, bodies, raise_failure, start, stream, wait_until
 from tests.support.stream_queries import Query, numbers
 
 ROWS = 10_000
@@ -142,6 +143,12 @@ def test_a_job_writes_and_reads_through_the_death_of_a_master(spark: SparkSessio
     assert {row.brokerName for row in results} == {"broker-a", "broker-b"}
 
 
+def rows_read(query: StreamingQuery) -> int:
+    """Returns the rows of all batches; raises the error of a query that failed."""
+    raise_failure(query)
+    return sum(batches(query))
+
+
 def test_a_query_goes_on_over_the_death_and_return_of_a_master(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
@@ -150,13 +157,13 @@ def test_a_query_goes_on_over_the_death_and_return_of_a_master(
     frame = stream(spark, cluster.nameserver, topic="orders", startingOffsets="earliest", maxOffsetsPerTrigger=40)
     query = start(frame, tmp_path, processingTime="100 milliseconds")
     try:
-        wait_until(lambda: len(batches(query)) >= 1, 60)
+        wait_until(lambda: rows_read(query) >= 1, 60)
         cluster.kill("broker-a")
-        wait_until(lambda: sum(batches(query)) >= 300, 60)
+        wait_until(lambda: rows_read(query) >= 300, 60)
         cluster.start("broker-a")
         send(cluster, 300, 400, "broker-a", "broker-b")
         cluster.stop("broker-b")  # the other one is read from its slave now
-        wait_until(lambda: sum(batches(query)) >= 400, 60)
+        wait_until(lambda: rows_read(query) >= 400, 60)
         query.stop()
     finally:
         query.stop()

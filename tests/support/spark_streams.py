@@ -132,6 +132,12 @@ def batches(query: StreamingQuery) -> list[int]:
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
+def raise_failure(query: StreamingQuery) -> None:
+    """Raises the error of a query that failed; does nothing for another one."""
+    if (error := query.exception()) is not None:
+        raise error
+
+
 def wait_until(reached: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not reached():
