@@ -7,6 +7,7 @@ import sys
 import venv
 from pathlib import Path
 
+import pyspark
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
@@ -30,6 +31,7 @@ def test_an_installed_package_is_found(tmp_path: Path, editable: bool) -> None:
     python = tmp_path / "venv" / "bin" / "python"
     # The virtual environment sees the packages installed here, and the project only as pip put it.
     installed = next(path for path in sys.path if path.endswith("site-packages"))
+    pyspark_folder = str(Path(pyspark.__file__).parent.parent)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run(
         [sys.executable, "-m", "pip", "--python", python, "install", *QUIETLY, *(["-e"] if editable else []), ROOT],
@@ -39,7 +41,7 @@ def test_an_installed_package_is_found(tmp_path: Path, editable: bool) -> None:
         timeout=280,
     )
     result = subprocess.run(
-        [python, "-c", f"import sys; sys.path.append({installed!r})\n{LOOKUP}"],
+        [python, "-c", f"import sys; sys.path += {[pyspark_folder, installed]}\n{LOOKUP}"],
         check=True,
         cwd=tmp_path,
         env=environment,

@@ -13,6 +13,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from pyrmq_spark import gc_freeze, session
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 ROOT = Path(__file__).parent.parent.parent
+PYSPARK = Path(pyspark.__file__).parent.parent
 END_OF_STREAM = struct.pack(">i", -4)
 LOOKUP = "pyspark.sql.worker.lookup_data_sources"
 PRINT_EXC = traceback.print_exc
@@ -43,7 +45,7 @@ def errors_after_hanging_up(path: Path | str, *, module: str = "pyspark.worker",
     """
     with tempfile.TemporaryDirectory() as folder:  # the path of a socket is short
         environment = os.environ | {
-            "PYTHONPATH": str(path),
+            "PYTHONPATH": os.pathsep.join([str(path), str(PYSPARK)]),
             "PYTHON_UNIX_DOMAIN_ENABLED": "True",
             "PYTHON_WORKER_FACTORY_SOCK_DIR": folder,
             "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",  # Spark's default

@@ -62,10 +62,11 @@ def boot_standalone(directory: Path, environment: Mapping[str, str], *, workers:
 
 
 def job_environment(root: Path, *more: Path) -> dict[str, str]:
-    """Returns the environment of a driver and its children: this Python, this project, and its folder for Spark."""
+    """Returns the environment of a driver and its children: this Python, PySpark and project, its folder for Spark."""
+    path = [str(root), *map(str, more), str(FOLDER), os.environ.get("PYTHONPATH", "")]
     return os.environ | {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(map(str, (root, *more, FOLDER))),
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
