@@ -114,7 +114,9 @@ def debezium(
     words = F.when(F.col("op").isin("c", "r"), "insert").when(F.col("op") == "u", "update")
     words = words.when(F.col("op") == "d", "delete")
     passed = is_other | F.col("op").isin(*NO_ROWS) | F.col("ddl").isNotNull()
-    passed = F.coalesce(passed, F.lit(False)) | (F.col("op").isNull() & F.coalesce(_is_tombstone(), F.lit(False)))
+    # Spark computes what an AND uses twice before it looks at the AND; inside of `when` it waits for the condition.
+    is_tombstone = F.when(F.col("op").isNull(), _is_tombstone())
+    passed = F.coalesce(passed, F.lit(False)) | F.coalesce(is_tombstone, F.lit(False))
     number = F.coalesce("source.pos", "source.lsn", F.lit(0))
     changes = rows.select(
         *PLACE,

@@ -17,7 +17,7 @@ from tests.support.connect import connect_client
 from tests.support.maven import ApacheUnavailable
 from tests.support.row_level_catalog import SETTINGS, compiled_catalog, table_lines
 from tests.support.sink import messages
-from tests.support.source_table import COLUMNS, SourceTable, canal_messages
+from tests.support.source_table import COLUMNS, Change, SourceTable, canal_messages
 from tests.support.spark import CONNECT_SETTING, NOT_CONNECTED, wait_readable
 from tests.support.standalone import job_environment
 
@@ -59,6 +59,34 @@ def test_changes_of_a_database_become_its_table(tmp_path: Path, client: Path) ->
     assert sorted(kept, key=repr) == sorted(rows, key=repr)
 
 
+@pytest.mark.soak
+def test_changes_of_a_database_become_all_versions_of_its_rows(tmp_path: Path, client: Path) -> None:
+    source = SourceTable()
+    source.live(60, seed=7)
+    sent = [Message("binlog", body.encode()) for body in canal_messages(source.changes())]
+    catalog = ("--conf", f"spark.driver.extraClassPath={compiled_catalog(tmp_path / 'classes')}")
+    versions = {**SETTINGS, 'keys=["id"]': 'keys=["id"], stored_as_scd_type=2'}
+    with finished("change_pipeline", {"binlog": 1}, sent, tmp_path, client, versions, *catalog) as (_, home):
+        lines = table_lines(home / "lake" / "customers.tsv")
+    # Behind the columns are `__START_AT`, `__END_AT` and Spark's own record of them.
+    kept = [(line[: len(COLUMNS)], line[len(COLUMNS) + 1] is None) for line in lines]
+    assert sorted(kept, key=repr) == sorted(versions_of(source.changes()), key=repr)
+
+
+def versions_of(changes: Sequence[Change]) -> list[tuple[tuple[str | None, ...], bool]]:
+    """Returns the values of each version of each row, and whether it is the row's present one."""
+    ended, present = [], dict[str | None, tuple[str | None, ...]]()
+    for _, before, after in changes:
+        old, new = (
+            row and tuple(None if row[name] is None else str(row[name]) for name in COLUMNS) for row in (before, after)
+        )
+        if old and old != new:
+            ended.append((present.pop(old[0]), False))
+        if new:
+            present[new[0]] = new
+    return ended + [(row, True) for row in present.values()]
+
+
 @contextmanager
 def finished(
     example: str,
@@ -69,7 +97,7 @@ def finished(
     changes: Mapping[str, str] = MappingProxyType({}),
     *arguments: str,
 ) -> Iterator[tuple[EmbeddedCluster, Path]]:
-    """Runs an example whose description has `changes`; yields its cluster and its files, in place of those in /tmp.
+    """Runs an example whose texts have `changes`; yields its cluster and its files, in place of those in /tmp.
 
     It runs once more, on others, if a Python process of Spark came too late.
     """
@@ -77,12 +105,11 @@ def finished(
         files = home / str(attempt)
         directory = files / "example"
         shutil.copytree(ROOT / "examples" / example, directory)
-        spec = directory / "spark-pipeline.yml"
-        text = spec.read_text()
+        texts = [directory / "spark-pipeline.yml", *(directory / "transformations").glob("*.py")]
         for old, new in changes.items():
-            assert old in text
-            text = text.replace(old, new)
-        spec.write_text(re.sub(r"/tmp/pyrmq-\w+", str(files), text))
+            (file,) = (text for text in texts if old in text.read_text())
+            file.write_text(file.read_text().replace(old, new))
+        texts[0].write_text(re.sub(r"/tmp/pyrmq-\w+", str(files), texts[0].read_text()))
         with EmbeddedCluster(topics=topics) as cluster:
             with Producer("setup", nameserver=cluster.nameserver) as producer:
                 for message in sent:
