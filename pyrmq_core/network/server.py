@@ -18,8 +18,9 @@ from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.network.addresses import format_address
 from pyrmq_core.network.connect import accept_tls
 from pyrmq_core.network.connection.calls import HEALTH_SECONDS, DeadlineSweeper
-from pyrmq_core.network.connection.connection import MAX_REQUESTS, Connection, ReadTurns
+from pyrmq_core.network.connection.connection import MAX_REQUESTS, Connection
 from pyrmq_core.network.connection.peer import Handler, Peer
+from pyrmq_core.network.connection.read_slice import ReadTurns
 from pyrmq_core.network.connection.shared_bytes import Memory
 from pyrmq_core.network.connection.stall_detector import FRAME_TIMEOUT_SECONDS, ConnectionTimeouts
 from pyrmq_core.network.connection.wire import SocketWire, Wire
@@ -148,8 +149,7 @@ async def serve(
             task_status.started(listening)
 
             def connect(wire: SocketWire) -> None:
-                opened = None if opening is None else partial(opening, wire)
-                connection = make(wire, opening=opened, on_close=listening._forget)
+                connection = make(wire, opening=opening and partial(opening, wire), on_close=listening._forget)
                 listening._open[connection] = None
                 nursery.start_soon(connection.run)
 

@@ -14,8 +14,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pyrmq_core.errors import ConnectionClosed
-from pyrmq_core.network.connection.connection import COMMANDS_AT_ONCE, SECONDS_AT_ONCE
 from pyrmq_core.network.connection.peer import Peer
+from pyrmq_core.network.connection.read_slice import COMMANDS_AT_ONCE, SECONDS_AT_ONCE
 from pyrmq_core.network.connection.stall_detector import ConnectionTimeouts
 from pyrmq_core.protocol.framing.command import NO_FIELDS, Command, success
 from pyrmq_core.protocol.framing.frame import KEPT_BUFFER_BYTES, encode_frame

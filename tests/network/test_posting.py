@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError
 from pyrmq_core.network import ConnectionPool
-from pyrmq_core.network.connection import connection
+from pyrmq_core.network.connection import read_slice
 from pyrmq_core.network.connection.wire import Chunk, SocketWire
 from pyrmq_core.protocol.framing.command import Command, success
 from tests.network.ends import KINDS, Recorder, Socket, echo, joined, running, serving, until
@@ -129,7 +129,7 @@ class CountingWire(SocketWire):
 
 async def test_what_answers_lead_to_is_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty answers that come at once, and are read in one turn, lead to twenty requests in one write."""
-    monkeypatch.setattr(connection, "SECONDS_AT_ONCE", LATER)
+    monkeypatch.setattr(read_slice, "SECONDS_AT_ONCE", LATER)
     near, far = socket.socketpair()
     wire = CountingWire(near)
     with closing(far):
