@@ -63,6 +63,12 @@ DIFFERENCES: Final = (
         "tests/spark/test_killed_streams.py::test_every_row_once_over_3_kills",
         "the query that is killed has limits, which are refused by name",
     ),
+    Difference("4.1", "tests/spark/test_pipelines.py", "Spark has no declarative pipelines"),
+    Difference(
+        "4.2",
+        "tests/spark/test_where_it_runs.py::test_from_spark_connect",
+        "the job's query has a limit, which is refused by name",
+    ),
     Difference("4.1", "tests/spark/test_worker_logs.py", "Spark keeps no logs of tasks for SQL"),
     Difference(
         "4.1",
