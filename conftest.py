@@ -105,10 +105,21 @@ def no_clients_of_a_driver() -> Iterator[None]:
         worker.close()
 
 
+def encodable(text: str) -> str:
+    """Returns the text with halves of surrogates written as their escapes."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """With PYRMQ_REQUIRE_INTEROP=1 a skipped test that needs the real thing is a failed one."""
+    """With PYRMQ_REQUIRE_INTEROP=1 a skipped test that needs the real thing is a failed one.
+
+    A report has no half of a surrogate, which a process of xdist cannot send: it would end the whole run.
+    """
     report = yield
+    report.sections = [(name, encodable(text)) for name, text in report.sections]
+    if (text := report.longreprtext) != encodable(text):
+        report.longrepr = encodable(text)
     needs_the_real_thing = any(map(item.get_closest_marker, ("interop", "spark", "browser")))
     if report.skipped and needs_the_real_thing and os.environ.get("PYRMQ_REQUIRE_INTEROP") == "1":
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
