@@ -49,28 +49,30 @@ def test_the_example_fills_its_table_and_its_sink(tmp_path: Path, client: Path) 
 @pytest.mark.soak
 def test_changes_of_a_database_become_its_table(tmp_path: Path, client: Path) -> None:
     """Into a table of a catalog of the tests: no released connector with tables for Auto CDC loads on Spark 4.3."""
-    source = SourceTable()
-    source.live(60, seed=7)
-    sent = [Message("binlog", body.encode()) for body in canal_messages(source.changes())]
-    catalog = ("--conf", f"spark.driver.extraClassPath={compiled_catalog(tmp_path / 'classes')}")
-    with finished("change_pipeline", {"binlog": 1}, sent, tmp_path, client, SETTINGS, *catalog) as (_, home):
-        rows = [tuple(None if value is None else str(value) for value in row) for row in source.rows()]
-        kept = [line[: len(COLUMNS)] for line in table_lines(home / "lake" / "customers.tsv")]
-    assert sorted(kept, key=repr) == sorted(rows, key=repr)
+    source, lines = captured(tmp_path, client, SETTINGS)
+    rows = [tuple(None if value is None else str(value) for value in row) for row in source.rows()]
+    assert sorted((line[: len(COLUMNS)] for line in lines), key=repr) == sorted(rows, key=repr)
 
 
 @pytest.mark.soak
 def test_changes_of_a_database_become_all_versions_of_its_rows(tmp_path: Path, client: Path) -> None:
+    versions = {**SETTINGS, 'keys=["id"]': 'keys=["id"], stored_as_scd_type=2'}
+    source, lines = captured(tmp_path, client, versions)
+    # Behind the columns are `__START_AT`, `__END_AT` and Spark's own record of them.
+    kept = [(line[: len(COLUMNS)], line[len(COLUMNS) + 1] is None) for line in lines]
+    assert sorted(kept, key=repr) == sorted(versions_of(source.changes()), key=repr)
+
+
+def captured(
+    tmp_path: Path, client: Path, settings: Mapping[str, str]
+) -> tuple[SourceTable, list[tuple[str | None, ...]]]:
+    """Runs the example over the changes of a database; returns this, and the lines of the table that they became."""
     source = SourceTable()
     source.live(60, seed=7)
     sent = [Message("binlog", body.encode()) for body in canal_messages(source.changes())]
     catalog = ("--conf", f"spark.driver.extraClassPath={compiled_catalog(tmp_path / 'classes')}")
-    versions = {**SETTINGS, 'keys=["id"]': 'keys=["id"], stored_as_scd_type=2'}
-    with finished("change_pipeline", {"binlog": 1}, sent, tmp_path, client, versions, *catalog) as (_, home):
-        lines = table_lines(home / "lake" / "customers.tsv")
-    # Behind the columns are `__START_AT`, `__END_AT` and Spark's own record of them.
-    kept = [(line[: len(COLUMNS)], line[len(COLUMNS) + 1] is None) for line in lines]
-    assert sorted(kept, key=repr) == sorted(versions_of(source.changes()), key=repr)
+    with finished("change_pipeline", {"binlog": 1}, sent, tmp_path, client, settings, *catalog) as (_, home):
+        return source, table_lines(home / "lake" / "customers.tsv")
 
 
 def versions_of(changes: Sequence[Change]) -> list[tuple[tuple[str | None, ...], bool]]:

@@ -115,7 +115,7 @@ def _pytest(release: str, tests: Sequence[str], file: Path, seconds: float) -> N
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     command += ["--continue-on-collection-errors", "-p", "tests.support.outcomes"]
     command += [*(part for warning in WARNINGS for part in ("-W", warning)), *tests]
-    with open(file.with_suffix(".log"), "a") as log:
+    with open(f"{file}.log", "a") as log:
         subprocess.run(
             command,
             cwd=ROOT,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyrmq_core.errors import HeaderError
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, Serialization
+from pyrmq_core.protocol.framing.headers import LazyFields
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
 from tests.protocol.conversations import SERIALIZATIONS, assert_garbage_is_named, assert_survives, over_the_wire
 from tests.protocol.strategies import INT32, INT64, SOME_TEXT
@@ -92,6 +93,12 @@ def test_the_offset_of_a_long_answer_is_read_alone(texts: list[str], queue_offse
     """A text with the field's name in it is not mistaken for the field; a long header is parsed late."""
     stored = MessageStored(",".join(texts), 3, queue_offset, transaction_id=texts[0], recall_handle=texts[-1])
     assert MessageStored.queue_offset_of(over_the_wire(stored.to_command(), Serialization.JSON)) == queue_offset
+
+
+@pytest.mark.parametrize("broken", [b'{"queueOffset":"77}', b'{"queueOffset":"77', b'{"queueOffset":"' + b"7" * 20])
+def test_an_offset_without_an_end_is_no_offset(broken: bytes) -> None:
+    with pytest.raises(HeaderError):
+        MessageStored.queue_offset_of(Command(0, LazyFields(broken)))
 
 
 @pytest.mark.parametrize("letter", "abcdefgh")

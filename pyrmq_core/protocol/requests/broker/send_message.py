@@ -163,8 +163,8 @@ class MessageStored(HeaderResponse):
         ext = command.ext
         if type(ext) is LazyFields:
             start = ext.raw.rfind(_QUEUE_OFFSET) + len(_QUEUE_OFFSET)
-            digits = ext.raw[start : ext.raw.find(b'"', start)]
-            if start >= len(_QUEUE_OFFSET) and digits.isdigit() and len(digits) <= USUAL_DIGITS:
+            digits, quote, _ = ext.raw[start : start + USUAL_DIGITS + 1].partition(b'"')
+            if start >= len(_QUEUE_OFFSET) and quote and digits.isdigit():
                 return int(digits)
         return cls.from_command(command).queue_offset
 
