@@ -1,6 +1,7 @@
 """The rules of every test: no setting of the machine, and no pass by being skipped."""
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -117,6 +118,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     A report has no half of a surrogate, which a process of xdist cannot send: it would end the whole run.
     """
     report = yield
+    # PySpark has these two keep their records to themselves when it first logs an error of SQL; pytest would then give
+    # them its handlers too, whose formatter they replace: each log of a later test would be JSON.
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        if name in logging.root.manager.loggerDict:
+            logging.getLogger(name).propagate = True
     report.sections = [(name, encodable(text)) for name, text in report.sections]
     if (text := report.longreprtext) != encodable(text):
         report.longrepr = encodable(text)

@@ -1,8 +1,10 @@
-"""Log lines of the source in Spark's workers, read by SQL."""
+"""Log lines of the source in Spark's workers, read by SQL, and of Spark in the reports of these tests."""
 
 import json
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.logger.logger import JSONFormatter
 from pyspark.sql import SparkSession
 
 from pyrmq_core import Message, MessageQueue
@@ -26,3 +28,14 @@ def test_skipped_offsets_stand_in_the_workers_logs(spark: SparkSession, cluster:
     finally:
         spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
     assert any("the start of logged/broker-a/0 is offset 70, but its broker keeps 0 to 1" in line for line in lines)
+
+
+@pytest.fixture
+def logged_error(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException):
+        spark.sql("select missing")
+
+
+@pytest.mark.usefixtures("logged_error")
+def test_a_logged_error_of_sql_leaves_later_logs_as_text(caplog: pytest.LogCaptureFixture) -> None:
+    assert not isinstance(caplog.handler.formatter, JSONFormatter)
