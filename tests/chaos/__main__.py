@@ -1,4 +1,5 @@
-"""One run: python -m tests.chaos SEED [--steps 30] [--kinds join,leave] [--seconds 60] [--settle 120] [--history FILE].
+"""One run: python -m tests.chaos SEED [--cluster ours|apache|mixed] [--steps 30] [--kinds join,leave] [--seconds 60]
+[--settle 120] [--history FILE].
 
 It prints what was done, and each fault; exit status 0: every promise held, 1: one was broken. With --still-beats 300
 nothing is awaited any more when every member's loop turned for so many beats without a message.
@@ -15,6 +16,7 @@ from pathlib import Path
 import trio
 
 from tests.chaos.checker import History, faults_of
+from tests.chaos.clusters import ClusterKind
 from tests.chaos.history import Event, line_of
 from tests.chaos.plan import EVERY_KIND, Kind, Plan, drawn
 from tests.chaos.planted import plant_by_environment
@@ -25,6 +27,7 @@ def main() -> int:
     """Runs the plan of a seed and returns the exit status."""
     parser = argparse.ArgumentParser(prog="tests.chaos")
     parser.add_argument("seed", type=int)
+    parser.add_argument("--cluster", type=ClusterKind, default=ClusterKind.OURS)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--kinds", default=",".join(EVERY_KIND))
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -34,7 +37,7 @@ def main() -> int:
     options = parser.parse_args()
     plant_by_environment()
     plan = drawn(options.seed, options.steps, [Kind(kind) for kind in options.kinds.split(",")])
-    events = trio.run(_run, plan, options.seconds, options.settle, options.still_beats)
+    events = trio.run(_run, plan, options.cluster, options.seconds, options.settle, options.still_beats)
     if options.history is not None:
         options.history.write_bytes(b"".join(map(line_of, events)))
     faults = faults_of(events)
@@ -43,14 +46,14 @@ def main() -> int:
     return 1 if faults else 0
 
 
-async def _run(plan: Plan, seconds: float, settle: float, still_beats: int) -> list[Event]:
+async def _run(plan: Plan, kind: ClusterKind, seconds: float, settle: float, still_beats: int) -> list[Event]:
     with tempfile.TemporaryDirectory(prefix="pyrmq-chaos-") as home:
-        async with running(plan, Path(home)) as run:
+        async with running(plan, Path(home), kind) as run:
             await run.execute(seconds, settle, still_beats)
     history = History(run.events)
     kinds = Counter(fault.kind for fault in history.faults)
     _say(
-        f"seed {plan.seed}: {run.done_steps} of {len(plan.steps)} steps, {len(history.sends)} messages sent, "
+        f"seed {plan.seed} on {kind}: {run.done_steps} of {len(plan.steps)} steps, {len(history.sends)} messages sent, "
         f"{len(history.got)} passed to handlers, {len(history.resets)} queues reset, "
         f"{history.end.how if history.end else 'no end'}; {', '.join(f'{k} {n}' for k, n in kinds.items())}"
     )

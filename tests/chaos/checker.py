@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from tests.chaos.history import (
+    OURS,
     OUT_OF_TIME,
+    Booted,
     Event,
     Fault,
     Got,
@@ -25,6 +27,8 @@ HELD: Final = 250
 # After these a send may be stored twice: its answer was lost, and the client repeats it.
 LOSE_ANSWERS: Final = ("cut", "kill")
 SECONDS_AROUND: Final = 5.0
+# In so much time something is sent to each queue: no pull is held for longer, and a member has a message of its queue.
+HELD_PULL_SECONDS: Final = 3.0
 SHOWN: Final = 5
 
 
@@ -39,9 +43,12 @@ class History:
         self.resets: list[Reset] = []
         self.places: defaultdict[str, list[Stored]] = defaultdict(list)
         self.queues: defaultdict[Queue, list[Stored]] = defaultdict(list)
+        self.gives_once: set[str] = set()  # a reset, to whichever member pulls next: the brokers of Apache's
         self.end: Settled | None = None
         for event in events:
             match event:
+                case Booted() if event.maker != OURS:
+                    self.gives_once.add(event.broker)
                 case Send():
                     self.sends[event.id] = event
                 case Got():
@@ -58,6 +65,10 @@ class History:
                 case Settled():
                     self.end = event
         self.got.sort(key=lambda got: got.at)
+        self._by_queue: defaultdict[Queue, list[Got]] = defaultdict(list)
+        for got in self.got:
+            if not got.tries:
+                self._by_queue[got.queue].append(got)
         self.groups = {got.group for got in self.got} | {reset.group for reset in self.resets}
 
     def acknowledged(self) -> Iterator[Send]:
@@ -67,6 +78,25 @@ class History:
         """Returns when the broker was first killed after a time; infinity if it was not."""
         kills = (fault for fault in self.faults if fault.kind == "kill" and fault.target == broker)
         return min((fault.began for fault in kills if fault.began > at), default=float("inf"))
+
+    def first_tries(self, group: str, queue: Queue) -> Iterator[Got]:
+        """Yields what the group's handlers were called with from the queue itself, in the order of time."""
+        return (got for got in self._by_queue[queue] if got.group == group)
+
+    def may_be_lost(self, reset: Reset) -> bool:
+        """Checks whether the reset's broker may not have the group follow it.
+
+        One that is killed forgets it. Apache's give a reset to the next pull of the group (5.4.0,
+        `ConsumerOffsetManager.queryThenEraseResetOffset`), and take the commits of every other member: while two
+        members have the queue, or a pull is held of one that had it, it may be given to the wrong one.
+        """
+        if self.killed_after(reset.broker, reset.began) < float("inf"):
+            return True
+        if reset.broker not in self.gives_once:
+            return False
+        first, last = reset.began - HELD_PULL_SECONDS, reset.ended + HELD_PULL_SECONDS
+        members = {got.member for got in self.first_tries(reset.group, reset.queue) if first < got.at < last}
+        return len(members) > 1
 
 
 def missing(history: History) -> dict[str, list[str]]:
@@ -86,12 +116,13 @@ def _owed_since(history: History, group: str) -> dict[str, float | None]:
     for reset in sorted(history.resets, key=lambda reset: reset.began):
         if reset.group != group:
             continue
-        is_lost = history.killed_after(reset.broker, reset.began) < float("inf")
+        is_lost = history.may_be_lost(reset)
         for place in history.queues[reset.queue]:
             if place.offset < reset.after:
                 owed[place.id] = None
-            elif place.offset < reset.before and not is_lost:
-                owed[place.id] = reset.began
+            elif place.offset < reset.before:
+                if not is_lost:
+                    owed[place.id] = reset.began
             elif owed.get(place.id, 0.0) is None:
                 owed[place.id] = 0.0
     return owed
@@ -148,11 +179,9 @@ def only_what_was_given_back_is_retried(history: History) -> Iterator[str]:
 
 def resets_are_followed(history: History, held: int = HELD) -> Iterator[str]:
     """Yields resets to a later offset before which more is consumed afterwards than a member may hold."""
-    by_queue: defaultdict[Queue, list[Got]] = defaultdict(list)
-    for got in history.got:
-        if not got.tries:
-            by_queue[got.queue].append(got)
     for reset in history.resets:
+        if reset.broker in history.gives_once and history.may_be_lost(reset):
+            continue
         later = (
             other.began
             for other in history.resets
@@ -161,8 +190,8 @@ def resets_are_followed(history: History, held: int = HELD) -> Iterator[str]:
         until = min((*later, history.killed_after(reset.broker, reset.began)), default=float("inf"))
         after = [
             got
-            for got in by_queue[reset.queue]
-            if got.group == reset.group and reset.ended < got.at < until and got.offset < reset.after
+            for got in history.first_tries(reset.group, reset.queue)
+            if reset.ended < got.at < until and got.offset < reset.after
         ]
         if len(after) > held:
             yield f"{reset.group} consumed {len(after)} messages of {reset.queue} behind its reset to {reset.after}"

@@ -17,6 +17,14 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Booted:
+    """A broker of the run, and the release of Apache RocketMQ that it is of; "ours" for one of pyrmq."""
+
+    broker: str
+    maker: str
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
     """A message that a producer sent, from the call to its end; `id` is its body."""
 
@@ -116,12 +124,15 @@ class Settled:
     how: str
 
 
+OURS = "ours"
 # How the wait for the last messages ended. A machine that was too slow is no fault.
 ALL_CONSUMED, STOOD_STILL, OUT_OF_TIME = "all consumed", "stood still", "out of time"
 
 Queue: TypeAlias = "tuple[str, str, int]"
-Event: TypeAlias = Send | Got | Beat | Hung | Fault | Reset | Stored | Settled
-KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in (Send, Got, Beat, Hung, Fault, Reset, Stored, Settled)}
+Event: TypeAlias = Booted | Send | Got | Beat | Hung | Fault | Reset | Stored | Settled
+KINDS: dict[str, type[Event]] = {
+    kind.__name__: kind for kind in (Booted, Send, Got, Beat, Hung, Fault, Reset, Stored, Settled)
+}
 
 
 def line_of(event: Event) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -59,7 +59,7 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxies(ports: dict[str, int]) -> AsyncIterator[dict[str, Proxy]]:
+async def proxies(ports: Mapping[str, int]) -> AsyncIterator[dict[str, Proxy]]:
     """Yields a running proxy before each port, by the names of the ports."""
     by_name = {name: Proxy(port) for name, port in ports.items()}
     async with trio.open_nursery() as nursery:

@@ -15,12 +15,24 @@ import trio
 
 from pyrmq_core import Admin, Producer, PullConsumer, RocketMQError
 from tests.chaos.checker import History, already_wrong, missing
-from tests.chaos.history import ALL_CONSUMED, OUT_OF_TIME, STOOD_STILL, Event, Fault, Got, Hung, Reset, Settled, Stored
+from tests.chaos.clusters import Broker, ClusterKind, boot
+from tests.chaos.history import (
+    ALL_CONSUMED,
+    OUT_OF_TIME,
+    STOOD_STILL,
+    Booted,
+    Event,
+    Fault,
+    Got,
+    Hung,
+    Reset,
+    Settled,
+    Stored,
+)
 from tests.chaos.members import Member
-from tests.chaos.plan import BROKERS, PACKED, PLAIN, TOPICS, Kind, Plan, Step
-from tests.chaos.proxy import BEFORE, BEHIND, proxies
+from tests.chaos.plan import PACKED, PLAIN, TOPICS, Kind, Plan, Step
+from tests.chaos.proxy import proxies
 from tests.chaos.traffic import SEND_SECONDS, Traffic
-from tests.support.our_cluster import boot_our_cluster
 
 GROUP = "workers"
 QUEUES = 4
@@ -30,19 +42,6 @@ COLLECT_SECONDS = 0.1
 LOOK_SECONDS = 1.0
 # Nothing was consumed while every member's loop beat so often: what is missing does not come any more.
 STILL_BEATS = 300
-SETTINGS = {"brokerIP1": BEFORE, "bindAddress": BEHIND, "autoCreateTopicEnable": "false"}
-
-
-class Broker(Protocol):
-    """A broker's process."""
-
-    def start(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
 
 
 class Way(Protocol):
@@ -284,24 +283,25 @@ class Run:
 
 
 @asynccontextmanager
-async def running(plan: Plan, home: Path) -> AsyncIterator[Run]:
+async def running(plan: Plan, home: Path, kind: ClusterKind = ClusterKind.OURS) -> AsyncIterator[Run]:
     """Yields a run of the plan that has not begun, on a cluster of its own."""
-    with boot_our_cluster(BROKERS, broker_settings=SETTINGS, broker_module="tests.chaos.planted_broker") as cluster:
-        nameserver = cluster.nameserver.address
-        ports = {name: int(broker.address.rpartition(":")[2]) for name, broker in cluster.brokers.items()}
+    with boot(kind) as cluster:
+        nameserver = cluster.nameserver
         async with (
-            proxies(ports) as ways,
+            proxies(cluster.ports) as ways,
             Admin(nameserver=nameserver, timeout=CALL_SECONDS) as admin,
             Producer("senders", nameserver=nameserver, send_timeout=SEND_SECONDS) as producer,
         ):
             await admin.create_topic(PLAIN, queues=QUEUES)
             await admin.create_topic(PACKED, queues=QUEUES, batch=True)
             await admin.groups.create(GROUP)
+            traffic = Traffic(producer, random.Random(plan.seed))
+            traffic.events += [Booted(name, maker) for name, maker in cluster.makers.items()]
             yield Run(
                 plan,
                 nameserver,
                 cluster.brokers,
                 ways,
-                Traffic(producer, random.Random(plan.seed)),
+                traffic,
                 lambda name: Member(name, (nameserver, GROUP, plan.seed), home, dict(os.environ)),
             )

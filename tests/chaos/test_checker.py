@@ -10,9 +10,11 @@ from tests.chaos.checker import HELD, already_wrong, faults_of, missing
 from tests.chaos.checker import History as Judged
 from tests.chaos.history import (
     ALL_CONSUMED,
+    OURS,
     OUT_OF_TIME,
     STOOD_STILL,
     Beat,
+    Booted,
     Event,
     Fault,
     Got,
@@ -37,9 +39,9 @@ def stored(number: int, offset: int | None = None) -> Stored:
     return Stored("plain", "broker-a", 0, number if offset is None else offset, f"plain-{number}")
 
 
-def got(number: int, at: float | None = None, *, tries: int = 0, kept: bool = True) -> Got:
+def got(number: int, at: float | None = None, *, tries: int = 0, kept: bool = True, member: str = "one") -> Got:
     at = number + 1.0 if at is None else at
-    return Got(at, "workers", "one", "plain", "broker-a", 0, number, f"plain-{number}", tries, kept)
+    return Got(at, "workers", member, "plain", "broker-a", 0, number, f"plain-{number}", tries, kept)
 
 
 def reset(at: float, before: int, after: int) -> Reset:
@@ -72,7 +74,14 @@ def test_a_good_run_has_no_fault() -> None:
 
 
 def test_events_come_back_from_their_lines() -> None:
-    events = [*good(), Beat(1.0, "one", 0.5), Hung(2.0, "one", "stands"), fault("cut", 1, 2), reset(1.0, 2, 3)]
+    events = [
+        Booted("broker-a", OURS),
+        *good(),
+        Beat(1.0, "one", 0.5),
+        Hung(2.0, "one", "stands"),
+        fault("cut", 1, 2),
+        reset(1.0, 2, 3),
+    ]
     assert [event_of(line_of(event)) for event in events] == events
 
 
@@ -192,6 +201,26 @@ def test_a_reset_that_a_killed_broker_forgot_is_no_fault() -> None:
     for after in (500, 50):
         forgotten = (*consumed(0, 400, 1), reset(5, 400, after), fault("kill", 5.5, 8), *consumed(400, COUNT, 9))
         assert faults_of(run_of(*forgotten)) == []
+
+
+def test_a_reset_back_that_a_killed_broker_forgot_owes_nothing_that_one_to_the_end_passed_over() -> None:
+    skipped = [*consumed(0, 100, 1), reset(5, 100, 500), *consumed(500, COUNT, 6)]
+    assert faults_of(run_of(*skipped, reset(8, COUNT, 50), fault("kill", 8.5, 9))) == []
+
+
+@pytest.mark.parametrize("after", [500, 50])
+def test_a_reset_that_apaches_broker_gave_to_one_of_two_members_is_no_fault(after: int) -> None:
+    swallowed = (*consumed(0, 100, 4), reset(5, 100, after), *consumed(100, COUNT, 6))
+    by_two = [*swallowed, got(99, 5.2, member="two")]
+    assert faults_of([Booted("broker-a", "5.4.0"), *run_of(*by_two)]) == []
+
+
+@pytest.mark.parametrize(("maker", "member", "at"), [("5.4.0", "one", 5.2), ("5.4.0", "two", 9), (OURS, "two", 5.2)])
+def test_a_reset_back_that_is_swallowed_is_reported_of_one_member_and_of_ours(
+    maker: str, member: str, at: float
+) -> None:
+    swallowed = run_of(*consumed(0, 400, 4), reset(5, 400, 50), got(400, at, member=member), *consumed(401, COUNT, 9))
+    assert "never consumed 350 acknowledged messages" in only_fault([Booted("broker-a", maker), *swallowed])
 
 
 # --- Members

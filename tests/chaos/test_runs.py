@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.clusters import ClusterKind
+
 ROOT = Path(__file__).parent.parent.parent
 STEPS, SECONDS, SETTLE_SECONDS = 30, 40, 120
 # A seed whose first steps are all different: a kill, a burst, a reset, a pause, a stall, a join, cuts, a member's end.
@@ -39,8 +41,8 @@ def run(seed: int, *options: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def goes_well(seed: int, steps: int = STEPS, seconds: int = SECONDS) -> None:
-    ended = run(seed, "--steps", steps, "--seconds", seconds, "--settle", SETTLE_SECONDS)
+def goes_well(seed: int, steps: int = STEPS, seconds: int = SECONDS, kind: ClusterKind = ClusterKind.OURS) -> None:
+    ended = run(seed, "--cluster", kind, "--steps", steps, "--seconds", seconds, "--settle", SETTLE_SECONDS)
     print(ended.stdout)  # noqa: T201 - shown when it fails, and by `make soak`
     assert ended.returncode == 0, f"PYRMQ_CHAOS_SEED={seed} does it again\n{ended.stdout}"
 

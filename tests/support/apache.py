@@ -268,8 +268,9 @@ class ApacheBroker(ApacheServer):
         elif answer.code != ResponseCode.NO_PERMISSION:
             return False
         broker_name = self.settings["brokerName"]
+        registered = f"{self.settings['brokerIP1']}:{self.port}"
         return all(
-            self.address in registered_brokers(nameserver, tls=self.tls).get(broker_name, ())
+            registered in registered_brokers(nameserver, tls=self.tls).get(broker_name, ())
             for nameserver in self.nameserver.split(";")
         )
 

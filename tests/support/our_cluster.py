@@ -30,7 +30,8 @@ class OurServer:
 
     def __init__(self, name: str, module: str, home: Path, nameserver: str | None, settings: Mapping[str, str]) -> None:
         self.name = name
-        self.address = f"{settings.get('brokerIP1', '127.0.0.1')}:{settings['listenPort']}"
+        self.port = int(settings["listenPort"])
+        self.address = f"{settings.get('brokerIP1', '127.0.0.1')}:{self.port}"
         self.store = Path(settings.get("storePathRootDir", home))
         self._nameserver = nameserver or self.address
         home.mkdir()
@@ -64,10 +65,10 @@ class OurServer:
 
     def _is_ready(self) -> bool:
         try:
-            listed = registered_brokers(self._nameserver)
+            listed = [registered_brokers(nameserver) for nameserver in self._nameserver.split(";")]
         except (OSError, RocketMQError):
             return False
-        return self._nameserver == self.address or self.address in listed.get(self.name, ())
+        return self._nameserver == self.address or all(self.address in each.get(self.name, ()) for each in listed)
 
 
 @dataclass(slots=True)
@@ -119,9 +120,11 @@ def our_broker(
 
 
 @contextmanager
-def boot_our_broker(name: str, nameserver: str, home: Path, settings: Mapping[str, str]) -> Iterator[OurServer]:
-    """Yields one broker alone, registered with a NameServer of any make; kills it on leaving."""
-    broker = our_broker(name, nameserver, home, settings)
+def boot_our_broker(
+    name: str, nameserver: str, home: Path, settings: Mapping[str, str], module: str = BROKER_MODULE
+) -> Iterator[OurServer]:
+    """Yields one broker alone, registered with NameServers of any make (`host:port;host:port`); kills it on leaving."""
+    broker = our_broker(name, nameserver, home, settings, module)
     try:
         broker.start()
         yield broker
