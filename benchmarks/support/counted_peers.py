@@ -13,6 +13,7 @@ from pyrmq_core.protocol.framing.frame import encode_frame
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
 
 QUEUES = 4
+SECONDS = 600.0
 
 
 def echo() -> None:
@@ -51,7 +52,7 @@ def batch(nameserver: str, topic: str, count: str) -> None:
 
 def read(nameserver: str, topic: str, count: str) -> None:
     """Reads the topic's first messages, a part of each queue."""
-    with PullConsumer("counted", nameserver=nameserver) as consumer:
+    with PullConsumer("counted", nameserver=nameserver, timeout=SECONDS) as consumer:
         for queue in consumer.message_queues(topic):
             end = min(consumer.max_offset(queue), int(count))
             with consumer.read_arrow(queue, 0, end) as batches:
