@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from pyrmq_core.errors import ConnectionClosed
 from pyrmq_core.network.connection.peer import Peer
 from pyrmq_core.network.connection.read_slice import COMMANDS_AT_ONCE, SECONDS_AT_ONCE
 from pyrmq_core.network.connection.stall_detector import ConnectionTimeouts
+from pyrmq_core.network.server import Listening
 from pyrmq_core.protocol.framing.command import NO_FIELDS, Command, success
 from pyrmq_core.protocol.framing.frame import KEPT_BUFFER_BYTES, encode_frame
 from tests.network.ends import Recorder, against_socket, dialled, echo, serving, until
@@ -211,19 +213,42 @@ async def test_a_flood_of_requests_lets_others_run() -> None:
 async def test_connections_that_flood_together_share_the_slice_of_one() -> None:
     recorder = Recorder()
     seen: list[int] = []
-    flood = b"".join(encode_frame(Command(1, opaque=opaque)) for opaque in range(200))
-    async with serving(recorder.at_once) as listening, AsyncExitStack() as stack:
-        ends = [await stack.enter_async_context(dialled(listening)) for _ in range(40)]
-        await until(lambda: len(listening.connections) == 40)
-        await wait_all_tasks_blocked()
-        for end in ends:  # without a checkpoint, so that all have flooded when the server looks
-            assert os.write(end.end.fileno(), flood) == len(flood)
-        with trio.fail_after(60):
-            while len(recorder.requests) < 40 * 200:
-                seen.append(len(recorder.requests))
-                await trio.lowlevel.checkpoint()
-    # The first turns are longer: each connection shares with those before it alone.
-    assert max(later - earlier for earlier, later in pairwise(seen)) <= 6 * COMMANDS_AT_ONCE
+    async with flooded(recorder, 150, 100):
+        while len(recorder.requests) < 150 * 100:
+            seen.append(len(recorder.requests))
+            await trio.lowlevel.checkpoint()
+    # The first turns are longer: each connection begins at once, and shares with those before it alone.
+    assert max(later - earlier for earlier, later in pairwise(seen)) <= 8 * COMMANDS_AT_ONCE
+    assert len(seen) > 150 * 100 / COMMANDS_AT_ONCE - 10
+
+
+async def test_a_client_with_few_questions_waits_for_one_slice_of_those_that_flood() -> None:
+    recorder = Recorder()
+    seen: list[int] = []
+    async with flooded(recorder, 150, 100) as listening, dialled(listening) as client:
+        await until(lambda: len(recorder.requests) > 150 * 10)
+        for _ in range(20):
+            before = len(recorder.requests)
+            await client.send(Command(2))
+            assert await client.receive() is not None
+            seen.append(len(recorder.requests) - before)
+        assert len(recorder.requests) < 150 * 100
+    # In one turn each, the question is read and the answer written; tasks of a turn run in any order.
+    assert sorted(seen)[10] <= 3 * COMMANDS_AT_ONCE
+
+
+@asynccontextmanager
+async def flooded(recorder: Recorder, connections: int, requests: int) -> AsyncIterator[Listening]:
+    """Yields a server to which each connection has sent its requests before the server looks."""
+    flood = b"".join(encode_frame(Command(1, opaque=opaque)) for opaque in range(requests))
+    with trio.fail_after(60):
+        async with serving(recorder.at_once) as listening, AsyncExitStack() as stack:
+            ends = [await stack.enter_async_context(dialled(listening)) for _ in range(connections)]
+            await until(lambda: len(listening.connections) == connections)
+            await wait_all_tasks_blocked()
+            for end in ends:
+                assert os.write(end.end.fileno(), flood) == len(flood)
+            yield listening
 
 
 async def test_requests_that_take_long_let_others_run_after_few_of_them() -> None:

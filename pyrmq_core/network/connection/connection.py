@@ -347,7 +347,11 @@ class Connection:
         read_slice = ReadSlice(self._turns)
         self._outbox.hold()
         try:
-            while (command := self._decoder.next_command()) is not None and not self.is_closed:
+            while (command := self._decoder.next_command()) is not None:
+                if read_slice.is_over:
+                    await self._wait_for_turn(read_slice)
+                if self.is_closed:
+                    break
                 self._commands += 1
                 if not command.flag & RESPONSE_BIT:
                     self._take_request(command, nursery)
@@ -361,15 +365,18 @@ class Connection:
                     continue
                 else:
                     log.debug("%s answered number %d, which no call waits for", self.address, command.opaque)
-                if read_slice.is_over():
-                    self._outbox.release()
-                    await trio.lowlevel.checkpoint()
-                    self._outbox.hold()
-                    read_slice.end()
-                    read_slice.begin()
+                read_slice.count()
         finally:
             read_slice.end()
             self._outbox.release()
+
+    async def _wait_for_turn(self, read_slice: ReadSlice) -> None:
+        """Lets other tasks run; where many connections have much to do, until this one's turn comes."""
+        self._reading = False
+        self._outbox.release()
+        await read_slice.wait_for_next()
+        self._outbox.hold()
+        self._reading = True
 
     async def _pause(self) -> None:
         """Stops reading while too much is under way: a peer that sends faster than it is answered waits."""
