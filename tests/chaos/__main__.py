@@ -1,5 +1,5 @@
-"""One run: python -m tests.chaos SEED [--cluster ours|apache|mixed] [--steps 30] [--kinds join,leave] [--seconds 60]
-[--settle 120] [--history FILE].
+"""One run: python -m tests.chaos SEED [--cluster ours|apache|mixed|pairs] [--steps 30] [--kinds join,leave]
+[--seconds 60] [--settle 120] [--history FILE].
 
 It prints what was done, and each fault; exit status 0: every promise held, 1: one was broken. With --still-beats 300
 nothing is awaited any more when every member's loop turned for so many beats without a message.
@@ -18,7 +18,7 @@ import trio
 from tests.chaos.checker import History, faults_of
 from tests.chaos.clusters import ClusterKind
 from tests.chaos.history import Event, line_of
-from tests.chaos.plan import EVERY_KIND, Kind, Plan, drawn
+from tests.chaos.plan import EVERY_KIND, OF_PAIRS, Kind, Plan, drawn
 from tests.chaos.planted import plant_by_environment
 from tests.chaos.runner import STILL_BEATS, running
 
@@ -29,14 +29,17 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--cluster", type=ClusterKind, default=ClusterKind.OURS)
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--kinds", default=",".join(EVERY_KIND))
+    parser.add_argument("--kinds", help="all that the cluster can have")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--settle", type=float, default=120.0)
     parser.add_argument("--still-beats", type=int, default=STILL_BEATS)
     parser.add_argument("--history", type=Path)
     options = parser.parse_args()
     plant_by_environment()
-    plan = drawn(options.seed, options.steps, [Kind(kind) for kind in options.kinds.split(",")])
+    kinds = (*EVERY_KIND, *OF_PAIRS) if options.cluster is ClusterKind.PAIRS else EVERY_KIND
+    if options.kinds:
+        kinds = tuple(map(Kind, options.kinds.split(",")))
+    plan = drawn(options.seed, options.steps, kinds)
     events = trio.run(_run, plan, options.cluster, options.seconds, options.settle, options.still_beats)
     if options.history is not None:
         options.history.write_bytes(b"".join(map(line_of, events)))

@@ -1,4 +1,4 @@
-"""The clusters of a run: two brokers of ours, two of Apache RocketMQ's, or one of each, all as processes.
+"""The clusters of a run: brokers of ours, of Apache RocketMQ's, or one of each, all as processes.
 
 Each broker listens behind the address that it registers, where the run has a proxy.
 """
@@ -6,34 +6,39 @@ Each broker listens behind the address that it registers, where the run has a pr
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from pathlib import Path
 from typing import Final, Protocol
 
-from tests.chaos.history import OURS
-from tests.chaos.plan import BROKERS
+from tests.chaos.history import OURS, Copied, Event
+from tests.chaos.plan import BROKERS, NAMESERVERS, SLAVES
 from tests.chaos.proxy import BEFORE, BEHIND
 from tests.support.apache import boot_broker, boot_cluster
-from tests.support.our_cluster import boot_our_broker, boot_our_cluster
+from tests.support.copies import check_copy, log_end
+from tests.support.jvm import JavaFailed
+from tests.support.our_cluster import OurServer, boot_our_broker, boot_our_cluster, memory_backed
 
 RELEASE: Final = "5.4.0"
 BROKER_MODULE: Final = "tests.chaos.planted_broker"
+COPY_SECONDS: Final = 60.0
 SETTINGS: Final = {"brokerIP1": BEFORE, "bindAddress": BEHIND, "autoCreateTopicEnable": "false"}
+FOLLOWS: Final = {**SETTINGS, "brokerIP1": BEHIND, "brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
 
 
 class ClusterKind(StrEnum):
-    """The makers of a cluster's servers."""
+    """The servers of a cluster."""
 
     OURS = auto()
     APACHE = auto()
     MIXED = auto()  # a broker of each, registered at a NameServer of each
+    PAIRS = auto()  # of ours: two NameServers, and a slave of each broker
 
 
-class Broker(Protocol):
-    """A broker's process."""
+class Server(Protocol):
+    """A server's process."""
 
     def start(self) -> None: ...
 
@@ -46,12 +51,16 @@ class Broker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The addresses of the NameServers, as clients take them, and the brokers, with the port and maker of each."""
+    """The addresses of the NameServers, as clients take them, the servers that may fail, and what the run has to know.
+
+    `ports` are those of a broker behind its proxy, `makers` the releases of brokers, `slaves` their names and masters'.
+    """
 
     nameserver: str
-    brokers: Mapping[str, Broker]
-    ports: Mapping[str, int]
+    servers: Mapping[str, Server]
+    ports: Mapping[str, Sequence[int]]
     makers: Mapping[str, str]
+    slaves: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -64,14 +73,14 @@ def boot(kind: ClusterKind) -> Iterator[Cluster]:
 @contextmanager
 def _ours() -> Iterator[Cluster]:
     with boot_our_cluster(BROKERS, broker_settings=SETTINGS, broker_module=BROKER_MODULE) as cluster:
-        ports = {name: broker.port for name, broker in cluster.brokers.items()}
+        ports = {name: (broker.port,) for name, broker in cluster.brokers.items()}
         yield Cluster(cluster.nameserver.address, cluster.brokers, ports, dict.fromkeys(BROKERS, OURS))
 
 
 @contextmanager
 def _apache() -> Iterator[Cluster]:
     with boot_cluster(RELEASE, BROKERS, broker_settings=SETTINGS) as cluster:
-        ports = {name: broker.port for name, broker in cluster.brokers.items()}
+        ports = {name: (broker.port,) for name, broker in cluster.brokers.items()}
         yield Cluster(cluster.nameserver.address, cluster.brokers, ports, dict.fromkeys(BROKERS, RELEASE))
 
 
@@ -89,8 +98,31 @@ def _mixed() -> Iterator[Cluster]:
         yield Cluster(
             nameserver,
             {our_name: ours, their_name: theirs},
-            {our_name: ours.port, their_name: theirs.port},
+            {our_name: (ours.port,), their_name: (theirs.port,)},
             {our_name: OURS, their_name: RELEASE},
+        )
+
+
+@contextmanager
+def _pairs() -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyrmq-", dir=memory_backed())))
+        nameservers = {name: stack.enter_context(boot_our_cluster(())).nameserver for name in NAMESERVERS}
+        nameserver = ";".join(each.address for each in nameservers.values())
+        brokers = {}
+        for name, broker_name, settings in (
+            *((name, name, SETTINGS) for name in BROKERS),
+            *((slave, master, FOLLOWS) for slave, master in zip(SLAVES, BROKERS, strict=True)),
+        ):
+            booted = boot_our_broker(broker_name, nameserver, home / name, settings, module=BROKER_MODULE)
+            brokers[name] = stack.enter_context(booted)
+        ports = {name: (brokers[name].port, brokers[name].port + 1) for name in BROKERS}  # the second is for slaves
+        yield Cluster(
+            nameserver,
+            {**brokers, **nameservers},
+            ports,
+            dict.fromkeys(BROKERS, OURS),
+            dict(zip(SLAVES, BROKERS, strict=True)),
         )
 
 
@@ -98,4 +130,33 @@ BOOT: Final[Mapping[ClusterKind, Callable[[], AbstractContextManager[Cluster]]]]
     ClusterKind.OURS: _ours,
     ClusterKind.APACHE: _apache,
     ClusterKind.MIXED: _mixed,
+    ClusterKind.PAIRS: _pairs,
 }
+
+
+def compare_copies(cluster: Cluster) -> list[Event]:
+    """Returns how each slave's files compare with its master's, after the last message; stops both."""
+    compared: list[Event] = []
+    for name, master_name in cluster.slaves.items():
+        slave, master = cluster.servers[name], cluster.servers[master_name]
+        assert isinstance(slave, OurServer)
+        assert isinstance(master, OurServer)
+        compared.append(_compared(name, slave, master))
+    return compared
+
+
+def _compared(name: str, slave: OurServer, master: OurServer) -> Copied:
+    def is_complete() -> bool:
+        return log_end(slave.address) == log_end(master.address)
+
+    with suppress(JavaFailed):
+        slave.process.wait_until(is_complete, COPY_SECONDS)
+    wrong = "" if is_complete() else f"it ends at {log_end(slave.address)}, its master at {log_end(master.address)}"
+    if not log_end(master.address):
+        return Copied(name, 0, wrong)
+    slave.terminate()
+    master.terminate()
+    try:
+        return Copied(name, check_copy(slave.store, master.store, has_index=False), wrong)
+    except AssertionError as error:
+        return Copied(name, 0, wrong or f"its files are others: {error}")

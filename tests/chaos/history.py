@@ -117,6 +117,15 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """The log of a slave, compared with its master's when everything is over; `wrong` is empty for a copy."""
+
+    slave: str
+    log_bytes: int
+    wrong: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """The end of the waiting for all messages: how it ended."""
 
@@ -129,9 +138,9 @@ OURS = "ours"
 ALL_CONSUMED, STOOD_STILL, OUT_OF_TIME = "all consumed", "stood still", "out of time"
 
 Queue: TypeAlias = "tuple[str, str, int]"
-Event: TypeAlias = Booted | Send | Got | Beat | Hung | Fault | Reset | Stored | Settled
+Event: TypeAlias = Booted | Send | Got | Beat | Hung | Fault | Reset | Stored | Copied | Settled
 KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind for kind in (Booted, Send, Got, Beat, Hung, Fault, Reset, Stored, Settled)
+    kind.__name__: kind for kind in (Booted, Send, Got, Beat, Hung, Fault, Reset, Stored, Copied, Settled)
 }
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from pyrmq_core import ConsumeFromWhere, ConsumeLater, MessageExt, PushConsumer
+from pyrmq_core import Client, ConsumeFromWhere, ConsumeLater, MessageExt, PushConsumer
 from tests.chaos.history import Beat, Event, Got, line_of
 from tests.chaos.plan import TOPICS
 from tests.chaos.planted import plant_by_environment
@@ -26,6 +26,8 @@ HANDLER_SECONDS = 0.006
 GIVEN_BACK = 0.02
 TRIES = 3
 BATCH = 4
+# A broker that was away is found again by the next poll.
+POLL_SECONDS = 5.0
 # So small that a member never holds as many messages of a queue as the checker allows after a reset.
 HOLDS, SPAN = 50, 100
 
@@ -72,16 +74,19 @@ async def main(nameserver: str, group: str, name: str, file: str, seed: str) -> 
     """Consumes until it is killed, or stopped by SIGTERM."""
     records = Records(file)
     worker = Worker(group, name, random.Random(f"{seed} {name}"), records.write)
-    async with PushConsumer(
-        group,
-        nameserver=nameserver,
-        consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
-        consume_threads=3,
-        consume_message_batch_max_size=BATCH,
-        persist_consumer_offset_interval=1.0,
-        pull_threshold_for_queue=HOLDS,
-        consume_concurrently_max_span=SPAN,
-    ) as consumer:
+    async with (
+        Client(nameserver=nameserver, poll_nameserver_interval=POLL_SECONDS) as client,
+        PushConsumer(
+            group,
+            client=client,
+            consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
+            consume_threads=3,
+            consume_message_batch_max_size=BATCH,
+            persist_consumer_offset_interval=1.0,
+            pull_threshold_for_queue=HOLDS,
+            consume_concurrently_max_span=SPAN,
+        ) as consumer,
+    ):
         for topic in TOPICS:
             await consumer.subscribe(topic)
         with trio.open_signal_receiver(signal.SIGTERM) as signals:

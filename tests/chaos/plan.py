@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Final
 
 BROKERS: Final = ("broker-a", "broker-b")
+NAMESERVERS: Final = ("nameserver-a", "nameserver-b")
+SLAVES: Final = ("slave-a", "slave-b")
 # The topic whose batches are stored message by message, and the topic whose batches are one record each.
 PLAIN, PACKED = "plain", "packed"
 TOPICS: Final = (PLAIN, PACKED)
@@ -34,16 +36,26 @@ class Kind(StrEnum):
     SKIP = auto()  # resets the group to the ends of a topic's queues
     REPLAY = auto()  # resets the group to where the last burst began
     GROW = auto()  # adds a queue to a topic at each broker
+    KILL_NAMESERVER = auto()  # kills a NameServer, and starts it again: it knows no broker at first
+    PAUSE_NAMESERVER = auto()  # stops a NameServer's process, and has it go on
+    KILL_SLAVE = auto()  # kills a slave, and starts it again
 
 
 RESETS: Final = (Kind.SKIP, Kind.REPLAY)
-EVERY_KIND: Final = tuple(kind for kind in Kind if kind is not Kind.GROW)
+# Of a cluster of two NameServers and two pairs of master and slave.
+OF_PAIRS: Final = (Kind.KILL_NAMESERVER, Kind.PAUSE_NAMESERVER, Kind.KILL_SLAVE)
+EVERY_KIND: Final = tuple(kind for kind in Kind if kind not in (Kind.GROW, *OF_PAIRS))
 WEIGHTS: Final = {Kind.JOIN: 3, Kind.LEAVE: 2, Kind.BURST: 2, Kind.PAUSE: 2}
+TARGETS: Final[Mapping[Kind, Sequence[str]]] = {
+    **dict.fromkeys((*RESETS, Kind.BURST, Kind.GROW), TOPICS),
+    **dict.fromkeys((Kind.KILL_NAMESERVER, Kind.PAUSE_NAMESERVER), NAMESERVERS),
+    Kind.KILL_SLAVE: SLAVES,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happens, to a broker or a topic, and the time until the next."""
+    """One thing that happens, to a server or a topic, and the time until the next."""
 
     kind: Kind
     target: str
@@ -74,7 +86,6 @@ def drawn(seed: int, steps: int, kinds: Sequence[Kind] = EVERY_KIND) -> Plan:
 
 
 def _step(draw: random.Random, kind: Kind) -> Step:
-    of_topic = kind in (*RESETS, Kind.BURST, Kind.GROW)
     seconds = draw.choice(PAUSES if kind is Kind.PAUSE else STALLS)
-    target = draw.choice(TOPICS if of_topic else BROKERS)
+    target = draw.choice(TARGETS.get(kind, BROKERS))
     return Step(kind, target, seconds, draw.choice(("up", "down", "both")), draw.uniform(0.1, LONGEST_GAP_SECONDS))

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, Final
 
+from pyrmq_core.broker.ha.ha_client import HaClient
 from pyrmq_core.broker.processors import consumer_send_back
 from pyrmq_core.broker.processors.pulls import pull_message
 from pyrmq_core.broker.schedule import delay_levels
@@ -25,6 +27,8 @@ from pyrmq_core.model import MessageExt
 VARIABLE: Final = "PYRMQ_CHAOS_PLANT"
 # More than a batch of a member's handler: such a queue goes to the end of the line of those with waiting messages.
 MANY_MESSAGES: Final = 8
+# By then a slave has the topics.
+SPOILED_WRITE: Final = 30
 
 
 def plant_by_environment() -> None:
@@ -119,9 +123,27 @@ def _second_copies() -> None:
     replace(Sender, "_try_seconds", try_seconds)
 
 
+def _spoiled_copies() -> None:
+    """Has a slave store one bit of its master's log wrong."""
+
+    def store_bodies(real: Callable[..., None]) -> Callable[..., None]:
+        received = count(1)
+
+        def planted(client: HaClient, end: int, bodies: list[memoryview]) -> None:
+            if bodies and next(received) == SPOILED_WRITE:
+                last = bytes(bodies[-1])
+                bodies[-1] = memoryview(last[:-1] + bytes([last[-1] ^ 1]))
+            real(client, end, bodies)
+
+        return planted
+
+    replace(HaClient, "_store_bodies", store_bodies)
+
+
 PLANTS: Final[dict[str, Callable[[], None]]] = {
     "spin": _spin,
     "whole batches": _whole_batches,
     "swallowed resets": _swallowed_resets,
     "second copies": _second_copies,
+    "spoiled copies": _spoiled_copies,
 }

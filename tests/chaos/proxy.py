@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -16,8 +16,7 @@ CHUNK_BYTES = 65_536
 class Proxy:
     """The way to one broker; `stalled` holds the directions (`up`, `down`) that stand still."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self) -> None:
         self._stalled: frozenset[str] = frozenset()
         self._goes_on = trio.Event()
         self._pairs: set[trio.CancelScope] = set()
@@ -32,11 +31,11 @@ class Proxy:
         self._goes_on.set()
         self._goes_on = trio.Event()
 
-    async def serve(self, near: trio.SocketStream) -> None:
-        """Serves one connection to its end."""
+    async def serve(self, port: int, near: trio.SocketStream) -> None:
+        """Serves one connection to a port of the broker to its end."""
         async with near:
             try:
-                far = await trio.open_tcp_stream(BEHIND, self.port)
+                far = await trio.open_tcp_stream(BEHIND, port)
             except OSError:
                 return
             async with far, trio.open_nursery() as nursery:
@@ -59,11 +58,12 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxies(ports: Mapping[str, int]) -> AsyncIterator[dict[str, Proxy]]:
-    """Yields a running proxy before each port, by the names of the ports."""
-    by_name = {name: Proxy(port) for name, port in ports.items()}
+async def proxies(ports: Mapping[str, Sequence[int]]) -> AsyncIterator[dict[str, Proxy]]:
+    """Yields a running proxy before the ports of each broker, by the brokers' names."""
+    by_name = {name: Proxy() for name in ports}
     async with trio.open_nursery() as nursery:
-        for proxy in by_name.values():
-            await nursery.start(partial(trio.serve_tcp, proxy.serve, proxy.port, host=BEFORE))
+        for name, proxy in by_name.items():
+            for port in ports[name]:
+                await nursery.start(partial(trio.serve_tcp, partial(proxy.serve, port), port, host=BEFORE))
         yield by_name
         nursery.cancel_scope.cancel()

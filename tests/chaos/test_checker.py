@@ -15,6 +15,7 @@ from tests.chaos.history import (
     STOOD_STILL,
     Beat,
     Booted,
+    Copied,
     Event,
     Fault,
     Got,
@@ -215,12 +216,25 @@ def test_a_reset_that_apaches_broker_gave_to_one_of_two_members_is_no_fault(afte
     assert faults_of([Booted("broker-a", "5.4.0"), *run_of(*by_two)]) == []
 
 
+def test_a_reset_that_apaches_broker_gave_to_a_pull_that_it_held_is_no_fault() -> None:
+    held = run_of(*consumed(0, 400, 4), got(399, 5.0, member="two"), reset(20, 400, 50), *consumed(400, COUNT, 30))
+    assert faults_of([Booted("broker-a", "5.4.0"), *held]) == []
+
+
 @pytest.mark.parametrize(("maker", "member", "at"), [("5.4.0", "one", 5.2), ("5.4.0", "two", 9), (OURS, "two", 5.2)])
 def test_a_reset_back_that_is_swallowed_is_reported_of_one_member_and_of_ours(
     maker: str, member: str, at: float
 ) -> None:
     swallowed = run_of(*consumed(0, 400, 4), reset(5, 400, 50), got(400, at, member=member), *consumed(401, COUNT, 9))
     assert "never consumed 350 acknowledged messages" in only_fault([Booted("broker-a", maker), *swallowed])
+
+
+# --- Slaves
+
+
+def test_a_slave_that_is_no_copy_is_reported() -> None:
+    assert faults_of([*good(), Copied("slave-a", 100, "")]) == []
+    assert "slave-a is no copy of its master: its end" in only_fault([*good(), Copied("slave-a", 100, "its end")])
 
 
 # --- Members

@@ -2,7 +2,18 @@
 
 import pytest
 
-from tests.chaos.plan import BROKERS, EVERY_KIND, RESETS, STEPS_BETWEEN_RESET_AND_KILL, TOPICS, Kind, drawn
+from tests.chaos.plan import (
+    BROKERS,
+    EVERY_KIND,
+    NAMESERVERS,
+    OF_PAIRS,
+    RESETS,
+    SLAVES,
+    STEPS_BETWEEN_RESET_AND_KILL,
+    TOPICS,
+    Kind,
+    drawn,
+)
 
 SEEDS = range(200)
 
@@ -30,6 +41,8 @@ def test_targets_are_what_their_kind_needs() -> None:
     for seed in SEEDS:
         for step in drawn(seed, 20).steps:
             assert step.target in (TOPICS if step.kind in (*RESETS, Kind.BURST) else BROKERS)
+        for step in drawn(seed, 20, OF_PAIRS).steps:
+            assert step.target in (SLAVES if step.kind is Kind.KILL_SLAVE else NAMESERVERS)
 
 
 def test_no_broker_is_killed_soon_after_a_reset() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.chaos.clusters import ClusterKind
 from tests.chaos.plan import Kind
 from tests.chaos.planted import PLANTS, VARIABLE
 from tests.chaos.test_runs import KILLED_AFTER_SECONDS, run
@@ -14,6 +15,7 @@ FOUND = {
     "whole batches": (2, (Kind.BURST,), "never consumed"),
     "swallowed resets": (16, (Kind.BURST, Kind.SKIP), "behind its reset to"),
     "second copies": (4, (Kind.PAUSE,), "are stored twice"),
+    "spoiled copies": (2, (Kind.BURST,), "is no copy of its master"),
 }
 # It is silent in some runs, and each takes half a minute.
 LONGEST = "whole batches"
@@ -21,6 +23,7 @@ LONGEST = "whole batches"
 SEEDS = (5, 6, 7, 8)
 # What a plant holds up stays held up, so that fewer beats without a message show it than in a run that is to be right.
 STILL_BEATS = 120
+ON_PAIRS = ("spoiled copies",)
 
 
 def test_every_plant_is_tried() -> None:
@@ -35,7 +38,9 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv(VARIABLE, name)
     steps, kinds, words = FOUND[name]
     for seed in SEEDS:
-        ended = run(seed, "--steps", steps, "--kinds", ",".join(kinds), "--settle", 400, "--still-beats", STILL_BEATS)
+        kind = ClusterKind.PAIRS if name in ON_PAIRS else ClusterKind.OURS
+        options = ("--cluster", kind, "--steps", steps, "--kinds", ",".join(kinds), "--settle", 400)
+        ended = run(seed, *options, "--still-beats", STILL_BEATS)
         if ended.returncode == 1:
             break
     assert ended.returncode == 1, ended.stdout

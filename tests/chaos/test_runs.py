@@ -21,8 +21,10 @@ ROOT = Path(__file__).parent.parent.parent
 STEPS, SECONDS, SETTLE_SECONDS = 30, 40, 120
 # A seed whose first steps are all different: a kill, a burst, a reset, a pause, a stall, a join, cuts, a member's end.
 SHORT_SEED, FEW_STEPS, FEW_SECONDS = 2228, 8, 15
+# On pairs, a seed that has every kind of theirs among them.
+SHORT_SEED_OF_PAIRS = 238111
 KILLED_AFTER_SECONDS = 900
-SEEDS = 100
+SEEDS, SEEDS_OF_PAIRS = 100, 20
 FIRST_SEED = int(os.environ.get("PYRMQ_CHAOS_SEED") or random.randrange(1_000_000_000))
 
 
@@ -54,6 +56,12 @@ def test_some_seconds_of_random_faults() -> None:
 
 
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
+def test_some_seconds_of_random_faults_on_pairs() -> None:
+    """Each slave is a copy of its master in the end, whichever of them, and of two NameServers, was killed."""
+    goes_well(SHORT_SEED_OF_PAIRS, FEW_STEPS, FEW_SECONDS, ClusterKind.PAIRS)
+
+
+@pytest.mark.timeout(KILLED_AFTER_SECONDS)
 def test_a_minute_of_random_faults() -> None:
     goes_well(FIRST_SEED)
 
@@ -63,3 +71,10 @@ def test_a_minute_of_random_faults() -> None:
 @pytest.mark.parametrize("number", range(SEEDS))
 def test_a_hundred_seeds(number: int) -> None:
     goes_well(FIRST_SEED + number)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(KILLED_AFTER_SECONDS)
+@pytest.mark.parametrize("number", range(SEEDS_OF_PAIRS))
+def test_many_seeds_on_pairs(number: int) -> None:
+    goes_well(FIRST_SEED + number, kind=ClusterKind.PAIRS)

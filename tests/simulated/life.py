@@ -20,7 +20,7 @@ from pyrmq_core.nameserver import NameServerConfig, run_nameserver
 from tests.broker.memory_files import MemoryFiles
 from tests.chaos.history import Event, Fault, Hung
 from tests.chaos.member import Worker
-from tests.chaos.plan import BROKERS, PACKED, PLAIN, TOPICS, Kind, Plan, drawn
+from tests.chaos.plan import BROKERS, EVERY_KIND, PACKED, PLAIN, TOPICS, Kind, Plan, drawn
 from tests.chaos.runner import GROUP, Run
 from tests.chaos.traffic import SEND_SECONDS, Load, Traffic
 from tests.simulated.rules import Committed, Handled, Happening, Seen, faults_of
@@ -68,7 +68,7 @@ class Draw:
     @classmethod
     def of(cls, seed: int) -> Draw:
         draw = random.Random(f"life {seed}")
-        plan = drawn(seed, draw.randint(2, 6), draw.sample(tuple(Kind), draw.randint(2, 4)))
+        plan = drawn(seed, draw.randint(2, 6), draw.sample((*EVERY_KIND, Kind.GROW), draw.randint(2, 4)))
         haste = draw.choice((1.0, 0.3))
         steps = tuple(replace(step, gap_seconds=step.gap_seconds * haste) for step in plan.steps)
         load = Load(

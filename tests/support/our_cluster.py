@@ -89,8 +89,7 @@ def boot_our_cluster(
 ) -> Iterator[OurCluster]:
     """Yields a NameServer and brokers, up and registered; ends them all and removes their files on leaving."""
     with ExitStack() as stack:
-        parent = MEMORY_BACKED if os.access(MEMORY_BACKED, os.W_OK) else None
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyrmq-", dir=parent)))
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyrmq-", dir=memory_backed())))
         settings = {"listenPort": str(free_port((0,))), "kvConfigPath": str(home / "kv.json"), **nameserver_settings}
         nameserver = OurServer("NameServer", "pyrmq_core.nameserver", home / "namesrv", None, settings)
         stack.callback(nameserver.kill)
@@ -102,6 +101,11 @@ def boot_our_cluster(
             broker.start()
             cluster.brokers[name] = broker
         yield cluster
+
+
+def memory_backed() -> Path | None:
+    """Returns the folder of a file system in memory; None where there is none."""
+    return MEMORY_BACKED if os.access(MEMORY_BACKED, os.W_OK) else None
 
 
 def our_broker(
