@@ -8,6 +8,8 @@ from typing import Final
 import trio
 
 COMMANDS_AT_ONCE: Final = 64
+# So many of what has come are taken at once, whatever the others do: a client's pulls of a few queues wait for no turn.
+FIRST_COMMANDS: Final = 4
 # Requests that create topics or files take milliseconds each.
 SECONDS_AT_ONCE: Final = 0.01
 # The time where other connections have many commands, too: a question that comes meanwhile waits for about this.
@@ -43,8 +45,8 @@ class ReadSlice:
         """Starts the first slice of what has come, a part of one where others have begun theirs."""
         self._turns.reading += 1
         self.is_over = False
-        self._left = COMMANDS_AT_ONCE // self._turns.reading
-        self._ends = time.monotonic() + SECONDS_AT_ONCE / self._turns.reading
+        self._left = max(COMMANDS_AT_ONCE // self._turns.reading, FIRST_COMMANDS)
+        self._ends = time.monotonic() + max(SECONDS_AT_ONCE / self._turns.reading, SHARED_SECONDS)
 
     def count(self) -> None:
         """Counts a command that was taken; `is_over` is True if it was the last of this slice."""
