@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 CALL_TIMEOUT_SECONDS: Final = 3.0
 CLOSE_SECONDS: Final = 2.0
 FIRST_HEARTBEAT_SECONDS: Final = 1.0
+LEAST_SECONDS: Final = 1.0
 
 
 class Callbacks(Protocol):
@@ -303,6 +304,8 @@ class ClientSession:
             self._nursery.start_soon(self._heartbeats.connected, address)
 
     def _closed(self, address: str) -> None:
+        if self._caller is not None:
+            self._caller.forget(address)
         if self._heartbeats is not None:
             self._heartbeats.disconnected(address)
 
@@ -330,7 +333,10 @@ class ClientSession:
             await changed.wait()
 
     async def _send_heartbeats(self, routes: Routes, heartbeats: Heartbeats) -> None:
-        """Sends heartbeats every `heartbeat_broker_interval` seconds, and at once when a broker is new."""
+        """Sends heartbeats every `heartbeat_broker_interval` seconds, and, at most once a second, when a broker is new.
+
+        A client that learns the routes of many topics meets new brokers all the time, and a round goes to all of them.
+        """
 
         async def clean_and_send() -> None:
             routes.forget_offline_brokers()
@@ -338,10 +344,11 @@ class ClientSession:
 
         await trio.sleep(FIRST_HEARTBEAT_SECONDS)
         while True:
-            changed = routes.brokers_changed
+            changed, began = routes.brokers_changed, trio.current_time()
             await self._round("sending heartbeats", clean_and_send)
             with trio.move_on_after(self._settings.heartbeat_broker_interval):
                 await changed.wait()
+                await trio.sleep_until(began + LEAST_SECONDS)
 
     async def _round(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         """Runs one round of scheduled work; a failure is logged, and the next round runs all the same."""

@@ -15,9 +15,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-async def query_many(keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V]:
+async def query_many(
+    keys: Iterable[K], ask: Callable[[K], Awaitable[V]], *, at_once: int = QUERIES_AT_ONCE
+) -> dict[K, V]:
     """Returns the answer for each key, queried together; the first failure ends the rest and is raised as it is."""
-    limit = trio.CapacityLimiter(QUERIES_AT_ONCE)
+    limit = trio.CapacityLimiter(at_once)
     answers: dict[K, V] = {}
     failures: list[Exception] = []
 

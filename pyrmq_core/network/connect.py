@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import encodings.idna  # noqa: F401 - getaddrinfo loads it at its first call: a fork meanwhile would hang the child
+import errno
 import socket
 import ssl
 from contextlib import suppress
@@ -118,6 +119,8 @@ def _reason(error: OSError | UnicodeError) -> str:
         return "connection refused; nothing listens there: is the server started, and is the port right?"
     if isinstance(error, socket.gaierror):
         return f"the name cannot be resolved ({error.strerror}); correct it or use the IP address"
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"{error.strerror}; each server takes a connection: raise this process's limit of open files (ulimit -n)"
     return f"{getattr(error, 'strerror', None) or error}; look at the route and the firewall between here and there"
 
 

@@ -99,8 +99,10 @@ class Problems:
 
     def keep(self, kind: str, subjects: Collection[str]) -> None:
         """Forgets the problems of other subjects of this kind, which are no longer tried."""
-        for key in [key for key in self._failing if key[0] == kind and key[1] not in subjects]:
-            self.forget(*key)
+        if self._failing:
+            kept = frozenset(subjects)
+            for key in [key for key in self._failing if key[0] == kind and key[1] not in kept]:
+                self.forget(*key)
 
     def forget(self, kind: str, subject: str) -> None:
         """Forgets a request that is not tried any more."""

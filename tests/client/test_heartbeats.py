@@ -42,7 +42,7 @@ async def test_masters_only_while_there_are_no_consumers(stage: Stage, client: C
             await stage.brokers["broker-a"].wait_seen(BEAT)
             await settled()
             assert slave.of(BEAT) == []
-            client._session.heartbeats.add_consumer(ConsumerData("readers"))
+            client._session.heartbeats.add_consumer("readers", lambda: ConsumerData("readers"))
             await client._session.heartbeats.send_round()
             assert groups(slave.of(BEAT)[-1]) == (("g",), ("readers",))
             assert groups(stage.brokers["broker-a"].of(BEAT)[-1]) == (("g",), ("readers",))

@@ -82,7 +82,7 @@ async def test_changes_in_one_moment_share_a_round_of_heartbeats() -> None:
     async def send_round() -> None:
         rounds.append(trio.current_time())
 
-    heartbeats = SimpleNamespace(send_round=send_round, add_consumer=lambda data: None)
+    heartbeats = SimpleNamespace(send_round=send_round, add_consumer=lambda group, data: None)
     client = SimpleNamespace(heartbeats=heartbeats, callbacks=lambda kind: kind(), unit_mode=False)
     member = membership(client)
     await member.join(cast(Any, None))

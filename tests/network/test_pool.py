@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from functools import partial
 
 import pytest
@@ -10,6 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pyrmq_core.errors import CallTimeout, ConnectFailed, ConnectionClosed, InvalidArgument
 from pyrmq_core.network import ConnectionPool, Peer
+from pyrmq_core.network.connect import open_wire
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from tests.network.ends import Recorder, echo, serving, silent_port, until
 
@@ -354,3 +356,13 @@ async def test_a_thousand_calls_at_once_over_real_sockets() -> None:
                 callers.start_soon(call, number)
         assert len(pool.connections) == 1
         await pool.aclose()
+
+
+async def test_without_a_free_handle_the_error_names_the_limit() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # those of a process's own input and output
+    try:
+        with pytest.raises(ConnectFailed, match=r"Too many open files; .* raise .* \(ulimit -n\)"):
+            await open_wire("127.0.0.1:9", tls=None, timeout=3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -123,9 +123,12 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return Producers(self._servers)
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Returns the topic's route, as a NameServer knows it now; raises `NoRoute` if it knows none."""
+        """Returns the topic's route, as a NameServer knows it now; raises `NoRoute` if it knows none.
+
+        Nothing of it is kept: a look at every topic of a cluster leaves no route to be polled later.
+        """
         routes = self._servers.session.routes
-        route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
+        route = await routes.query(self._servers.on_wire(topic), timeout=self._servers.timeout)
         if route is None:
             raise routes.no_route(topic)
         return route

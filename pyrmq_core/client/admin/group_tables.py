@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -37,6 +37,9 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # An age of more than so much is the difference to a store time that the broker did not find.
 UNKNOWN_AGE: Final = timedelta(days=365 * 30)
 NO_MEMBERS: Final = ConsumerConnections(())
+# The groups that are queried at once at one broker, of many that are queried at once: with more, the last of a
+# thousand brokers' groups would wait in this client for longer than a query may take.
+GROUPS_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,9 @@ async def groups_of(servers: AdminServers, server: Server) -> BrokerGroups:
     configs = await configs_of(servers, server)
     answer = await servers.ask(server, GetBrokerConsumeStats().to_command())
     stats = ConsumeStatsOfGroups.from_command(answer).groups
-    connections = await query_many(configs, lambda group: connections_of(servers, server, group))
+    connections = await query_many(
+        configs, lambda group: connections_of(servers, server, group), at_once=GROUPS_AT_ONCE
+    )
     return BrokerGroups(configs, stats, connections)
 
 
@@ -104,8 +109,12 @@ async def progress_of(
 
 def summaries(answers: Mapping[str, BrokerGroups], namespace: str | None) -> tuple[GroupSummary, ...]:
     """Returns a row for each group that the tenant can name, over all brokers."""
+    at_brokers: defaultdict[str, dict[str, BrokerGroups]] = defaultdict(dict)
+    for name, answer in answers.items():
+        for group in answer.configs.keys() | answer.connections.keys() | answer.stats.keys():
+            at_brokers[group][name] = answer
     names = {group for answer in answers.values() for group in answer.configs if is_reachable(group, namespace)}
-    return tuple(_summary(group, answers, namespace) for group in sorted(names))
+    return tuple(_summary(group, at_brokers[group], namespace) for group in sorted(names))
 
 
 def _summary(group: str, answers: Mapping[str, BrokerGroups], namespace: str | None) -> GroupSummary:

@@ -46,7 +46,8 @@ class Heartbeats:
         self._problems = problems
         self._not_left = RareLine()
         self._producers: set[str] = set()
-        self._consumers: dict[str, ConsumerData] = {}
+        self._consumers: dict[str, Callable[[], ConsumerData]] = {}
+        self._beat: Command | None = None  # the next heartbeat, encoded once for all brokers
         self._versions: dict[str, int] = {}
         self._reached: set[str] = set()
         self._perhaps_reached: set[str] = set()
@@ -62,10 +63,12 @@ class Heartbeats:
 
     def add_producer(self, group: str) -> None:
         self._producers.add(group)
+        self._beat = None
 
-    def add_consumer(self, consumer: ConsumerData) -> None:
-        """Adds a consumer, or changes the subscriptions of one that is there."""
-        self._consumers[consumer.group_name] = consumer
+    def add_consumer(self, group: str, data: Callable[[], ConsumerData]) -> None:
+        """Adds a consumer, or notes that the subscriptions of one changed: the next heartbeat calls `data` for them."""
+        self._consumers[group] = data
+        self._beat = None
 
     def version_of(self, address: str) -> int | None:
         """Returns the broker's version by common/MQVersion.java; None before its first answer."""
@@ -80,6 +83,7 @@ class Heartbeats:
         limit = trio.CapacityLimiter(TOLD_AT_ONCE)
         addresses = self._addresses()
         self._problems.keep(HEARTBEAT, addresses)
+        self._forget_others()
         async with trio.open_nursery() as nursery:
             for address in addresses:
                 nursery.start_soon(self._introduce, address, limit)
@@ -121,6 +125,7 @@ class Heartbeats:
             self._producers.discard(producer)
         if consumer is not None:
             self._consumers.pop(consumer, None)
+        self._beat = None
         command = UnregisterClient(self._client_id, producer_group=producer, consumer_group=consumer).to_command()
         async with trio.open_nursery() as nursery:
             for address in sorted(self._perhaps_reached):
@@ -135,7 +140,7 @@ class Heartbeats:
         return list(dict.fromkeys(broker.master for broker in brokers if broker.master is not None))
 
     async def _tell(self, address: str, timeout: float) -> int:
-        beat = HeartBeat(self._client_id, tuple(sorted(self._producers)), tuple(self._consumers.values())).to_command()
+        beat = self._encoded()
         self._perhaps_reached.add(address)
         try:
             answer = await self._caller.call(address, beat, timeout=timeout)
@@ -148,6 +153,21 @@ class Heartbeats:
             raise response_error(answer, beat.code, address)
         self._reached.add(address)
         return answer.version
+
+    def _forget_others(self) -> None:
+        """Drops what is kept of addresses that no route names any more: a cluster's brokers may move without end."""
+        named = {address for broker in self._brokers() for address in broker.broker_addrs.values()}
+        for address in self._versions.keys() - named:
+            del self._versions[address]
+        for address in self._locks.keys() - named:
+            if not self._locks[address].locked():  # a free lock has no task that waits for it
+                del self._locks[address]
+
+    def _encoded(self) -> Command:
+        if self._beat is None:
+            consumers = tuple(data() for data in self._consumers.values())
+            self._beat = HeartBeat(self._client_id, tuple(sorted(self._producers)), consumers).to_command()
+        return self._beat
 
     async def _introduce(self, address: str, limit: trio.CapacityLimiter) -> None:
         async with limit:

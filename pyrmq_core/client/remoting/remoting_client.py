@@ -119,6 +119,10 @@ class RemotingClient:
         """Drops the connection; the next call opens a new one."""
         self._pool.close(address)
 
+    def forget(self, address: str) -> None:
+        """Drops the release of the server at an address: the next connection there may be to another one."""
+        self._versions.pop(address, None)
+
     def hooked(self, address: str, command: Command, done: Done) -> tuple[Command, Done]:
         """Returns the prepared request, and a `done` that first runs the hooks after an answer."""
         request = self._hooks.before(address, command)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 from typing import Final
 
 import trio
@@ -42,6 +44,7 @@ log = logging.getLogger(__name__)
 ROUTE_TIMEOUT_SECONDS = 3.0
 QUESTION_SECONDS: Final = 3.0
 REFRESHES_AT_ONCE = 16
+DIGEST_BYTES: Final = 16
 REFRESH = "refreshing the route of"
 
 # A topic, as brokers name it, on a broker.
@@ -52,10 +55,11 @@ class _Question:
     """The query for one topic's route.
 
     The task that holds the lock sends it, or takes the answer that arrived while the task waited for the lock.
-    `count` counts the queries, `timeout` is that of the last one.
+    `count` counts the queries, `timeout` is that of the last one. `last_read` is the route of the last body that was
+    read, under a digest of that body: a poll that brings the same body need not read it again.
     """
 
-    __slots__ = ("count", "error", "lock", "route", "timeout")
+    __slots__ = ("count", "error", "last_read", "lock", "route", "timeout")
 
     def __init__(self) -> None:
         self.lock = trio.Lock()
@@ -63,6 +67,7 @@ class _Question:
         self.timeout = 0.0
         self.route: TopicRouteData | None = None
         self.error: RocketMQError | None = None
+        self.last_read: tuple[bytes, TopicRouteData] | None = None
 
     def is_mine(self) -> bool:
         return self.lock.statistics().owner is trio.lowlevel.current_task()
@@ -87,6 +92,7 @@ class Routes:
         self._lent: set[str] = set()  # topics whose borrowed queues serve until the next query for them
         self._brokers: dict[str, BrokerData] = {}
         self._questions: defaultdict[str, _Question] = defaultdict(_Question)
+        self._may_name_less = False  # whether routes changed since brokers that no route names were forgotten
         self.brokers_changed = trio.Event()
         self.changed = trio.Event()
 
@@ -203,13 +209,14 @@ class Routes:
 
     async def refresh_all(self) -> None:
         """Refreshes all known topics; a topic that fails is a problem of the client, and does not delay the others."""
-        limit = trio.CapacityLimiter(REFRESHES_AT_ONCE)
+        topics = self._publish_infos.keys() | self._routes.keys()
+        left = iter(topics)
         async with trio.open_nursery() as nursery:
-            for topic in list(self._publish_infos.keys() | self._routes.keys()):
-                nursery.start_soon(self._refresh_quietly, topic, limit)
+            for _ in range(min(REFRESHES_AT_ONCE, len(topics))):
+                nursery.start_soon(self._refresh_quietly, left)
 
-    async def _refresh_quietly(self, topic: str, limit: trio.CapacityLimiter) -> None:
-        async with limit:
+    async def _refresh_quietly(self, topics: Iterator[str]) -> None:
+        for topic in topics:
             try:
                 await self.refresh(topic)
             except RocketMQError as error:
@@ -248,15 +255,38 @@ class Routes:
         question.route, question.error, question.timeout = None, None, timeout
         command = GetRouteInfo(topic, accept_standard_json_only=True).to_command()
         try:
-            question.route = await self._nameservers.ask_for(command, partial(_route_of, topic), timeout=timeout)
+            read = partial(self._read, question, topic)
+            question.route = await self._nameservers.ask_for(command, read, timeout=timeout)
         except RocketMQError as error:
             question.error = error
         question.count += 1
+
+    def _read(self, question: _Question, topic: str, answer: Command, address: str) -> TopicRouteData | None:
+        """Returns the route in an answer; None when the NameServer does not know the topic."""
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, RequestCode.GET_ROUTEINFO_BY_TOPIC, f"NameServer {address}", f"topic {topic}")
+        digest = blake2b(answer.body, digest_size=DIGEST_BYTES).digest()
+        if question.last_read is not None and question.last_read[0] == digest:
+            return question.last_read[1]
+        route = RouteInfo.from_command(answer).route
+        if route.order_topic_conf:
+            publish_queues(topic, route)  # raises now for an order configuration that cannot be read
+        route = replace(route, broker_datas=tuple(self._shared(broker) for broker in route.broker_datas))
+        question.last_read = digest, route
+        return route
+
+    def _shared(self, broker: BrokerData) -> BrokerData:
+        """Returns the equal value that other topics' routes have, if there is one: topics are many, and brokers few."""
+        other = self._brokers.get(broker.broker_name)
+        return other if other == broker else broker
 
     def _borrow(self, topic: str, template: TopicRouteData | None, queue_nums: int) -> None:
         if template is None or topic in self._routes:
             return
         self._learn_brokers(template)
+        self._may_name_less = True
         self._lent.add(topic)
         route = borrowed_route(template, queue_nums)
         info = publish_info_of(topic, route, counter_start=self._random_start(), borrowed=True)
@@ -270,20 +300,24 @@ class Routes:
             return
         self._publish_infos[topic] = publish_info_of(topic, route, counter_start=self._random_start())
         self._routes[topic] = route
+        self._may_name_less = True
         self._learn_brokers(route)
         changed, self.changed = self.changed, trio.Event()
         changed.set()
         log.info("the route of %s changed: brokers %s", topic, ", ".join(_broker_names(route)))
 
     def _learn_brokers(self, route: TopicRouteData) -> None:
-        before = dict(self._brokers)
-        self._brokers.update(broker_addresses([route]))
-        if self._brokers != before:
+        brokers = broker_addresses([route])
+        if any(self._brokers.get(name) != broker for name, broker in brokers.items()):
+            self._brokers.update(brokers)
             changed, self.brokers_changed = self.brokers_changed, trio.Event()
             changed.set()
 
     def forget_offline_brokers(self) -> None:
         """Brokers that no known route names any more (MQClientInstance.cleanOfflineBroker)."""
+        if not self._may_name_less:
+            return
+        self._may_name_less = False
         named = set(broker_addresses(list(self._routes.values())))
         named.update(
             queue.broker_name for info in self._publish_infos.values() if info.borrowed for queue in info.queues
@@ -389,19 +423,8 @@ class BatchTopics:
         return answer is not None and answer[0] == self._routes.answers(place[0])
 
 
-def _route_of(topic: str, answer: Command, address: str) -> TopicRouteData | None:
-    """Returns the route in an answer; None when the NameServer does not know the topic."""
-    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-        return None
-    if answer.code != ResponseCode.SUCCESS:
-        raise response_error(answer, RequestCode.GET_ROUTEINFO_BY_TOPIC, f"NameServer {address}", f"topic {topic}")
-    route = RouteInfo.from_command(answer).route
-    publish_queues(topic, route)  # raises now for an order configuration that cannot be read
-    return route
-
-
 def _same(before: TopicRouteData | None, route: TopicRouteData) -> bool:
-    return before is not None and _sorted(before) == _sorted(route)
+    return before is route or (before is not None and _sorted(before) == _sorted(route))
 
 
 def _sorted(route: TopicRouteData) -> tuple[object, ...]:

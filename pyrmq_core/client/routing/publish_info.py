@@ -119,14 +119,15 @@ def publish_info_of(
     topic: str, route: TopicRouteData, *, counter_start: int, borrowed: bool = False
 ) -> TopicPublishInfo:
     """Returns the queues of a route to write the topic to; `BodyError` as `publish_queues`."""
+    without_master = brokers_without_master(route)
     return TopicPublishInfo(
         topic,
         publish_queues(topic, route),
         counter_start=counter_start,
         order_topic=bool(route.order_topic_conf),
         borrowed=borrowed,
-        without_master=brokers_without_master(route),
-        keyed_queues=publish_queues(topic, route, needs_master=False),
+        without_master=without_master,
+        keyed_queues=publish_queues(topic, route, needs_master=False) if without_master else None,
     )
 
 

@@ -6,6 +6,7 @@ Sources: remoting/protocol/route/TopicRouteData.java, QueueData.java, BrokerData
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -43,7 +44,7 @@ class QueueData:
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
         return cls(
-            broker_name=str(members["brokerName"]),
+            broker_name=sys.intern(str(members["brokerName"])),  # a client's topics name few brokers again and again
             read_queue_nums=queue_count(members["readQueueNums"]),
             write_queue_nums=queue_count(members["writeQueueNums"]),
             perm=int_member(members["perm"]),
@@ -78,8 +79,8 @@ class BrokerData:
     def from_members(cls, members: Mapping[str, Any]) -> Self:
         zone = members.get("zoneName")
         return cls(
-            cluster=str(members.get("cluster", "")),
-            broker_name=str(members["brokerName"]),
+            cluster=sys.intern(str(members.get("cluster", ""))),
+            broker_name=sys.intern(str(members["brokerName"])),
             broker_addrs=broker_addresses(members["brokerAddrs"]),
             enable_acting_master=members.get("enableActingMaster") is True,
             zone_name=None if zone is None else str(zone),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -118,6 +119,7 @@ class AssignedQueues:
         self._on_changed = on_changed
         self._locks = locks
         self._table: dict[MessageQueue, AssignedQueue] = {}
+        self._of_topics: defaultdict[str, dict[MessageQueue, AssignedQueue]] = defaultdict(dict)  # the same queues
         self._problems = problems
         self._changing = trio.Lock()
 
@@ -135,18 +137,18 @@ class AssignedQueues:
         return tuple(queue for queue, assigned in self._table.items() if not assigned.process_queue.is_dropped)
 
     def of_topic(self, topic: str) -> list[AssignedQueue]:
-        return [assigned for queue, assigned in self._table.items() if queue.topic == topic]
+        return list(self._of_topics[topic].values()) if topic in self._of_topics else []
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
         """Drops and adds queues until the topic's are those `wanted`; returns whether no more is to be done.
 
         A queue whose pulling has stalled is dropped and added anew.
         """
+        kept = frozenset(wanted)
         async with self._changing:
-            assigned = self.of_topic(topic)
-            lost = [entry for entry in assigned if entry.queue not in wanted or _is_at_end(entry)]
+            lost = [entry for entry in self.of_topic(topic) if entry.queue not in kept or _is_at_end(entry)]
             held = await self._drop_all(lost)
-            await self._unlock_unless(lambda queue: queue.topic != topic or queue in wanted)
+            await self._unlock_unless(lambda queue: queue.topic != topic or queue in kept)
             new = [queue for queue in wanted if queue not in self._table]
             added = await self._add_all(topic, new)
         if len(lost) > held or added:
@@ -155,10 +157,12 @@ class AssignedQueues:
 
     async def drop_others(self, topics: Collection[str]) -> bool:
         """Drops the queues of all topics but these; returns whether no more is to be done."""
-        self._problems.keep(START, topics)
+        kept = frozenset(topics)
+        self._problems.keep(START, kept)
         async with self._changing:
-            held = await self._drop_all([entry for queue, entry in self._table.items() if queue.topic not in topics])
-            await self._unlock_unless(lambda queue: queue.topic in topics)
+            others = [entry for topic in self._of_topics.keys() - kept for entry in self.of_topic(topic)]
+            held = await self._drop_all(others)
+            await self._unlock_unless(lambda queue: queue.topic in kept)
         return not held
 
     async def move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
@@ -242,6 +246,7 @@ class AssignedQueues:
     def _start(self, queue: MessageQueue, offset: int) -> None:
         process_queue = ProcessQueue(queue, offset)
         assigned = self._table[queue] = AssignedQueue(process_queue, self._new_intake(process_queue))
+        self._of_topics[queue.topic][queue] = assigned
         log.debug("%s is consumed from offset %d", queue, offset)
         self._nursery.start_soon(self._pull, assigned)
         self._on_added(assigned)
@@ -280,6 +285,10 @@ class AssignedQueues:
             await self._locks.unlock(queues)
         for queue in queues:
             self._table.pop(queue, None)
+            of_topic = self._of_topics[queue.topic]
+            of_topic.pop(queue, None)
+            if not of_topic:
+                del self._of_topics[queue.topic]
             self._store.forget(queue)
         return every - len(dropped)
 

@@ -31,6 +31,7 @@ PASSIVELY: Final = "CONSUME_PASSIVELY"
 ACTIVELY: Final = "CONSUME_ACTIVELY"
 # A broker that answers another text each time ends up here.
 MOST_REPORTS: Final = 100
+LEAST_SECONDS: Final = 1.0
 
 
 class Membership:
@@ -98,7 +99,7 @@ class Membership:
         Raises `InvalidState` if the client has a consumer of the group.
         """
         self._client.callbacks(ConsumerRequests).register(self._group, member)
-        self._client.heartbeats.add_consumer(self._data())
+        self._client.heartbeats.add_consumer(self._group, self._data)
         self._is_member = True
         await self.announce()
 
@@ -112,11 +113,15 @@ class Membership:
         self._changed.set()
 
     async def run(self) -> None:
-        """Announces changes, one round of heartbeats at a time, for the life of the consumer."""
+        """Announces changes for the life of the consumer: one round of heartbeats at a time, and one a second at most.
+
+        A consumer that takes the queues of many topics has a change for each topic, and each round goes to all brokers.
+        """
         while True:
             await self._changed.wait()
-            self._changed = trio.Event()
+            self._changed, began = trio.Event(), trio.current_time()
             await self.announce()
+            await trio.sleep_until(began + LEAST_SECONDS)
 
     async def leave(self) -> None:
         """Leaves the group at every broker."""
@@ -188,7 +193,7 @@ class Membership:
 
     def _note(self) -> None:
         if self._is_member:
-            self._client.heartbeats.add_consumer(self._data())
+            self._client.heartbeats.add_consumer(self._group, self._data)
 
 
 def _now_ms() -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 import trio
@@ -67,7 +67,7 @@ class Rebalancer:
         self._missing = missing
         self._problems = problems
         self._woken = trio.Event()
-        self.known_queues: Mapping[str, Sequence[MessageQueue]] = {}
+        self.known_queues: dict[str, Sequence[MessageQueue]] = {}
 
     def wake(self) -> None:
         """Begins the next round at once, or a second after the last one."""
@@ -89,6 +89,8 @@ class Rebalancer:
         topics = self._topics()
         self._problems.keep(DIVISION, topics)
         settled = await self._table.drop_others(topics)
+        for topic in self.known_queues.keys() - set(topics):
+            del self.known_queues[topic]
         for topic in topics:
             try:
                 wanted = await self._allocated(topic)
@@ -102,7 +104,7 @@ class Rebalancer:
     async def _allocated(self, topic: str) -> Collection[MessageQueue]:
         route = await self._client.routes.route(topic)
         queues = sort_queues(subscribe_queues(topic, route))
-        self.known_queues = {**self.known_queues, topic: tuple(queues)}
+        self.known_queues[topic] = tuple(queues)
         if self._strategy is None or not queues:
             self._problems.passed(DIVISION, topic)
             return queues
