@@ -16,10 +16,13 @@ V = TypeVar("V")
 
 
 async def query_many(
-    keys: Iterable[K], ask: Callable[[K], Awaitable[V]], *, at_once: int = QUERIES_AT_ONCE
+    keys: Iterable[K], ask: Callable[[K], Awaitable[V]], limit: trio.CapacityLimiter | None = None
 ) -> dict[K, V]:
-    """Returns the answer for each key, queried together; the first failure ends the rest and is raised as it is."""
-    limit = trio.CapacityLimiter(at_once)
+    """Returns the answer for each key, queried together; the first failure ends the rest and is raised as it is.
+
+    With `limit` the queries share the bound of others: each key has a token of it while it is queried.
+    """
+    limit = limit or trio.CapacityLimiter(QUERIES_AT_ONCE)
     answers: dict[K, V] = {}
     failures: list[Exception] = []
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+import trio
+import trio.testing
 
 from pyrmq_core import MessageQueue
 from pyrmq_core.client.admin.group_tables import (
     BrokerGroups,
     BrokerProgress,
+    groups_of,
     members_of,
     queue_progress,
     subscriptions_of,
     summaries,
 )
+from pyrmq_core.client.admin.servers import AdminServers, Server
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 from pyrmq_core.protocol.requests.groups.connections import Connection, ConsumerConnections
 from pyrmq_core.protocol.requests.groups.consume_stats import ConsumeStats, OffsetWrapper, QueueTimeSpan
@@ -86,3 +96,27 @@ def test_the_work_of_a_list_grows_with_the_groups_and_not_with_the_brokers_besid
         return lines_of(lambda: summaries(answers, None))
 
     assert lines(400) < 12 * lines(40)
+
+
+async def test_the_queries_for_members_at_all_brokers_share_one_bound() -> None:
+    """Of a thousand brokers with many groups each, the last query would wait in the client for longer than it may."""
+    under_way, most, groups = 0, 0, [f"g{number}" for number in range(20)]
+
+    async def ask(server: Server, command: Command, about: str = "") -> Command:
+        nonlocal under_way, most
+        if command.code == RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
+            return success(body=dumps({"subscriptionGroupTable": {group: {"groupName": group} for group in groups}}))
+        if command.code == RequestCode.GET_BROKER_CONSUME_STATS:
+            return success(body=b'{"consumeStatsList":[]}')
+        under_way += 1
+        most = max(most, under_way)
+        await trio.testing.wait_all_tasks_blocked()
+        under_way -= 1
+        return success(body=b'{"connectionSet":[]}')
+
+    limit = trio.CapacityLimiter(6)
+    servers = cast(AdminServers, SimpleNamespace(ask=ask))
+    brokers = [Server(f"broker-{number}", f"10.0.0.{number}:10911") for number in range(5)]
+    answers = await query_many(brokers, lambda server: groups_of(servers, server, limit))
+    assert most == 6
+    assert [len(answer.connections) for answer in answers.values()] == [20] * 5

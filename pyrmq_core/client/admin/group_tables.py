@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import trio
+
 from pyrmq_core.client.admin.servers import AdminServers, Server
 from pyrmq_core.client.admin.values import GroupMember, GroupSummary, QueueProgress
 from pyrmq_core.client.query_many import query_many
@@ -37,9 +39,6 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # An age of more than so much is the difference to a store time that the broker did not find.
 UNKNOWN_AGE: Final = timedelta(days=365 * 30)
 NO_MEMBERS: Final = ConsumerConnections(())
-# The groups that are queried at once at one broker, of many that are queried at once: with more, the last of a
-# thousand brokers' groups would wait in this client for longer than a query may take.
-GROUPS_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +75,16 @@ async def connections_of(servers: AdminServers, server: Server, group: str) -> C
     return ConsumerConnections.from_command(answer)
 
 
-async def groups_of(servers: AdminServers, server: Server) -> BrokerGroups:
+async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityLimiter) -> BrokerGroups:
+    """Returns the groups of one broker; `limit` bounds the queries for members at all brokers together.
+
+    Without it the groups of a thousand brokers would be queried at once, and the last queries would wait in this client
+    for longer than they may take.
+    """
     configs = await configs_of(servers, server)
     answer = await servers.ask(server, GetBrokerConsumeStats().to_command())
     stats = ConsumeStatsOfGroups.from_command(answer).groups
-    connections = await query_many(
-        configs, lambda group: connections_of(servers, server, group), at_once=GROUPS_AT_ONCE
-    )
+    connections = await query_many(configs, lambda group: connections_of(servers, server, group), limit)
     return BrokerGroups(configs, stats, connections)
 
 

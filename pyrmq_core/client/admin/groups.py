@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
 
+import trio
+
 from pyrmq_core.client.admin.group_offsets import GroupOffsets
 from pyrmq_core.client.admin.group_tables import (
     configs_of,
@@ -29,7 +31,7 @@ from pyrmq_core.client.admin.values import (
     OffsetChange,
     QueueProgress,
 )
-from pyrmq_core.client.query_many import query_many
+from pyrmq_core.client.query_many import QUERIES_AT_ONCE, query_many
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, check_group, check_topic
@@ -59,7 +61,8 @@ class Groups(AdminFamily):
         With a namespace, those of the namespace.
         """
         servers = await self._servers.brokers()
-        gathered = await self._servers.gather(servers.values(), lambda server: groups_of(self._servers, server))
+        limit = trio.CapacityLimiter(QUERIES_AT_ONCE)
+        gathered = await self._servers.gather(servers.values(), lambda server: groups_of(self._servers, server, limit))
         return GroupList(summaries(gathered.answers, self._servers.namespace), gathered.failures)
 
     async def config(self, group: str) -> dict[str, SubscriptionGroupConfig]:
