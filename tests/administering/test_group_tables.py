@@ -99,7 +99,7 @@ def test_the_work_of_a_list_grows_with_the_groups_and_not_with_the_brokers_besid
 
 
 async def test_the_queries_for_members_at_all_brokers_share_one_bound() -> None:
-    """Of a thousand brokers with many groups each, the last query would wait in the client for longer than it may."""
+    """With a thousand brokers of many groups the last query would else wait in the client for longer than it may."""
     under_way, most, groups = 0, 0, [f"g{number}" for number in range(20)]
 
     async def ask(server: Server, command: Command, about: str = "") -> Command:
