@@ -1,5 +1,5 @@
 """One run: python -m tests.chaos SEED [--cluster ours|apache|mixed|pairs] [--steps 30] [--kinds join,leave]
-[--seconds 60] [--settle 120] [--history FILE].
+[--sends single,soon] [--seconds 60] [--settle 120] [--history FILE].
 
 It prints what was done, and each fault; exit status 0: every promise held, 1: one was broken. With --still-beats 300
 nothing is awaited any more when every member's loop turned for so many beats without a message.
@@ -11,6 +11,8 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -21,6 +23,7 @@ from tests.chaos.history import Event, line_of
 from tests.chaos.plan import EVERY_KIND, OF_PAIRS, Kind, Plan, drawn
 from tests.chaos.planted import plant_by_environment
 from tests.chaos.runner import STILL_BEATS, running
+from tests.chaos.traffic import EVERY_SENDING, Sending
 
 
 def main() -> int:
@@ -30,6 +33,7 @@ def main() -> int:
     parser.add_argument("--cluster", type=ClusterKind, default=ClusterKind.OURS)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--kinds", help="all that the cluster can have")
+    parser.add_argument("--sends", default=",".join(EVERY_SENDING))
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--settle", type=float, default=120.0)
     parser.add_argument("--still-beats", type=int, default=STILL_BEATS)
@@ -40,7 +44,9 @@ def main() -> int:
     if options.kinds:
         kinds = tuple(map(Kind, options.kinds.split(",")))
     plan = drawn(options.seed, options.steps, kinds)
-    events = trio.run(_run, plan, options.cluster, options.seconds, options.settle, options.still_beats)
+    sendings = [Sending(sending) for sending in options.sends.split(",")]
+    run = partial(_run, plan, options.cluster, sendings)
+    events = trio.run(run, options.seconds, options.settle, options.still_beats)
     if options.history is not None:
         options.history.write_bytes(b"".join(map(line_of, events)))
     faults = faults_of(events)
@@ -49,9 +55,11 @@ def main() -> int:
     return 1 if faults else 0
 
 
-async def _run(plan: Plan, kind: ClusterKind, seconds: float, settle: float, still_beats: int) -> list[Event]:
+async def _run(
+    plan: Plan, kind: ClusterKind, sendings: Sequence[Sending], seconds: float, settle: float, still_beats: int
+) -> list[Event]:
     with tempfile.TemporaryDirectory(prefix="pyrmq-chaos-") as home:
-        async with running(plan, Path(home), kind) as run:
+        async with running(plan, Path(home), kind, sendings) as run:
             await run.execute(seconds, settle, still_beats)
     history = History(run.events)
     kinds = Counter(fault.kind for fault in history.faults)

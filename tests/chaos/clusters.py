@@ -24,7 +24,15 @@ from tests.support.our_cluster import OurServer, boot_our_broker, boot_our_clust
 RELEASE: Final = "5.4.0"
 BROKER_MODULE: Final = "tests.chaos.planted_broker"
 COPY_SECONDS: Final = 60.0
-SETTINGS: Final = {"brokerIP1": BEFORE, "bindAddress": BEHIND, "autoCreateTopicEnable": "false"}
+SETTINGS: Final = {
+    "brokerIP1": BEFORE,
+    "bindAddress": BEHIND,
+    "autoCreateTopicEnable": "false",
+    "transactionCheckInterval": "3000",
+    "transactionTimeOut": "4000",
+    # A broker counts its checks while it has no producer, too: after a restart that may be for a minute.
+    "transactionCheckMax": "1000",
+}
 FOLLOWS: Final = {**SETTINGS, "brokerIP1": BEHIND, "brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
 
 

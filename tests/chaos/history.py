@@ -14,6 +14,7 @@ class Outcome(StrEnum):
     STORED = auto()
     NOT_STORED = auto()
     PERHAPS_STORED = auto()
+    ROLLED_BACK = auto()  # by its transaction: it is never consumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +26,31 @@ class Booted:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A group of the run, which is to consume every message."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
-    """A message that a producer sent, from the call to its end; `id` is its body."""
+    """A message that a producer sent, from the call to its end; `id` is its body.
+
+    A delayed one is not consumed before `delay_seconds` after the call.
+    """
 
     began: float
     ended: float
     topic: str
     id: str
     outcome: str
+    delay_seconds: float = 0.0
+    is_in_transaction: bool = False
+
+    @property
+    def is_late(self) -> bool:
+        """True if it may become readable long after the call."""
+        return self.is_in_transaction or self.delay_seconds > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +156,9 @@ OURS = "ours"
 ALL_CONSUMED, STOOD_STILL, OUT_OF_TIME = "all consumed", "stood still", "out of time"
 
 Queue: TypeAlias = "tuple[str, str, int]"
-Event: TypeAlias = Booted | Send | Got | Beat | Hung | Fault | Reset | Stored | Copied | Settled
+Event: TypeAlias = Booted | Subscribed | Send | Got | Beat | Hung | Fault | Reset | Stored | Copied | Settled
 KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind for kind in (Booted, Send, Got, Beat, Hung, Fault, Reset, Stored, Copied, Settled)
+    kind.__name__: kind for kind in (Booted, Subscribed, Send, Got, Beat, Hung, Fault, Reset, Stored, Copied, Settled)
 }
 
 

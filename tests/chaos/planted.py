@@ -16,19 +16,23 @@ from pyrmq_core.broker.ha.ha_client import HaClient
 from pyrmq_core.broker.processors import consumer_send_back
 from pyrmq_core.broker.processors.pulls import pull_message
 from pyrmq_core.broker.schedule import delay_levels
+from pyrmq_core.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.broker.store import queue_table
 from pyrmq_core.client.consumer.consume import send_back
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
 from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
 from pyrmq_core.client.consumer.pull.range_reader import RangeReader
+from pyrmq_core.client.producer.bulk.accumulator import Accumulator
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.model import MessageExt
+from pyrmq_core.model import LocalTransactionState, MessageExt
+from tests.chaos.traffic import Checks
 
 VARIABLE: Final = "PYRMQ_CHAOS_PLANT"
 # More than a batch of a member's handler: such a queue goes to the end of the line of those with waiting messages.
 MANY_MESSAGES: Final = 8
 # By then a slave has the topics.
 SPOILED_WRITE: Final = 30
+DELIVERED_TWICE: Final = 5
 
 
 def plant_by_environment() -> None:
@@ -140,10 +144,66 @@ def _spoiled_copies() -> None:
     replace(HaClient, "_store_bodies", store_bodies)
 
 
+def _lost_members() -> None:
+    """Has an automatic batch send its last message twice, and its first one never."""
+
+    def send(real: Callable[..., None]) -> Callable[..., None]:
+        def planted(accumulator: Accumulator, batch: Any) -> None:
+            batch.members[0] = batch.members[-1]
+            real(accumulator, batch)
+
+        return planted
+
+    replace(Accumulator, "_send", send)
+
+
+def _committed_rollbacks() -> None:
+    """Has the answer to a check commit every transaction."""
+
+    def check(real: Callable[..., Any]) -> Callable[..., Any]:
+        async def planted(checks: Checks, message: MessageExt) -> LocalTransactionState:
+            await real(checks, message)
+            return LocalTransactionState.COMMIT_MESSAGE
+
+        return planted
+
+    replace(Checks, "check_local_transaction", check)
+
+
+def _early_deliveries() -> None:
+    """Has the broker deliver the messages of a delay level after half of its time."""
+
+    def place(real: Callable[..., tuple[int, int]]) -> Callable[..., tuple[int, int]]:
+        def planted(*arguments: Any) -> tuple[int, int]:
+            queue_id, delay_ms = real(*arguments)
+            return queue_id, delay_ms // 2
+
+        return planted
+
+    replace(DelayLevels, "place", place)
+
+
+def _second_deliveries() -> None:
+    """Has the broker deliver some messages of a delay level twice."""
+
+    def deliver(real: Callable[..., None]) -> Callable[..., None]:
+        def planted(levels: DelayLevels, raw: bytes | None, offset: int) -> None:
+            for _ in range(1 if offset % DELIVERED_TWICE else 2):
+                real(levels, raw, offset)
+
+        return planted
+
+    replace(DelayLevels, "_deliver", deliver)
+
+
 PLANTS: Final[dict[str, Callable[[], None]]] = {
     "spin": _spin,
     "whole batches": _whole_batches,
     "swallowed resets": _swallowed_resets,
     "second copies": _second_copies,
     "spoiled copies": _spoiled_copies,
+    "lost members": _lost_members,
+    "committed rollbacks": _committed_rollbacks,
+    "early deliveries": _early_deliveries,
+    "second deliveries": _second_deliveries,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 import trio
 
-from pyrmq_core import Admin, Producer, PullConsumer, RocketMQError
+from pyrmq_core import Admin, Batching, Producer, PullConsumer, RocketMQError
 from tests.chaos.checker import History, already_wrong, missing
 from tests.chaos.clusters import ClusterKind, Server, boot, compare_copies
 from tests.chaos.history import (
@@ -28,11 +28,12 @@ from tests.chaos.history import (
     Reset,
     Settled,
     Stored,
+    Subscribed,
 )
 from tests.chaos.members import Member
 from tests.chaos.plan import OF_PAIRS, PACKED, PLAIN, TOPICS, Kind, Plan, Step
 from tests.chaos.proxy import proxies
-from tests.chaos.traffic import SEND_SECONDS, Traffic
+from tests.chaos.traffic import EVERY_SENDING, SEND_SECONDS, Checks, Sending, Traffic
 
 GROUP = "workers"
 QUEUES = 4
@@ -88,6 +89,7 @@ class Run:
     ) -> None:
         self.plan = plan
         self.events: list[Event] = traffic.events
+        self.events.append(Subscribed(GROUP))
         self.done_steps = 0
         self._nameserver = nameserver
         self._servers = servers
@@ -130,6 +132,8 @@ class Run:
                     self._traffic.stop()
                 self.events += await self._stored()
                 how = await self._settle(settle_seconds, still_beats)
+                audited = set(self.events)
+                self.events += [event for event in await self._stored() if event not in audited]  # delayed ones, too
                 self.events.append(Settled(time.monotonic(), how))
                 async with trio.open_nursery() as leaving:
                     for member in self._members:
@@ -291,19 +295,30 @@ class Run:
 
 
 @asynccontextmanager
-async def running(plan: Plan, home: Path, kind: ClusterKind = ClusterKind.OURS) -> AsyncIterator[Run]:
+async def running(
+    plan: Plan,
+    home: Path,
+    kind: ClusterKind = ClusterKind.OURS,
+    sendings: Collection[Sending] = EVERY_SENDING,
+) -> AsyncIterator[Run]:
     """Yields a run of the plan that has not begun, on a cluster of its own."""
     with boot(kind) as cluster:
         nameserver = cluster.nameserver
         async with (
             proxies(cluster.ports) as ways,
             Admin(nameserver=nameserver, timeout=CALL_SECONDS) as admin,
-            Producer("senders", nameserver=nameserver, send_timeout=SEND_SECONDS) as producer,
+            Producer(
+                "senders",
+                nameserver=nameserver,
+                send_timeout=SEND_SECONDS,
+                batching=Batching(),
+                transaction_listener=Checks(),
+            ) as producer,
         ):
             await admin.create_topic(PLAIN, queues=QUEUES)
             await admin.create_topic(PACKED, queues=QUEUES, batch=True)
             await admin.groups.create(GROUP)
-            traffic = Traffic(producer, random.Random(plan.seed))
+            traffic = Traffic(producer, random.Random(plan.seed), sendings=sendings)
             traffic.events += [Booted(name, maker) for name, maker in cluster.makers.items()]
             run = Run(
                 plan,

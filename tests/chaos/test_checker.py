@@ -25,6 +25,7 @@ from tests.chaos.history import (
     Send,
     Settled,
     Stored,
+    Subscribed,
     event_of,
     line_of,
 )
@@ -104,8 +105,19 @@ def test_a_message_that_was_given_back_and_consumed_later_is_right() -> None:
     assert faults_of([*good(got(7)), got(7, kept=False), again]) == []
 
 
+def test_a_group_that_consumed_nothing_lost_everything() -> None:
+    sent = [event for event in good() if not isinstance(event, Got)]
+    assert f"never consumed {COUNT}" in only_fault([Subscribed("workers"), *sent])
+
+
 def test_a_message_that_no_queue_holds_is_lost() -> None:
     assert "are not stored: ['plain-7']" in only_fault(good(stored(7)))
+
+
+def test_what_a_slow_machine_did_not_deliver_in_time_is_no_fault() -> None:
+    delayed = replace(send(7), delay_seconds=2.0)
+    assert faults_of([*good(send(7), stored(7), got(7), settled()), delayed, settled(OUT_OF_TIME)]) == []
+    assert len(faults_of([*good(send(7), stored(7), got(7)), delayed])) == 2
 
 
 def test_what_a_slow_machine_did_not_consume_in_time_is_no_fault() -> None:
@@ -132,6 +144,19 @@ def test_a_message_whose_send_is_under_way_may_be_consumed() -> None:
     assert already_wrong(good(send(7), settled())) == []
 
 
+def test_a_message_that_was_rolled_back_and_consumed_is_reported_at_once() -> None:
+    rolled_back = send(7, Outcome.ROLLED_BACK)
+    assert faults_of([*good(send(7), stored(7), got(7)), rolled_back]) == []
+    assert "that are rolled back: ['plain-7']" in "".join(already_wrong([*good(send(7), settled()), rolled_back]))
+
+
+def test_a_delayed_message_that_comes_early_is_reported_at_once() -> None:
+    delayed = replace(send(7), delay_seconds=2.0)
+    assert faults_of([*good(send(7), got(7)), delayed, got(7, 9.0)]) == []
+    early = [*good(send(7), got(7), settled()), delayed, got(7, 8.9)]
+    assert "were consumed too early, by seconds: [('plain-7', 0.09)]" in "".join(already_wrong(early))
+
+
 # --- No copies
 
 
@@ -148,6 +173,21 @@ def test_a_second_copy_of_a_send_that_only_waited_is_reported(kind: str) -> None
 def test_a_second_copy_of_a_send_whose_answer_was_lost_is_right(kind: str) -> None:
     assert faults_of([*good(), fault(kind, 7.2, 7.3), stored(7, COUNT)]) == []
     assert "stored twice" in only_fault([*good(), fault(kind, 7.2, 7.3), stored(70, COUNT)])
+
+
+@pytest.mark.parametrize(("maker", "copies"), [("5.4.0", 0), (OURS, 1)])
+def test_apaches_broker_alone_may_store_what_a_transaction_committed_twice(maker: str, copies: int) -> None:
+    twice = [Booted("broker-a", maker), *good(send(7)), replace(send(7), is_in_transaction=True), stored(7, COUNT)]
+    assert "".join(faults_of(twice)).count("stored twice") == copies
+    assert "stored twice" in only_fault([Booted("broker-a", maker), *good(), stored(7, COUNT)])
+
+
+@pytest.mark.parametrize(("maker", "copies"), [("5.4.0", 0), (OURS, 1)])
+def test_apaches_broker_alone_may_deliver_what_is_delayed_again_after_a_kill(maker: str, copies: int) -> None:
+    delayed = replace(send(7), delay_seconds=0.1)
+    twice = [Booted("broker-a", maker), *good(send(7)), delayed, stored(7, COUNT)]
+    assert "stored twice" in only_fault(twice)
+    assert "".join(faults_of([*twice, fault("kill", 100.0, 101.0)])).count("stored twice") == copies
 
 
 # --- Retries

@@ -15,6 +15,10 @@ FOUND = {
     "whole batches": (2, (Kind.BURST,), "never consumed"),
     "swallowed resets": (16, (Kind.BURST, Kind.SKIP), "behind its reset to"),
     "second copies": (4, (Kind.PAUSE,), "are stored twice"),
+    "lost members": (1, (Kind.JOIN,), "are not stored"),
+    "committed rollbacks": (8, (Kind.JOIN, Kind.CUT), "that are rolled back"),
+    "early deliveries": (6, (Kind.JOIN,), "were consumed too early"),
+    "second deliveries": (6, (Kind.JOIN,), "are stored twice"),
     "spoiled copies": (2, (Kind.BURST,), "is no copy of its master"),
 }
 # It is silent in some runs, and each takes half a minute.
