@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from pyrmq_core import Admin, ConsumeFromWhere, MessageExt, Producer, PushConsumer
+from pyrmq_core import Admin, ConsumeFromWhere, LitePullConsumer, MessageExt, Producer, PushConsumer
 from pyrmq_core.broker import BrokerConfig, RunningBroker, run_broker
 from pyrmq_core.nameserver import NameServerConfig, run_nameserver
 from tests.broker.memory_files import MemoryFiles
@@ -48,6 +48,9 @@ CONFIGS: Final = {
 }
 SETTLE_SECONDS: Final = 600
 LEAVING_SECONDS: Final = 2
+POLL_SECONDS: Final = 1
+LITE_SHARE: Final = 0.2  # of the lives
+POLLED_BEATS: Final = 10  # for a message of a poll, so that offsets are committed amid the work
 BEATS_A_SECOND: Final = 4
 NewMember: TypeAlias = "Callable[[str], Member]"
 
@@ -59,6 +62,7 @@ class Draw:
     plan: Plan
     load: Load
     is_orderly: bool
+    is_lite: bool  # members poll, and give no message back
     keeps_away: bool  # the producer from slow brokers
     batch: int  # messages of a call
     holds: int  # messages of a queue in a member
@@ -68,6 +72,7 @@ class Draw:
     @classmethod
     def of(cls, seed: int) -> Draw:
         draw = random.Random(f"life {seed}")
+        is_lite = random.Random(f"lite {seed}").random() < LITE_SHARE
         plan = drawn(seed, draw.randint(2, 6), draw.sample((*EVERY_KIND, Kind.GROW), draw.randint(2, 4)))
         haste = draw.choice((1.0, 0.3))
         steps = tuple(replace(step, gap_seconds=step.gap_seconds * haste) for step in plan.steps)
@@ -82,11 +87,12 @@ class Draw:
         return cls(
             replace(plan, steps=steps),
             load,
-            is_orderly=draw.random() < 0.2,
+            is_orderly=draw.random() < 0.2 and not is_lite,
+            is_lite=is_lite,
             keeps_away=draw.random() < 0.5,
             batch=draw.choice((1, 4)),
             holds=draw.choice((16, 200)),
-            given_back=draw.choice((0.0, 0.05)),
+            given_back=draw.choice((0.0, 0.05)) * (not is_lite),
             loss=draw.choice((0.0, 0.0, 0.003)),
         )
 
@@ -140,9 +146,11 @@ class Member:
         self._seen = seen
         self._draw = draw
         own = random.Random(f"{draw.plan.seed} {name}")
-        self._worker = Worker(GROUP, name, own, events.extend, draw.given_back, BEAT_SECONDS)
+        seconds = POLLED_BEATS * BEAT_SECONDS if draw.is_lite else BEAT_SECONDS
+        self._worker = Worker(GROUP, name, own, events.extend, draw.given_back, seconds)
         self._began = trio.current_time()
         self._consumer: PushConsumer | None = None
+        self._goes_on = True
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
         nursery.start_soon(self._live)
@@ -155,9 +163,11 @@ class Member:
         return []  # they are in the history already
 
     async def stop(self) -> None:
+        self._goes_on = False
         if self._consumer is not None:
             await self._consumer.stop()
-        self._scope.cancel()
+        if not self._draw.is_lite:
+            self._scope.cancel()
         await self._ended.wait()
 
     def kill(self) -> None:
@@ -168,22 +178,40 @@ class Member:
         PROCESS.set(self.name)
         try:
             with self._scope:
-                async with PushConsumer(
-                    GROUP,
-                    nameserver=NAMESERVER,
-                    consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
-                    consume_threads=3,
-                    consume_message_batch_max_size=self._draw.batch,
-                    persist_consumer_offset_interval=1.0,
-                    pull_threshold_for_queue=self._draw.holds,
-                    consume_concurrently_max_span=2 * self._draw.holds,
-                ) as consumer:
-                    for topic in TOPICS:
-                        await consumer.subscribe(topic)
-                    self._consumer = consumer
-                    await consumer.run(self._handle, orderly=self._draw.is_orderly)
+                await (self._poll() if self._draw.is_lite else self._consume())
         finally:
             self._ended.set()
+
+    async def _consume(self) -> None:
+        async with PushConsumer(
+            GROUP,
+            nameserver=NAMESERVER,
+            consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
+            consume_threads=3,
+            consume_message_batch_max_size=self._draw.batch,
+            persist_consumer_offset_interval=1.0,
+            pull_threshold_for_queue=self._draw.holds,
+            consume_concurrently_max_span=2 * self._draw.holds,
+        ) as consumer:
+            for topic in TOPICS:
+                await consumer.subscribe(topic)
+            self._consumer = consumer
+            await consumer.run(self._handle, orderly=self._draw.is_orderly)
+
+    async def _poll(self) -> None:
+        async with LitePullConsumer(
+            GROUP,
+            nameserver=NAMESERVER,
+            consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
+            auto_commit_interval=1.0,
+            pull_threshold_for_queue=self._draw.holds,
+            consume_max_span=2 * self._draw.holds,
+        ) as consumer:
+            for topic in TOPICS:
+                await consumer.subscribe(topic)
+            while self._goes_on:
+                if messages := await consumer.poll(POLL_SECONDS):
+                    await self._handle(messages)
 
     async def _handle(self, messages: Sequence[MessageExt]) -> None:
         began = time.monotonic()

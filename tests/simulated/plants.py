@@ -1,4 +1,4 @@
-"""The faults of the past that lives have to find: some of `tests/chaos`, and one that chance alone brings about."""
+"""Faults that lives have to find: some of `tests/chaos`, one that chance alone brings about, and one of polls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
+from pyrmq_core.client.consumer.consume.hand_over import HandOver
 from pyrmq_core.client.consumer.consume.intake import Intake
+from pyrmq_core.model import MessageExt
 from pyrmq_core.protocol.messages.payload import RawPull
 from tests.chaos.planted import PLANTS as OF_CHAOS
 from tests.chaos.planted import pass_over_dropped_queues, replace
@@ -30,8 +32,23 @@ def _spin() -> None:
     replace(ConcurrentService, "_next_queue", pass_over_dropped_queues)
 
 
+def _commit_at_once() -> None:
+    """Has the messages of a poll count as consumed when it returns them."""
+
+    def take(real: Callable[[HandOver], list[MessageExt]]) -> Callable[[HandOver], list[MessageExt]]:
+        def planted(hand_over: HandOver) -> list[MessageExt]:
+            messages = real(hand_over)
+            hand_over.settle()
+            return messages
+
+        return planted
+
+    replace(HandOver, "take", take)
+
+
 PLANTS: Final[dict[str, Callable[[], None]]] = {
     "spin of a dropped queue": _spin,
     "swallowed reset": OF_CHAOS["swallowed resets"],
     "stuck retry queue": OF_CHAOS["whole batches"],
+    "polled is consumed": _commit_at_once,
 }
