@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.pictures.figures import FILE, JOBS, KINDS, SIZES, Bar, Chart, of_sitting, read, table, write
+from benchmarks.support.growth import Sample, growths
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "performance.md").read_text()
@@ -62,4 +63,35 @@ def test_a_chart_is_drawn(tmp_path: Path) -> None:
 
     file = tmp_path / "one.png"
     draw(Chart("a title", "an axis", (Bar("a", "x", 0.5, 0.6), Bar("b", "y", 1.5, 1.2))), file)
+    assert file.read_bytes().startswith(PNG)
+
+
+def test_the_picture_of_a_long_life_is_on_its_page_with_the_true_number_of_messages() -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks.pictures import long_life
+
+    page = (DOCS / "sizes.md").read_text()
+    match = re.search(rf"!\[([^\]]+)\]\(pictures/{long_life.NAME}\.png\)", page)
+    assert match is not None
+    assert len(match[1]) > 60
+    picture = DOCS / "pictures" / f"{long_life.NAME}.png"
+    assert picture.read_bytes().startswith(PNG)
+    assert picture.stat().st_size < 80_000
+    samples = long_life.read()
+    millions = max(sample.messages for sample in samples) / 1_000_000
+    assert f"{millions:.1f} million messages" in " ".join(page.split())
+    lines = [str(growth) for growth in growths(samples)]
+    assert [growth for growth in growths(samples) if growth.is_too_much] == []
+    assert [line for line in re.findall(r"^    (\w.* in all)$", page, re.MULTILINE) if line not in lines] == []
+    assert len(re.findall(r"^    \w.* in all$", page, re.MULTILINE)) == len(lines)
+
+
+def test_the_picture_of_a_long_life_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks.pictures import long_life
+
+    file = tmp_path / "one.png"
+    figures = dict.fromkeys(long_life.PANELS, 5.0)
+    samples = [Sample(process, 1_000_000 * at, figures) for process in long_life.COLORS for at in range(10)]
+    long_life.draw(samples, file)
     assert file.read_bytes().startswith(PNG)

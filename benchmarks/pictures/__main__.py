@@ -1,7 +1,8 @@
-"""`python -m benchmarks.pictures [--sitting kafka.json]` draws `docs/pictures/beside-kafka.png`.
+"""`python -m benchmarks.pictures [--sitting kafka.json]` draws `beside-kafka.png` and `long-life.png`.
 
-The figures are those of `figures.json` beside this file. With `--sitting`, those of a sitting of `benchmarks.kafka` are
-stored there first, and the table for `docs/performance.md` is printed.
+The figures are those of `figures.json` and `long_life.json` beside this file. With `--sitting`, those of a sitting of
+`benchmarks.kafka` are stored there first, and the table for `docs/performance.md` is printed. `long_life.json` is what
+`python -m benchmarks.long_life --output` wrote.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.pictures import long_life
 from benchmarks.pictures.bars import draw
 from benchmarks.pictures.figures import FILE, Chart, of_sitting, read, table, write
 
@@ -29,6 +31,8 @@ def main() -> None:
     for name, chart in charts.items():
         draw(chart, options.output / f"{name}.png")
         print(options.output / f"{name}.png")
+    long_life.draw(long_life.read(), options.output / f"{long_life.NAME}.png")
+    print(options.output / f"{long_life.NAME}.png")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,239 @@
+"""A long life: a producer, our broker that removes its old segments, and a push consumer, until many messages passed.
+
+    python -m benchmarks.long_life [--quick] [--messages N] [--minutes N] [--samples N] [--output FILE]
+
+Messages of 100 B in 8 queues: batches of 500 by `send_batch`, and after each tenth batch 100 single ones by
+`send_soon`. The broker keeps 512 MiB. The producer waits when the group is a million messages behind. Each process is
+sampled as the messages pass: resident memory, handles, threads, tasks of trio, and the broker's disk. At the end a line
+says of each figure how it grew after the warm-up. If one grew by more than `benchmarks.support.growth` allows, or a
+message is missing, the program exits with 1. 200 million take hours: `--messages 200000000`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from benchmarks.support.growth import MILLION, Growth, Sample, disk_mib, figures_of, growths
+from pyrmq_core import Admin, Client, ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer, blocking
+from tests.support.our_cluster import OurServer, boot_our_cluster
+
+TOPIC: Final = "long-life"
+GROUP: Final = "long-life-readers"
+QUEUES: Final = 8
+BATCH: Final = 500
+SINGLE: Final = 100
+BATCHES_A_TURN: Final = 10
+TURN: Final = BATCHES_A_TURN * BATCH + SINGLE
+TURNS_A_LOOK: Final = 20
+STALLED_SECONDS: Final = 120.0
+MOST_BEHIND: Final = MILLION
+LOOK_AGAIN_SECONDS: Final = 0.2
+SAMPLER_SECONDS: Final = 0.05
+BODY: Final = b"x" * 100
+SETTINGS: Final = {
+    "mappedFileSizeCommitLog": str(32 << 20),
+    "mappedFileSizeConsumeQueue": "600000",
+    "maxStoreBytes": str(512 << 20),
+    "maxHashSlotNum": "250000",
+    "maxIndexNum": "1000000",
+    "cleanResourceInterval": "1000",
+}
+
+
+# The processes
+
+
+async def send(nameserver: str, messages: int, minutes: float) -> None:
+    """Sends so many messages, or for so long, and prints after each turn how many were sent, and its loop's tasks."""
+    async with (
+        Client(nameserver=nameserver) as client,
+        Admin(client=client) as admin,
+        Producer("long-life-senders", client=client) as producer,
+    ):
+        ends_at = trio.current_time() + 60 * minutes
+        for turn in range(1, -(-messages // TURN) + 1):
+            if trio.current_time() >= ends_at:
+                return
+            for _ in range(BATCHES_A_TURN):
+                await producer.send_batch([Message(TOPIC, BODY) for _ in range(BATCH)])
+            pending = [await producer.send_soon(Message(TOPIC, BODY)) for _ in range(SINGLE)]
+            for single in pending:
+                await single.wait()
+            report(messages=turn * TURN)
+            if turn % TURNS_A_LOOK == 0:
+                await wait_for_readers(admin)
+
+
+async def wait_for_readers(admin: Admin) -> None:
+    """Returns when the group is less than a million messages behind."""
+    while True:
+        progress = await admin.groups.progress(GROUP)
+        if progress.lag <= MOST_BEHIND:
+            return
+        await trio.sleep(LOOK_AGAIN_SECONDS)
+
+
+async def receive(nameserver: str) -> None:
+    """Consumes until it is killed; prints how many messages came, the ends of their queues together, and the tasks."""
+    received, ends = 0, Counter[int]()
+    async with PushConsumer(
+        GROUP,
+        nameserver=nameserver,
+        consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
+        consume_message_batch_max_size=1024,
+        pull_batch_size=1024,
+        pull_threshold_for_queue=10_000,
+    ) as consumer:
+        await consumer.subscribe(TOPIC)
+
+        async def handle(batch: Sequence[MessageExt]) -> None:
+            nonlocal received
+            received += len(batch)
+            for message in batch:
+                ends[message.queue_id] = max(ends[message.queue_id], message.queue_offset + 1)
+            report(messages=received, end=ends.total())
+
+        await consumer.run(handle)
+
+
+def report(**figures: int) -> None:
+    print(json.dumps({**figures, "tasks": trio.lowlevel.current_statistics().tasks_living}), flush=True)
+
+
+@contextmanager
+def role(*arguments: str) -> Iterator[Role]:
+    """Runs a role in a process of its own, and kills it when its block is left."""
+    command = [sys.executable, "-m", "benchmarks.long_life", "--role", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Role(process)
+        finally:
+            process.kill()
+
+
+class Role:
+    """A process and the figures that it printed last, read by a thread."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.values: dict[str, int] = {"messages": 0, "end": 0, "tasks": 0}
+        threading.Thread(target=self._read, daemon=True).start()
+
+    @property
+    def runs(self) -> bool:
+        return self.process.poll() is None
+
+    def figures(self) -> dict[str, float]:
+        return {**figures_of(self.process.pid), "tasks": float(self.values["tasks"])}
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.values = json.loads(line)
+
+
+# The run
+
+
+def live(messages: int, minutes: float, samples: int, output: Path | None) -> tuple[list[Sample], int]:
+    """Returns the samples, and how many messages are missing; the file has the samples so far meanwhile."""
+    kept: list[Sample] = []
+    with ExitStack() as stack:
+        cluster = stack.enter_context(boot_our_cluster(["broker-a"], broker_settings=SETTINGS))
+        nameserver, broker = cluster.nameserver.address, cluster.brokers["broker-a"]
+        with blocking.Admin(nameserver=nameserver) as admin:
+            admin.create_topic(TOPIC, queues=QUEUES)
+        receiver = stack.enter_context(role("receive", nameserver))
+        sender = stack.enter_context(role("send", nameserver, str(messages), str(minutes)))
+        began = moved = time.monotonic()
+        consumed, sampled = 0, -1
+        while sender.runs or receiver.values["end"] < sender.values["messages"]:
+            time.sleep(SAMPLER_SECONDS)
+            before, consumed = consumed, receiver.values["messages"]
+            moved = time.monotonic() if consumed > before else moved
+            if not receiver.runs or time.monotonic() - moved > STALLED_SECONDS:
+                raise SystemExit(f"the group stands at {consumed:,} of {sender.values['messages']:,} messages")
+            if sender.runs and consumed * samples // messages > sampled:
+                sampled = consumed * samples // messages
+                print(f"{consumed:,} messages, {consumed / (time.monotonic() - began):,.0f} a second", flush=True)
+                with suppress(OSError, KeyError):  # a process that ends at this moment has no figures
+                    kept += [
+                        Sample("producer", consumed, sender.figures()),
+                        Sample("consumer", consumed, receiver.figures()),
+                        Sample("broker", consumed, {**held_by(broker), "disk MiB": disk_mib(broker.store)}),
+                        Sample("NameServer", consumed, held_by(cluster.nameserver)),
+                    ]
+                if output is not None:
+                    output.write_text(json.dumps([asdict(sample) for sample in kept]))
+        if sender.process.returncode:
+            raise SystemExit(f"the producer ended with {sender.process.returncode}")
+        print(f"{receiver.values['messages']:,} messages in {time.monotonic() - began:,.0f} s")
+        return kept, receiver.values["end"] - receiver.values["messages"]
+
+
+def held_by(server: OurServer) -> dict[str, float]:
+    pid = server.process.pid
+    if pid is None:
+        raise SystemExit(f"{server.name} ended")
+    return figures_of(pid)
+
+
+def main(
+    quick: bool = False,
+    *,
+    messages: int = 10 * MILLION,
+    minutes: float = math.inf,
+    samples: int = 120,
+    output: Path | None = None,
+) -> None:
+    kept, missing = live(*((20 * TURN, math.inf, 20) if quick else (messages, minutes, samples)), output)
+    too_much = [growth for growth in growths(kept) if show(growth)]
+    print(f"{missing} messages are missing")
+    if missing or (too_much and not quick):  # a short run is all warm-up
+        raise SystemExit(1)
+
+
+def show(growth: Growth) -> bool:
+    """Prints a line about the growth, and returns whether it is too much."""
+    print(f"{growth}{': TOO MUCH' if growth.is_too_much else ''}")
+    return growth.is_too_much
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.long_life", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
+    parser.add_argument("--messages", type=int, default=10 * MILLION)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end earlier, when so many have passed")
+    parser.add_argument("--samples", type=int, default=120, help="how many samples are kept of each process")
+    parser.add_argument("--output", type=Path, help="a file for the samples, as JSON")
+    parser.add_argument("--role", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    match options.role:
+        case None:
+            main(
+                options.quick,
+                messages=options.messages,
+                minutes=options.minutes,
+                samples=options.samples,
+                output=options.output,
+            )
+        case ["send", address, number, until]:
+            trio.run(send, address, int(number), float(until))
+        case ["receive", address]:
+            trio.run(receive, address)
+        case _:
+            parser.error(f"no role {options.role}")
