@@ -35,6 +35,19 @@ SECONDS_AROUND: Final = 5.0
 HELD_PULL_SECONDS: Final = 20.0
 # A member that has a queue has a message of it in so much time, where messages come.
 MESSAGE_SECONDS: Final = 3.0
+# Steps by which queues get other members: those of the group change, or what they know of members, queues and brokers.
+MOVES_QUEUES: Final = frozenset(
+    {
+        *("join", "leave", "lose", "cut", "stall", "pause", "kill", "grow"),
+        *("kill_nameserver", "pause_nameserver", "kill_slave"),
+    }
+)
+# A member sends heartbeats every 30 s, rebalances every 20 s, and polls NameServers every 5 s.
+REBALANCE_SECONDS: Final = 60.0
+# The first members have shared the queues so long after the first message.
+FIRST_REBALANCE_SECONDS: Final = 10.0
+# A member stores offsets every second, a broker writes them to its disk every 5 s, and a slave fetches them every 10 s.
+UNSTORED_SECONDS: Final = 20.0
 SHOWN: Final = 5
 
 
@@ -54,34 +67,48 @@ class History:
         self.apaches: set[str] = set()  # the brokers of Apache's
         self.end: Settled | None = None
         for event in events:
-            match event:
-                case Booted() if event.maker != OURS:
-                    self.apaches.add(event.broker)
-                case Subscribed():
-                    self.groups.add(event.group)
-                case Send():
-                    self.sends[event.id] = event
-                case Got():
-                    self.got.append(event)
-                case Hung():
-                    self.hung.append(event)
-                case Fault():
-                    self.faults.append(event)
-                case Reset():
-                    self.resets.append(event)
-                case Stored():
-                    self.places[event.id].append(event)
-                    self.queues[event.queue].append(event)
-                case Copied():
-                    self.copies.append(event)
-                case Settled():
-                    self.end = event
+            self._add(event)
         self.got.sort(key=lambda got: got.at)
+        self.moves = list(self._moves())
         self._by_queue: defaultdict[Queue, list[Got]] = defaultdict(list)
         for got in self.got:
             if not got.tries:
                 self._by_queue[got.queue].append(got)
         self.groups |= {got.group for got in self.got} | {reset.group for reset in self.resets}
+
+    def _add(self, event: Event) -> None:
+        match event:
+            case Booted() if event.maker != OURS:
+                self.apaches.add(event.broker)
+            case Subscribed():
+                self.groups.add(event.group)
+            case Send():
+                self.sends[event.id] = event
+            case Got():
+                self.got.append(event)
+            case Hung():
+                self.hung.append(event)
+            case Fault():
+                self.faults.append(event)
+            case Reset():
+                self.resets.append(event)
+            case Stored():
+                self.places[event.id].append(event)
+                self.queues[event.queue].append(event)
+            case Copied():
+                self.copies.append(event)
+            case Settled():
+                self.end = event
+
+    def _moves(self) -> Iterator[tuple[float, float]]:
+        """Yields times in which queues change hands; the first members join at the begin, and all leave in the end."""
+        for fault in self.faults:
+            if fault.kind in MOVES_QUEUES:
+                yield fault.began, fault.ended
+        if self.got:
+            yield 0.0, self.got[0].at + FIRST_REBALANCE_SECONDS - REBALANCE_SECONDS
+        if self.end is not None:
+            yield self.end.at, self.end.at
 
     def acknowledged(self) -> Iterator[Send]:
         return (send for send in self.sends.values() if send.outcome == Outcome.STORED)
@@ -200,9 +227,14 @@ def no_copy_is_made_by_waiting(history: History) -> Iterator[str]:
     """
     losses = [fault for fault in history.faults if fault.kind in LOSE_ANSWERS]
     copies = {}
+    first_got: dict[str, float] = {}
+    for got in history.got:
+        first_got.setdefault(got.id, got.at)
     for send in history.acknowledged():
+        # A broker that is killed as it commits a transaction, which may be long after the call, commits it again.
+        ended = first_got.get(send.id, float("inf")) if send.is_in_transaction else send.ended
         is_excused = any(
-            fault.began - SECONDS_AROUND < send.ended and send.began < fault.ended + SECONDS_AROUND for fault in losses
+            fault.began - SECONDS_AROUND < ended and send.began < fault.ended + SECONDS_AROUND for fault in losses
         )
         places = history.places.get(send.id, ())
         if len(places) > 1 and not is_excused and not _is_repeated_by_apaches(history, send, places):
@@ -249,6 +281,39 @@ def resets_are_followed(history: History, held: int = HELD) -> Iterator[str]:
             yield f"{reset.group} consumed {len(after)} messages of {reset.queue} behind its reset to {reset.after}"
 
 
+def nothing_is_repeated_without_a_cause(history: History) -> Iterator[str]:
+    """Yields messages that handlers received twice from one place, and no reset, kill or rebalance explains it."""
+    last: dict[tuple[str, Queue, int, int], Got] = {}
+    unexplained = []
+    for got in history.got:
+        place = got.group, got.queue, got.offset, got.tries  # a retry's place is in the group's own topic
+        if (before := last.get(place)) is not None and not _is_explained(history, before, got):
+            unexplained.append(f"{got.id} at {got.offset} of {got.queue} by {before.member} and {got.member}")
+        last[place] = got
+    if unexplained:
+        yield f"{len(unexplained)} messages were consumed twice without a cause: {unexplained[:SHOWN]}"
+
+
+def _is_explained(history: History, first: Got, second: Got) -> bool:
+    """Checks whether something between two deliveries of a message has it delivered again."""
+    resets = (
+        (reset.began, reset.ended)
+        for reset in history.resets
+        if reset.queue == first.queue and reset.group == first.group and reset.after <= first.offset
+    )
+    failed = (
+        (fault.began, fault.ended)
+        for fault in history.faults
+        if fault.kind == "failed replay" and fault.target.startswith(first.queue[0])
+    )
+    if any(began <= second.at and first.at <= ended + MESSAGE_SECONDS for began, ended in (*resets, *failed)):
+        return True
+    return any(
+        began <= second.at and began - UNSTORED_SECONDS <= first.at <= ended + REBALANCE_SECONDS
+        for began, ended in history.moves
+    )
+
+
 def slaves_are_copies(history: History) -> Iterator[str]:
     """Yields the slaves that do not have their masters' bytes."""
     for copy in history.copies:
@@ -270,7 +335,7 @@ EARLY: Final[Sequence[Callable[[History], Iterator[str]]]] = (
     resets_are_followed,
     every_member_goes_on,
 )
-LATE: Final = (nothing_is_lost, no_copy_is_made_by_waiting, slaves_are_copies)
+LATE: Final = (nothing_is_lost, no_copy_is_made_by_waiting, nothing_is_repeated_without_a_cause, slaves_are_copies)
 
 
 def already_wrong(events: Iterable[Event]) -> list[str]:

@@ -20,6 +20,7 @@ from pyrmq_core.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.broker.store import queue_table
 from pyrmq_core.client.consumer.consume import send_back
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
+from pyrmq_core.client.consumer.consume.handler_calls import CallRun, HandlerCalls
 from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
 from pyrmq_core.client.consumer.pull.range_reader import RangeReader
 from pyrmq_core.client.producer.bulk.accumulator import Accumulator
@@ -33,6 +34,7 @@ MANY_MESSAGES: Final = 8
 # By then a slave has the topics.
 SPOILED_WRITE: Final = 30
 DELIVERED_TWICE: Final = 5
+CALLED_TWICE: Final = 50
 
 
 def plant_by_environment() -> None:
@@ -196,6 +198,22 @@ def _second_deliveries() -> None:
     replace(DelayLevels, "_deliver", deliver)
 
 
+def _second_calls() -> None:
+    """Has a member call its handler twice for some messages."""
+
+    def make_calls(real: Callable[..., Any]) -> Callable[..., Any]:
+        calls_made = count(1)
+
+        async def planted(calls: HandlerCalls, run: CallRun) -> None:
+            await real(calls, run)
+            if not next(calls_made) % CALLED_TWICE:
+                await real(calls, CallRun(run.batches[:1]))
+
+        return planted
+
+    replace(HandlerCalls, "make_calls", make_calls)
+
+
 PLANTS: Final[dict[str, Callable[[], None]]] = {
     "spin": _spin,
     "whole batches": _whole_batches,
@@ -206,4 +224,5 @@ PLANTS: Final[dict[str, Callable[[], None]]] = {
     "committed rollbacks": _committed_rollbacks,
     "early deliveries": _early_deliveries,
     "second deliveries": _second_deliveries,
+    "second calls": _second_calls,
 }

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.checker import HELD, already_wrong, faults_of, missing
+from tests.chaos.checker import HELD, MOVES_QUEUES, already_wrong, faults_of, missing
 from tests.chaos.checker import History as Judged
 from tests.chaos.history import (
     ALL_CONSUMED,
@@ -182,12 +182,62 @@ def test_apaches_broker_alone_may_store_what_a_transaction_committed_twice(maker
     assert "stored twice" in only_fault([Booted("broker-a", maker), *good(), stored(7, COUNT)])
 
 
+def test_a_transaction_that_a_killed_broker_committed_twice_is_right() -> None:
+    twice = [*good(send(7), got(7)), replace(send(7), is_in_transaction=True), stored(7, COUNT), got(7, 50.0)]
+    assert faults_of([*twice, fault("kill", 49.0, 55.0)]) == []
+    assert "stored twice" in only_fault([*twice, fault("kill", 56.0, 57.0)])
+
+
 @pytest.mark.parametrize(("maker", "copies"), [("5.4.0", 0), (OURS, 1)])
 def test_apaches_broker_alone_may_deliver_what_is_delayed_again_after_a_kill(maker: str, copies: int) -> None:
     delayed = replace(send(7), delay_seconds=0.1)
     twice = [Booted("broker-a", maker), *good(send(7)), delayed, stored(7, COUNT)]
     assert "stored twice" in only_fault(twice)
     assert "".join(faults_of([*twice, fault("kill", 100.0, 101.0)])).count("stored twice") == copies
+
+
+# --- Repeats
+
+
+def again(number: int, at: float, member: str = "one") -> list[Event]:
+    """Returns a good run whose message comes a second time, a hundred seconds or more after its begin."""
+    return [*good(settled()), got(number, at, member=member), Settled(100_000.0, ALL_CONSUMED)]
+
+
+@pytest.mark.parametrize("member", ["one", "two"])
+def test_a_message_that_comes_again_without_a_cause_is_reported(member: str) -> None:
+    assert "plain-200 at 200 of ('plain', 'broker-a', 0) by one and" in only_fault(again(200, 900.0, member))
+
+
+@pytest.mark.parametrize("kind", sorted(MOVES_QUEUES))
+def test_a_message_that_comes_again_after_its_queue_moved_is_right(kind: str) -> None:
+    assert faults_of([*again(200, 205.0), fault(kind, 202.0, 203.0, "broker-b")]) == []
+    assert faults_of([*again(200, 205.0), fault(kind, 100.0, 150.0, "broker-b")]) == []
+
+
+@pytest.mark.parametrize("kind", ["leave", "burst"])
+def test_what_moves_no_queue_between_two_deliveries_explains_none(kind: str) -> None:
+    assert "without a cause" in only_fault([*again(200, 205.0), fault(kind, 206.0, 207.0)])
+    assert "without a cause" in only_fault([*again(200, 205.0), fault(kind, 100.0, 101.0)])
+    assert "without a cause" in only_fault([*again(200, 205.0), fault("burst", 202.0, 203.0)])
+
+
+def test_a_message_that_comes_again_after_a_reset_to_before_it_is_right() -> None:
+    replayed = again(200, 205.0)
+    assert faults_of([*replayed, reset(202.0, 201, 200)]) == []
+    assert "without a cause" in "".join(faults_of([*replayed, reset(206.0, 201, 200)]))
+    assert "without a cause" in "".join(faults_of([*replayed, reset(202.0, 150, 201)]))
+
+
+def test_a_message_that_comes_again_because_its_broker_forgot_offsets_is_right() -> None:
+    killed = fault("kill", 215.0, 216.0)
+    assert faults_of([*again(200, 400.0), killed]) == []
+    assert "without a cause" in only_fault([*again(100, 400.0), killed])
+
+
+def test_a_message_that_comes_again_while_the_first_members_join_is_right() -> None:
+    assert faults_of(again(5, 8.0, "two")) == []
+    assert "without a cause" in only_fault(again(20, 25.0, "two"))
 
 
 # --- Retries

@@ -19,6 +19,7 @@ FOUND = {
     "committed rollbacks": (8, (Kind.JOIN, Kind.CUT), "that are rolled back"),
     "early deliveries": (6, (Kind.JOIN,), "were consumed too early"),
     "second deliveries": (6, (Kind.JOIN,), "are stored twice"),
+    "second calls": (4, (Kind.BURST,), "were consumed twice without a cause"),
     "spoiled copies": (2, (Kind.BURST,), "is no copy of its master"),
 }
 # It is silent in some runs, and each takes half a minute.
