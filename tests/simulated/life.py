@@ -8,13 +8,23 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Final, TypeAlias
 
 import trio
 
-from pyrmq_core import Admin, ConsumeFromWhere, LitePullConsumer, MessageExt, Producer, PushConsumer
+from pyrmq_core import (
+    Admin,
+    ConsumeFromWhere,
+    LitePullConsumer,
+    MessageExt,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    RocketMQError,
+)
 from pyrmq_core.broker import BrokerConfig, RunningBroker, run_broker
 from pyrmq_core.nameserver import NameServerConfig, run_nameserver
 from tests.broker.memory_files import MemoryFiles
@@ -250,7 +260,18 @@ class Life(Run):
         self._world.loss = 0
         for broker in self._serving.values():
             await broker.is_up.wait()
+        for topic in TOPICS:
+            await self._wait_for_route(topic)
         return await super()._stored()
+
+    async def _wait_for_route(self, topic: str) -> None:
+        """Returns when every broker is in the topic's route: one whose registration broke off comes with its next."""
+        while True:
+            async with PullConsumer("audit", nameserver=NAMESERVER) as consumer:
+                with suppress(RocketMQError):
+                    if {queue.broker_name for queue in await consumer.message_queues(topic)} == set(BROKERS):
+                        return
+            await trio.sleep(1)
 
 
 def live(seed: int) -> list[Happening]:

@@ -10,10 +10,12 @@ from typing import Final, TypeAlias
 from tests.chaos import checker
 from tests.chaos.checker import History
 from tests.chaos.history import Event, Queue
+from tests.chaos.plan import RESETS
 
 # Messages of a queue that are on the way to a member, or in its handlers, besides those that it may hold: the answers
 # to the pulls of a read ahead, 32 messages each.
 ON_THE_WAY: Final = 160
+FAILED_RESETS: Final = frozenset(f"failed {kind}" for kind in RESETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,14 @@ Happening: TypeAlias = Event | Seen
 
 
 def offsets_are_of_consumed(history: History, commits: Iterable[Committed]) -> Iterator[str]:
-    """Yields commits beyond an offset that no handler had yet, and that no reset passed over."""
+    """Yields commits beyond an offset that no handler had yet, and that no reset passed over.
+
+    A reset that failed has perhaps moved some queues of its topic, so these are not judged from then on.
+    """
+    unsure: dict[str, float] = {}
+    for fault in history.faults:
+        if fault.kind in FAILED_RESETS:
+            unsure.setdefault(fault.target.partition(":")[0], fault.began)
     had: defaultdict[Queue, dict[int, float]] = defaultdict(dict)
     for got in history.got:
         if not got.tries:
@@ -48,6 +57,8 @@ def offsets_are_of_consumed(history: History, commits: Iterable[Committed]) -> I
     reached: defaultdict[Queue, int] = defaultdict(int)
     for commit in sorted(commits, key=lambda commit: commit.at):
         queue = commit.queue
+        if unsure.get(queue[0], commit.at) < commit.at:
+            continue
         passed = (reset.after for reset in history.resets if reset.queue == queue and reset.began <= commit.at)
         offset = max(reached[queue], *passed, 0)
         while offset < commit.offset and had[queue].get(offset, commit.at + 1) <= commit.at:

@@ -46,6 +46,13 @@ def test_a_reset_passes_over_messages() -> None:
     assert beyond([*got(0), reset], (10.5, 7)) != []
 
 
+def test_a_reset_that_failed_moved_perhaps_its_topic() -> None:
+    failed = Fault(11.0, 11.1, "failed skip", f"{QUEUE[0]}: no answer")
+    assert beyond([*got(0), failed], (12.0, 7)) == []
+    assert beyond([*got(0), failed], (10.5, 7)) != []
+    assert beyond([*got(0), Fault(11.0, 11.1, "failed skip", "another: no answer")], (12.0, 7)) != []
+
+
 def test_two_members_of_one_queue_are_found() -> None:
     calls = [Handled(1.0, 2.0, "one", QUEUE), Handled(1.5, 1.6, "two", QUEUE)]
     assert list(one_member_a_queue(History([]), calls)) == [f"one and two both had messages of {QUEUE} in order"]
