@@ -8,7 +8,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from pyrmq_core import Admin, Client, Producer
+from pyrmq_core import Client, Producer
 from pyrmq_core.client.client_session import LEAST_SECONDS
 from pyrmq_core.client.routes.route_table import REFRESHES_AT_ONCE
 from pyrmq_core.protocol.framing.codes import RequestCode
@@ -111,12 +111,3 @@ async def test_addresses_that_no_route_names_any_more_are_forgotten(stage: Stage
     await stage.brokers["broker-b"].stop()
     await settled()
     assert stage.brokers["broker-b"].address not in client._session.caller._versions
-
-
-async def test_a_look_at_every_topic_leaves_nothing_to_poll(stage: Stage, client: Client) -> None:
-    async with Admin(client=client) as admin:
-        for number in range(20):
-            stage.topic(f"t{number}")
-            assert (await admin.route(f"t{number}")).queue_datas
-    routes = client._session.routes
-    assert (routes.topics, routes.known_topics, routes.answers("t0")) == ((), (), 0)

@@ -125,10 +125,10 @@ class Admin(SessionOwner[AdminSettings[Any]]):
     async def route(self, topic: str) -> TopicRouteData:
         """Returns the topic's route, as a NameServer knows it now; raises `NoRoute` if it knows none.
 
-        Nothing of it is kept: a look at every topic of a cluster leaves no route to be polled later.
+        The client's producers and consumers use it from now on, and the client polls it like theirs.
         """
         routes = self._servers.session.routes
-        route = await routes.query(self._servers.on_wire(topic), timeout=self._servers.timeout)
+        route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
         if route is None:
             raise routes.no_route(topic)
         return route
