@@ -286,10 +286,10 @@ def nothing_is_repeated_without_a_cause(history: History) -> Iterator[str]:
     last: dict[tuple[str, Queue, int, int], Got] = {}
     unexplained = []
     for got in history.got:
-        place = got.group, got.queue, got.offset, got.tries  # a retry's place is in the group's own topic
-        if (before := last.get(place)) is not None and not _is_explained(history, before, got):
+        delivery = got.group, got.queue, got.offset, got.tries  # a retry lies in the group's own topic
+        if (before := last.get(delivery)) is not None and not _is_explained(history, before, got):
             unexplained.append(f"{got.id} at {got.offset} of {got.queue} by {before.member} and {got.member}")
-        last[place] = got
+        last[delivery] = got
     if unexplained:
         yield f"{len(unexplained)} messages were consumed twice without a cause: {unexplained[:SHOWN]}"
 

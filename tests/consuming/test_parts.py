@@ -76,16 +76,21 @@ def membership(client: object) -> Membership:
     return Membership(session, "group", PASSIVELY, MessageModel.CLUSTERING, ConsumeFromWhere.LAST_OFFSET)
 
 
-async def test_changes_in_one_moment_share_a_round_of_heartbeats() -> None:
-    rounds: list[float] = []
+async def joined(rounds: list[float]) -> Membership:
+    """Returns a member that has joined; each round of its heartbeats adds its time to `rounds`."""
 
     async def send_round() -> None:
         rounds.append(trio.current_time())
 
     heartbeats = SimpleNamespace(send_round=send_round, add_consumer=lambda group, data: None)
-    client = SimpleNamespace(heartbeats=heartbeats, callbacks=lambda kind: kind(), unit_mode=False)
-    member = membership(client)
+    member = membership(SimpleNamespace(heartbeats=heartbeats, callbacks=lambda kind: kind(), unit_mode=False))
     await member.join(cast(Any, None))
+    return member
+
+
+async def test_changes_in_one_moment_share_a_round_of_heartbeats() -> None:
+    rounds: list[float] = []
+    member = await joined(rounds)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(member.run)
         for _ in range(100):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import trio
@@ -13,7 +12,7 @@ from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
 from pyrmq_core.client.consumer.group.membership import LEAST_SECONDS
 from pyrmq_core.client.consumer.offsets.offsets_in_memory import OffsetsInMemory
 from pyrmq_core.network.problems import Problems
-from tests.consuming.test_parts import membership
+from tests.consuming.test_parts import joined
 from tests.support.jumping_clock import jumping_clock
 from tests.support.worked_lines import counted_lines
 
@@ -85,14 +84,7 @@ async def test_a_topic_of_many_queues_costs_in_proportion_to_them() -> None:
 async def test_changes_one_after_the_other_share_rounds_of_heartbeats(jumping_clock: object) -> None:
     """A consumer that takes the queues of 1,000 topics has as many changes, and a round goes to all brokers."""
     rounds: list[float] = []
-
-    async def send_round() -> None:
-        rounds.append(trio.current_time())
-
-    heartbeats = SimpleNamespace(send_round=send_round, add_consumer=lambda group, data: None)
-    client = SimpleNamespace(heartbeats=heartbeats, callbacks=lambda kind: kind(), unit_mode=False)
-    member = membership(client)
-    await member.join(cast(Any, None))
+    member = await joined(rounds)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(member.run)
         for _ in range(40):
