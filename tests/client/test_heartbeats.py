@@ -48,6 +48,8 @@ async def test_masters_only_while_there_are_no_consumers(stage: Stage, client: C
             assert groups(stage.brokers["broker-a"].of(BEAT)[-1]) == (("g",), ("readers",))
             await client._session.heartbeats.remove(consumer="readers")
             assert slave.of(GOODBYE)[-1].ext["consumerGroup"] == "readers"
+            await client._session.heartbeats.send_round()
+            assert groups(stage.brokers["broker-a"].of(BEAT)[-1]) == (("g",), ())  # one that left does not come back
 
 
 async def test_a_start_ends_with_a_heartbeat(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
