@@ -167,7 +167,7 @@ async def test_requests_under_way_are_bounded_by_not_reading() -> None:
         await until(lambda: recorder.running == 7)
         await trio.testing.wait_all_tasks_blocked()
         assert len(recorder.requests) == 7
-        assert connection._turns.reading == 0  # one that waits takes nothing from the slice of the others
+        assert connection._read_slice.turns.reading == 0  # one that waits takes nothing from the slice of the others
         nursery.start_soon(partial(connection.send_oneway, Command(40), timeout=60))
         notice = await peer.receive()
         assert notice is not None
@@ -176,7 +176,7 @@ async def test_requests_under_way_are_bounded_by_not_reading() -> None:
         answered = [await peer.receive() for _ in range(100)]
         assert sorted(answer.opaque for answer in answered if answer) == list(range(100))
         assert recorder.most_running == 7
-        assert connection._turns.reading == 0
+        assert connection._read_slice.turns.reading == 0
 
 
 async def test_a_connection_idles_only_so_long_and_one_that_is_used_does_not_idle(autojump_clock: MockClock) -> None:

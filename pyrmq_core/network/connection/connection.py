@@ -70,7 +70,7 @@ class Connection:
         self._wire = wire
         self._opening = opening
         self._endings = endings
-        self._turns = turns or ReadTurns()
+        self._read_slice = ReadSlice(turns or ReadTurns())
         self._sweeper = sweeper
         self._memory = memory
         self._handler = handler or refuse_unsupported
@@ -344,7 +344,8 @@ class Connection:
 
     async def _take_commands(self, nursery: trio.Nursery) -> None:
         """Takes all commands that have come whole; answers that are ready at once are written together."""
-        read_slice = ReadSlice(self._turns)
+        read_slice = self._read_slice
+        read_slice.begin()
         self._outbox.hold()
         try:
             while (command := self._decoder.next_command()) is not None:

@@ -34,19 +34,24 @@ class ReadSlice:
     loop, and the question of a client that asks little waits for one slice, not for a hundred.
     """
 
-    __slots__ = ("_ends", "_has_turn", "_left", "_turns", "is_over")
+    __slots__ = ("_ends", "_has_turn", "_left", "is_over", "turns")
 
     def __init__(self, turns: ReadTurns) -> None:
-        self._turns = turns
+        self.turns = turns
         self._has_turn = False
-        self.begin()
+        self._left = 0
+        self._ends = 0.0
+        self.is_over = True
 
     def begin(self) -> None:
         """Starts the first slice of what has come, a part of one where others have begun theirs."""
-        self._turns.reading += 1
+        self.turns.reading = reading = self.turns.reading + 1
         self.is_over = False
-        self._left = max(COMMANDS_AT_ONCE // self._turns.reading, FIRST_COMMANDS)
-        self._ends = time.monotonic() + max(SECONDS_AT_ONCE / self._turns.reading, SHARED_SECONDS)
+        if reading == 1:
+            self._left, self._ends = COMMANDS_AT_ONCE, time.monotonic() + SECONDS_AT_ONCE
+        else:
+            self._left = max(COMMANDS_AT_ONCE // reading, FIRST_COMMANDS)
+            self._ends = time.monotonic() + max(SECONDS_AT_ONCE / reading, SHARED_SECONDS)
 
     def count(self) -> None:
         """Counts a command that was taken; `is_over` is True if it was the last of this slice."""
@@ -55,19 +60,20 @@ class ReadSlice:
 
     async def wait_for_next(self) -> None:
         """Lets other tasks run, and waits for the connection's turn to start the next slice."""
-        self._leave_turn()
-        await self._turns.lock.acquire()
+        if self._has_turn:
+            self._leave_turn()
+        await self.turns.lock.acquire()
         self._has_turn = True
         self.is_over = False
         self._left = COMMANDS_AT_ONCE
-        self._ends = time.monotonic() + (SECONDS_AT_ONCE if self._turns.reading == 1 else SHARED_SECONDS)
+        self._ends = time.monotonic() + (SECONDS_AT_ONCE if self.turns.reading == 1 else SHARED_SECONDS)
 
     def end(self) -> None:
         """Leaves the time to the others."""
-        self._turns.reading -= 1
-        self._leave_turn()
+        self.turns.reading -= 1
+        if self._has_turn:
+            self._leave_turn()
 
     def _leave_turn(self) -> None:
-        if self._has_turn:
-            self._has_turn = False
-            self._turns.lock.release()
+        self._has_turn = False
+        self.turns.lock.release()
