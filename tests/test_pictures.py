@@ -91,7 +91,7 @@ def test_the_picture_of_a_long_life_is_drawn(tmp_path: Path) -> None:
     from benchmarks.pictures import long_life
 
     file = tmp_path / "one.png"
-    figures = dict.fromkeys(long_life.PANELS, 5.0)
+    figures = dict.fromkeys((name for _, name, _ in long_life.PANELS), 5.0)
     samples = [Sample(process, 1_000_000 * at, figures) for process in long_life.COLORS for at in range(10)]
     long_life.draw(samples, file)
     assert file.read_bytes().startswith(PNG)

@@ -18,13 +18,20 @@ from benchmarks.support.growth import MILLION, WARM_UP, Sample
 
 FILE: Final = Path(__file__).with_name("long_life.json")
 NAME: Final = "long-life"
-PANELS: Final = {
-    "resident MiB": "resident memory, MiB",
-    "disk MiB": "the broker's disk, MiB",
-    "handles": "open handles",
-    "tasks": "tasks of trio",
-}
-COLORS: Final = {"producer": "#1f6fb4", "consumer": "#d9822b", "broker": "#4c8c4a", "NameServer": "#8a5aa5"}
+OURS: Final = ("producer", "consumer", "broker", "NameServer")
+SPARKS: Final = ("Spark's JVM", "Spark's Python")
+# Panels: a title, its figure, and the processes in it.
+PANELS: Final = (
+    ("resident memory, MiB", "resident MiB", OURS),
+    ("resident memory of Spark, MiB", "resident MiB", SPARKS),
+    ("heap of Spark's JVM after a collection, MiB", "heap MiB", SPARKS),
+    ("disk, MiB", "disk MiB", (*OURS, *SPARKS)),
+    ("open handles", "handles", (*OURS, *SPARKS)),
+    ("tasks of trio", "tasks", OURS),
+)
+COLORS: Final = dict(
+    zip((*OURS, *SPARKS), ("#1f6fb4", "#d9822b", "#4c8c4a", "#8a5aa5", "#b03a48", "#5f7f8c"), strict=True)
+)
 
 
 def read(file: Path = FILE) -> list[Sample]:
@@ -35,14 +42,14 @@ def read(file: Path = FILE) -> list[Sample]:
 def draw(samples: Sequence[Sample], file: Path) -> None:
     """Draws a panel for each figure, over the messages consumed; the warm-up is grey."""
     last = max(sample.messages for sample in samples) / MILLION
-    figure, panels = plt.subplots(2, 2, figsize=(9, 5), layout="constrained", facecolor=GROUND)
-    for axes, (name, title) in zip(panels.flat, PANELS.items(), strict=True):
+    figure, panels = plt.subplots(2, 3, figsize=(11, 5), layout="constrained", facecolor=GROUND)
+    for axes, (title, name, processes) in zip(panels.flat, PANELS, strict=True):
         axes.set_facecolor(GROUND)
         axes.axvspan(0, WARM_UP * last, color=FAINT, alpha=0.15, linewidth=0)
-        for process, color in COLORS.items():
+        for process in processes:
             own = [sample for sample in samples if sample.process == process and name in sample.figures]
             at = [sample.messages / MILLION for sample in own]
-            axes.plot(at, [sample.figures[name] for sample in own], color=color, linewidth=1.4)
+            axes.plot(at, [sample.figures[name] for sample in own], color=COLORS[process], linewidth=1.4)
         axes.set_xlim(0, last)
         axes.set_ylim(bottom=0)
         axes.set_title(title, color=INK, fontsize=10, loc="left")

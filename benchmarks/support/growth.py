@@ -36,6 +36,7 @@ class Bound:
 
 BOUNDS: Final[Mapping[str, Bound]] = {
     "resident MiB": Bound(0.25, 6.0),
+    "heap MiB": Bound(0.25, 12.0),
     "handles": Bound(0.1, 4.0),
     "threads": Bound(0.1, 4.0),
     "tasks": Bound(0.1, 8.0),
