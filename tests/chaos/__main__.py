@@ -20,9 +20,10 @@ import trio
 from tests.chaos.checker import History, faults_of
 from tests.chaos.clusters import ClusterKind
 from tests.chaos.history import Event, line_of
-from tests.chaos.plan import EVERY_KIND, OF_PAIRS, Kind, Plan, drawn
+from tests.chaos.plan import Kind, Plan, drawn
 from tests.chaos.planted import plant_by_environment
-from tests.chaos.runner import STILL_BEATS, running
+from tests.chaos.process_runs import KINDS_OF, running
+from tests.chaos.runner import STILL_BEATS
 from tests.chaos.traffic import EVERY_SENDING, Sending
 
 
@@ -40,7 +41,7 @@ def main() -> int:
     parser.add_argument("--history", type=Path)
     options = parser.parse_args()
     plant_by_environment()
-    kinds = (*EVERY_KIND, *OF_PAIRS) if options.cluster is ClusterKind.PAIRS else EVERY_KIND
+    kinds = KINDS_OF[options.cluster]
     if options.kinds:
         kinds = tuple(map(Kind, options.kinds.split(",")))
     plan = drawn(options.seed, options.steps, kinds)

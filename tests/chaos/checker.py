@@ -29,7 +29,8 @@ HELD: Final = 250
 # A broker's times are of whole milliseconds.
 CLOCK_SECONDS: Final = 0.01
 # After these a send may be stored twice: its answer was lost, and the client repeats it.
-LOSE_ANSWERS: Final = ("cut", "kill")
+LOSE_ANSWERS: Final = ("cut", "kill", "cut_power")
+KILLS: Final = ("kill", "cut_power")
 SECONDS_AROUND: Final = 5.0
 # A broker of Apache's holds a pull for 15 s, and looks at those that it holds every 5 s.
 HELD_PULL_SECONDS: Final = 20.0
@@ -38,7 +39,7 @@ MESSAGE_SECONDS: Final = 3.0
 # Steps by which queues get other members: those of the group change, or what they know of members, queues and brokers.
 MOVES_QUEUES: Final = frozenset(
     {
-        *("join", "leave", "lose", "cut", "stall", "pause", "kill", "grow"),
+        *("join", "leave", "lose", "cut", "stall", "pause", "kill", "cut_power", "grow"),
         *("kill_nameserver", "pause_nameserver", "kill_slave"),
     }
 )
@@ -115,7 +116,7 @@ class History:
 
     def killed_after(self, broker: str, at: float) -> float:
         """Returns when the broker was first killed after a time; infinity if it was not."""
-        kills = (fault for fault in self.faults if fault.kind == "kill" and fault.target == broker)
+        kills = (fault for fault in self.faults if fault.kind in KILLS and fault.target == broker)
         return min((fault.began for fault in kills if fault.began > at), default=float("inf"))
 
     def first_tries(self, group: str, queue: Queue) -> Iterator[Got]:

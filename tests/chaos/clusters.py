@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tests.chaos.history import OURS, Copied, Event
-from tests.chaos.plan import BROKERS, NAMESERVERS, SLAVES
+from tests.chaos.plan import BROKERS, FLUSHING, NAMESERVERS, SLAVES
 from tests.chaos.proxy import BEFORE, BEHIND
 from tests.support.apache import boot_broker, boot_cluster
 from tests.support.copies import check_copy, log_end
@@ -33,6 +33,9 @@ SETTINGS: Final = {
     # A broker counts its checks while it has no producer, too: after a restart that may be for a minute.
     "transactionCheckMax": "1000",
 }
+# Nothing may be removed from a disk for being full: what is acknowledged has to stay.
+OF_OURS: Final = {**SETTINGS, "cleanFileForciblyEnable": "false", "cleanResourceInterval": "1000"}
+FLUSHES: Final = {"flushDiskType": "SYNC_FLUSH"}
 FOLLOWS: Final = {**SETTINGS, "brokerIP1": BEHIND, "brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
 
 
@@ -80,9 +83,16 @@ def boot(kind: ClusterKind) -> Iterator[Cluster]:
 
 @contextmanager
 def _ours() -> Iterator[Cluster]:
-    with boot_our_cluster(BROKERS, broker_settings=SETTINGS, broker_module=BROKER_MODULE) as cluster:
-        ports = {name: (broker.port,) for name, broker in cluster.brokers.items()}
-        yield Cluster(cluster.nameserver.address, cluster.brokers, ports, dict.fromkeys(BROKERS, OURS))
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyrmq-", dir=memory_backed())))
+        nameserver = stack.enter_context(boot_our_cluster(())).nameserver.address
+        brokers = {}
+        for name in BROKERS:
+            settings = OF_OURS | FLUSHES if name in FLUSHING else OF_OURS
+            booted = boot_our_broker(name, nameserver, home / name, settings, module=BROKER_MODULE)
+            brokers[name] = stack.enter_context(booted)
+        ports = {name: (broker.port,) for name, broker in brokers.items()}
+        yield Cluster(nameserver, brokers, ports, dict.fromkeys(BROKERS, OURS))
 
 
 @contextmanager

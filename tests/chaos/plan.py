@@ -9,6 +9,8 @@ from enum import StrEnum, auto
 from typing import Final
 
 BROKERS: Final = ("broker-a", "broker-b")
+# Of brokers of ours, those that answer a send when the message is on the medium (SYNC_FLUSH).
+FLUSHING: Final = ("broker-a",)
 NAMESERVERS: Final = ("nameserver-a", "nameserver-b")
 SLAVES: Final = ("slave-a", "slave-b")
 # The topic whose batches are stored message by message, and the topic whose batches are one record each.
@@ -39,17 +41,23 @@ class Kind(StrEnum):
     KILL_NAMESERVER = auto()  # kills a NameServer, and starts it again: it knows no broker at first
     PAUSE_NAMESERVER = auto()  # stops a NameServer's process, and has it go on
     KILL_SLAVE = auto()  # kills a slave, and starts it again
+    CUT_POWER = auto()  # kills a broker that flushes before it answers, loses what it did not flush, starts it again
+    FILL_DISK = auto()  # has no write of a broker succeed, and its disk be full
 
 
 RESETS: Final = (Kind.SKIP, Kind.REPLAY)
+KILLS: Final = (Kind.KILL, Kind.CUT_POWER)
 # Of a cluster of two NameServers and two pairs of master and slave.
 OF_PAIRS: Final = (Kind.KILL_NAMESERVER, Kind.PAUSE_NAMESERVER, Kind.KILL_SLAVE)
-EVERY_KIND: Final = tuple(kind for kind in Kind if kind not in (Kind.GROW, *OF_PAIRS))
+# Of brokers of ours as processes.
+OF_OURS: Final = (Kind.CUT_POWER, Kind.FILL_DISK)
+EVERY_KIND: Final = tuple(kind for kind in Kind if kind not in (Kind.GROW, *OF_PAIRS, *OF_OURS))
 WEIGHTS: Final = {Kind.JOIN: 3, Kind.LEAVE: 2, Kind.BURST: 2, Kind.PAUSE: 2}
 TARGETS: Final[Mapping[Kind, Sequence[str]]] = {
     **dict.fromkeys((*RESETS, Kind.BURST, Kind.GROW), TOPICS),
     **dict.fromkeys((Kind.KILL_NAMESERVER, Kind.PAUSE_NAMESERVER), NAMESERVERS),
     Kind.KILL_SLAVE: SLAVES,
+    Kind.CUT_POWER: FLUSHING,
 }
 
 
@@ -79,7 +87,7 @@ def drawn(seed: int, steps: int, kinds: Sequence[Kind] = EVERY_KIND) -> Plan:
     plan: list[Step] = []
     for _ in range(steps):
         (kind,) = draw.choices(kinds, weights)
-        if kind is Kind.KILL and any(step.kind in RESETS for step in plan[-STEPS_BETWEEN_RESET_AND_KILL:]):
+        if kind in KILLS and any(step.kind in RESETS for step in plan[-STEPS_BETWEEN_RESET_AND_KILL:]):
             kind = Kind.CUT if Kind.CUT in kinds else Kind.JOIN
         plan.append(_step(draw, kind))
     return Plan(seed, tuple(plan))

@@ -18,6 +18,9 @@ from pyrmq_core.broker.processors.pulls import pull_message
 from pyrmq_core.broker.schedule import delay_levels
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.broker.store import queue_table
+from pyrmq_core.broker.store.appending import Append, AppendResult
+from pyrmq_core.broker.store.commit_log import CommitLog
+from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.client.consumer.consume import send_back
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
 from pyrmq_core.client.consumer.consume.handler_calls import CallRun, HandlerCalls
@@ -25,6 +28,7 @@ from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
 from pyrmq_core.client.consumer.pull.range_reader import RangeReader
 from pyrmq_core.client.producer.bulk.accumulator import Accumulator
 from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.errors import StoreError
 from pyrmq_core.model import LocalTransactionState, MessageExt
 from tests.chaos.traffic import Checks
 
@@ -214,6 +218,26 @@ def _second_calls() -> None:
     replace(HandlerCalls, "make_calls", make_calls)
 
 
+def _unflushed_answers() -> None:
+    """Has the broker never flush its log, which it takes for flushed."""
+    replace(CommitLog, "unsynced", lambda real: lambda log: (real(log)[0], []))
+
+
+def _unwritten_answers() -> None:
+    """Has the broker answer as if a message were stored that its full disk refused."""
+
+    def put(real: Callable[..., AppendResult]) -> Callable[..., AppendResult]:
+        def planted(store: MessageStore, append: Append, now_ms: int) -> AppendResult:
+            try:
+                return real(store, append, now_ms)
+            except StoreError:
+                return AppendResult([store.end] * len(append.pieces), 0, store.end)
+
+        return planted
+
+    replace(MessageStore, "put", put)
+
+
 PLANTS: Final[dict[str, Callable[[], None]]] = {
     "spin": _spin,
     "whole batches": _whole_batches,
@@ -225,4 +249,6 @@ PLANTS: Final[dict[str, Callable[[], None]]] = {
     "early deliveries": _early_deliveries,
     "second deliveries": _second_deliveries,
     "second calls": _second_calls,
+    "unflushed answers": _unflushed_answers,
+    "unwritten answers": _unwritten_answers,
 }

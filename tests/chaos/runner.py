@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Literal, Protocol
 
 import trio
 
-from pyrmq_core import Admin, Batching, Producer, PullConsumer, RocketMQError
+from pyrmq_core import Admin, PullConsumer, RocketMQError
 from tests.chaos.checker import History, already_wrong, missing
-from tests.chaos.clusters import ClusterKind, Server, boot, compare_copies
+from tests.chaos.clusters import Server
 from tests.chaos.history import (
     ALL_CONSUMED,
     OUT_OF_TIME,
     STOOD_STILL,
-    Booted,
     Event,
     Fault,
     Got,
@@ -30,10 +27,8 @@ from tests.chaos.history import (
     Stored,
     Subscribed,
 )
-from tests.chaos.members import Member
-from tests.chaos.plan import OF_PAIRS, PACKED, PLAIN, TOPICS, Kind, Plan, Step
-from tests.chaos.proxy import proxies
-from tests.chaos.traffic import EVERY_SENDING, SEND_SECONDS, Checks, Sending, Traffic
+from tests.chaos.plan import OF_OURS, OF_PAIRS, PACKED, PLAIN, TOPICS, Kind, Plan, Step
+from tests.chaos.traffic import Traffic
 
 GROUP = "workers"
 QUEUES = 4
@@ -43,7 +38,7 @@ COLLECT_SECONDS = 0.1
 LOOK_SECONDS = 1.0
 # Nothing was consumed while every member's loop beat so often: what is missing does not come any more.
 STILL_BEATS = 300
-LASTING = (Kind.STALL, Kind.PAUSE, Kind.KILL, Kind.LEAVE, *OF_PAIRS)
+LASTING = (Kind.STALL, Kind.PAUSE, Kind.KILL, Kind.LEAVE, *OF_PAIRS, *OF_OURS)
 
 
 class Way(Protocol):
@@ -73,7 +68,7 @@ class GroupMember(Protocol):
 
 
 class Run:
-    """One run of a plan; `events` is its history."""
+    """One run of a plan; `events` is its history. Steps that are only for processes are in `ProcessRun`."""
 
     queues_at_first = QUEUES
     look_seconds = LOOK_SECONDS
@@ -292,41 +287,3 @@ class Run:
                     return OUT_OF_TIME if self._is_unsure else STOOD_STILL
                 await trio.sleep(self.look_seconds)
         return OUT_OF_TIME
-
-
-@asynccontextmanager
-async def running(
-    plan: Plan,
-    home: Path,
-    kind: ClusterKind = ClusterKind.OURS,
-    sendings: Collection[Sending] = EVERY_SENDING,
-) -> AsyncIterator[Run]:
-    """Yields a run of the plan that has not begun, on a cluster of its own."""
-    with boot(kind) as cluster:
-        nameserver = cluster.nameserver
-        async with (
-            proxies(cluster.ports) as ways,
-            Admin(nameserver=nameserver, timeout=CALL_SECONDS) as admin,
-            Producer(
-                "senders",
-                nameserver=nameserver,
-                send_timeout=SEND_SECONDS,
-                batching=Batching(),
-                transaction_listener=Checks(),
-            ) as producer,
-        ):
-            await admin.create_topic(PLAIN, queues=QUEUES)
-            await admin.create_topic(PACKED, queues=QUEUES, batch=True)
-            await admin.groups.create(GROUP)
-            traffic = Traffic(producer, random.Random(plan.seed), sendings=sendings)
-            traffic.events += [Booted(name, maker) for name, maker in cluster.makers.items()]
-            run = Run(
-                plan,
-                nameserver,
-                cluster.servers,
-                ways,
-                traffic,
-                lambda name: Member(name, (nameserver, GROUP, plan.seed), home, dict(os.environ)),
-            )
-            yield run
-            run.events += await trio.to_thread.run_sync(compare_copies, cluster)

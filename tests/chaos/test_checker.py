@@ -164,12 +164,12 @@ def test_a_second_copy_is_reported() -> None:
     assert "stored twice" in only_fault([*good(), stored(7, COUNT)])
 
 
-@pytest.mark.parametrize("kind", ["pause", "stall"])
+@pytest.mark.parametrize("kind", ["pause", "stall", "fill_disk"])
 def test_a_second_copy_of_a_send_that_only_waited_is_reported(kind: str) -> None:
     assert "stored twice" in only_fault([*good(), fault(kind, 7, 9), stored(7, COUNT)])
 
 
-@pytest.mark.parametrize("kind", ["cut", "kill"])
+@pytest.mark.parametrize("kind", ["cut", "kill", "cut_power"])
 def test_a_second_copy_of_a_send_whose_answer_was_lost_is_right(kind: str) -> None:
     assert faults_of([*good(), fault(kind, 7.2, 7.3), stored(7, COUNT)]) == []
     assert "stored twice" in only_fault([*good(), fault(kind, 7.2, 7.3), stored(70, COUNT)])

@@ -5,7 +5,10 @@ import pytest
 from tests.chaos.plan import (
     BROKERS,
     EVERY_KIND,
+    FLUSHING,
+    KILLS,
     NAMESERVERS,
+    OF_OURS,
     OF_PAIRS,
     RESETS,
     SLAVES,
@@ -43,11 +46,13 @@ def test_targets_are_what_their_kind_needs() -> None:
             assert step.target in (TOPICS if step.kind in (*RESETS, Kind.BURST) else BROKERS)
         for step in drawn(seed, 20, OF_PAIRS).steps:
             assert step.target in (SLAVES if step.kind is Kind.KILL_SLAVE else NAMESERVERS)
+        for step in drawn(seed, 20, OF_OURS).steps:
+            assert step.target in (FLUSHING if step.kind is Kind.CUT_POWER else BROKERS)
 
 
 def test_no_broker_is_killed_soon_after_a_reset() -> None:
     for seed in SEEDS:
-        kinds = [step.kind for step in drawn(seed, 60).steps]
+        kinds = [step.kind for step in drawn(seed, 60, (*EVERY_KIND, *OF_OURS)).steps]
         for place, kind in enumerate(kinds):
-            if kind is Kind.KILL:
+            if kind in KILLS:
                 assert not set(kinds[max(0, place - STEPS_BETWEEN_RESET_AND_KILL) : place]) & set(RESETS)

@@ -21,6 +21,8 @@ ROOT = Path(__file__).parent.parent.parent
 STEPS, SECONDS, SETTLE_SECONDS = 30, 40, 120
 # A seed whose first steps are all different: a kill, a burst, a reset, a pause, a stall, a join, cuts, a member's end.
 SHORT_SEED, FEW_STEPS, FEW_SECONDS = 2228, 8, 15
+# With the kinds of our brokers, a seed that has each of theirs among the first.
+SHORT_SEED_OF_OURS = 15255
 # On pairs, a seed that has every kind of theirs among them.
 SHORT_SEED_OF_PAIRS = 238111
 KILLED_AFTER_SECONDS = 900
@@ -52,7 +54,7 @@ def goes_well(seed: int, steps: int = STEPS, seconds: int = SECONDS, kind: Clust
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
 def test_some_seconds_of_random_faults() -> None:
     """Attacks the promise in the default tier, which has no minute for it."""
-    goes_well(SHORT_SEED, FEW_STEPS, FEW_SECONDS)
+    goes_well(SHORT_SEED_OF_OURS, FEW_STEPS, FEW_SECONDS)
 
 
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
