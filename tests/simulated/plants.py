@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -52,3 +53,10 @@ PLANTS: Final[dict[str, Callable[[], None]]] = {
     "stuck retry queue": OF_CHAOS["whole batches"],
     "polled is consumed": _commit_at_once,
 }
+
+
+def prepare_process(plant: str | None) -> None:
+    """Prepares a process for many lives: it logs nothing, and has the plant until it ends."""
+    logging.disable(logging.CRITICAL)
+    if plant is not None:
+        PLANTS[plant]()
