@@ -159,8 +159,7 @@ async def _search(
 async def ranges_to_read(connection: Connection, topic: str, part: Part) -> AsyncIterator[tuple[PullConsumer, Ranges]]:
     """Opens a consumer, and yields it with the offsets of that part of the topic; SQL is checked by its brokers."""
     from pyrmq_core import PullConsumer
-    from pyrmq_core.cli.tail import check_sql, chosen
-    from pyrmq_core.search.search import ranges_of
+    from pyrmq_core.search.search import check_sql, queues_named, ranges_of
 
     async with (
         connection.client() as client,
@@ -168,7 +167,7 @@ async def ranges_to_read(connection: Connection, topic: str, part: Part) -> Asyn
             TOOLS_GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
         ) as consumer,
     ):
-        queues = chosen(await consumer.message_queues(topic), part.queues)
+        queues = queues_named(await consumer.message_queues(topic), part.queues)
         await check_sql(consumer, queues, part.sql)
         yield consumer, await ranges_of(consumer, queues, part.since, part.until)
 

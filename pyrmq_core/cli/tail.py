@@ -20,7 +20,7 @@ from pyrmq_core.cli.formats import MessageLine, form_options
 from pyrmq_core.cli.name_completion import group_names, topic_names
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.times import instant
-from pyrmq_core.errors import InvalidArgument, NetworkError, ResponseError, RoutingError
+from pyrmq_core.errors import NetworkError, ResponseError, RoutingError
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 
@@ -187,8 +187,10 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
     """Prints the messages that were there at the start, and with `follow` also those that come later."""
     import trio
 
+    from pyrmq_core.search.search import check_sql, queues_named
+
     began = datetime.now(UTC)
-    queues = chosen(await consumer.message_queues(topic), wanted.queues)
+    queues = queues_named(await consumer.message_queues(topic), wanted.queues)
     await check_sql(consumer, queues, wanted.sql)
     bounds = await consumer.offset_bounds(queues)
     stored = await _stored(consumer, bounds, wanted)
@@ -213,33 +215,6 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
                 break
     if not printed:
         click.echo(_nothing(topic, wanted, sum(bound.end - bound.start for bound in bounds.values())), err=True)
-
-
-def chosen(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
-    """Returns the queues that one of the names means, all without names; raises `InvalidArgument` for another name."""
-    every = list(queues)
-    if not names:
-        return every
-    for name in names:
-        if not any(_means(name, queue) for queue in every):
-            there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in every[:50])
-            raise InvalidArgument(f"--queue {name}: topic {every[0].topic} has no such queue to read; it has {there}")
-    return [queue for queue in every if _is_wanted(queue, names)]
-
-
-def _is_wanted(queue: MessageQueue, names: Sequence[str]) -> bool:
-    return not names or any(_means(name, queue) for name in names)
-
-
-async def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], sql: str | None) -> None:
-    """Asks one queue of each broker to check the expression: a bad one would be answered with every message."""
-    if sql is not None:
-        for queue in {queue.broker_name: queue for queue in queues}.values():
-            await consumer.check_sql(queue, sql)
-
-
-def _means(name: str, queue: MessageQueue) -> bool:
-    return name in (f"{queue.broker_name}/{queue.queue_id}", queue.broker_name, str(queue.queue_id))
 
 
 async def _stored(
@@ -314,6 +289,7 @@ class _Reader:
         import trio
 
         from pyrmq_core.client.consumer.pull.range_reader import passes
+        from pyrmq_core.search.search import check_sql, is_named
 
         seen, wanted = set(first_queues), self._wanted
         from_end = wanted.offset is not None and wanted.offset < 0
@@ -324,7 +300,7 @@ class _Reader:
                 await trio.sleep(LOOK_SECONDS)
                 try:
                     there = (await self._consumer.current_queues([topic]))[topic] or ()
-                    added = [queue for queue in there if queue not in seen and _is_wanted(queue, wanted.queues)]
+                    added = [queue for queue in there if queue not in seen and is_named(queue, wanted.queues)]
                     await check_sql(self._consumer, added, wanted.sql)
                     bounds = await self._consumer.offset_bounds(added)
                     stored = await _stored(self._consumer, bounds, wanted)

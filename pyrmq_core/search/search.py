@@ -21,7 +21,7 @@ from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.client.consumer.group.subscriptions import filter_of
 from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
 from pyrmq_core.client.consumer.pull_consumer import PullConsumer
-from pyrmq_core.errors import MissingLibrary
+from pyrmq_core.errors import InvalidArgument, MissingLibrary
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange
 from pyrmq_core.protocol.messages.payload import RawPull, decode
@@ -53,6 +53,32 @@ async def ranges_of(
     return [(queue, OffsetRange(begins[queue], ends[queue])) for queue in held if begins[queue] < ends[queue]]
 
 
+def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
+    """Returns the queues that a name means: `BROKER/3`, `BROKER`, or `3` of every broker; all queues without names.
+
+    Raises `InvalidArgument` for a name that means none.
+    """
+    every = list(queues)
+    for name in names:
+        if not any(is_named(queue, (name,)) for queue in every):
+            there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in every[:50])
+            raise InvalidArgument(f"queue {name}: the topic has no such queue to read; it has {there or 'none'}")
+    return [queue for queue in every if is_named(queue, names)]
+
+
+def is_named(queue: MessageQueue, names: Sequence[str]) -> bool:
+    """Returns whether one of the names means the queue, or there are none."""
+    own = (f"{queue.broker_name}/{queue.queue_id}", queue.broker_name, str(queue.queue_id))
+    return not names or any(name in own for name in names)
+
+
+async def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], sql: str | None) -> None:
+    """Asks one queue of each broker to check the expression: a bad one would be answered with every message."""
+    if sql is not None:
+        for queue in {queue.broker_name: queue for queue in queues}.values():
+            await consumer.check_sql(queue, sql)
+
+
 @dataclass(slots=True)
 class SearchAccount:
     """The progress of a search. `searched` counts offsets, also those that a filter at the broker left out."""
@@ -69,14 +95,15 @@ class SearchAccount:
 class Search:
     """One search of `ranges`; `account` may be read at any time.
 
-    It ends behind the list of pulls with which it has received `max_bytes`, so that it exceeds them by some MiB.
+    Without a condition every message that passes `tags` or `sql` is a match. It ends behind the list of pulls with
+    which it has received `max_bytes`, so that it exceeds them by some MiB.
     """
 
     def __init__(
         self,
         consumer: PullConsumer,
         ranges: Ranges,
-        condition: Condition,
+        condition: Condition | None,
         *,
         tags: str = "*",
         sql: str | None = None,
@@ -155,11 +182,11 @@ class Search:
         return chosen.values()
 
     def _in_pull(self, pull: RawPull) -> list[MessageExt]:
-        holds, matches = self._condition.holds, self._filter.matches
+        condition, matches = self._condition, self._filter.matches
         meeting: list[MessageExt] = []
         for message in decode(pull, OffsetRange(pull.start, pull.next_offset)):
             try:
-                if matches(message.tags) and holds(message):
+                if matches(message.tags) and (condition is None or condition.holds(message)):
                     meeting.append(message)
             except NoJson:
                 self.account.no_json += 1

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import trio
 
 from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, PullStatus, RocketMQError
+from pyrmq_core.client.consumer.group.subscriptions import filter_of
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.search.conditions import Condition, condition_of
-from pyrmq_core.search.search import Search, ranges_of
+from pyrmq_core.search.search import Search, check_sql, queues_named, ranges_of
 from pyrmq_core.web.body_text import SUMMARY_BYTES
 from pyrmq_core.web.history import SAMPLE_SECONDS, Curve, History, Sample
 from pyrmq_core.web.look_up_queue import TooManyLookUps
@@ -69,6 +70,27 @@ class FoundMessages:
     failures: dict[str, str] = field(default_factory=dict)
     more: bool = False
     searched: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A search of a topic: times, conditions on the message, filters at the broker, and names of queues with spaces.
+
+    Empty texts, and None as a time, are conditions that all messages meet. It is false if the times and queues choose
+    the messages alone, whose newest are read without a search.
+    """
+
+    topic: str
+    since: datetime | None
+    before: datetime | None
+    contains: str = ""
+    where: str = ""
+    tags: str = ""
+    sql: str = ""
+    queue: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.contains or self.where or self.tags or self.sql)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,32 +240,40 @@ class LookUps:
 
         return await self._get(("at", queue, offset), look_up)
 
-    async def newest(self, topic: str, since: datetime | None, before: datetime | None) -> FoundMessages:
-        """Returns the topic's newest messages, or the newest of those that were stored between the times."""
-        return await self._get(("newest", topic, since, before), partial(self._newest, topic, since, before))
+    async def newest(self, wanted: Wanted) -> FoundMessages:
+        """Returns the newest messages of the topic, or of its queues that are named, stored between the times."""
+        return await self._get(("newest", wanted), partial(self._newest, wanted))
 
-    async def search(
-        self, topic: str, since: datetime | None, until: datetime | None, contains: str | None, where: str | None
-    ) -> FoundMessages:
-        """Returns the topic's messages between two times whose bodies contain a text, or that meet a condition.
+    async def search(self, wanted: Wanted) -> FoundMessages:
+        """Returns the messages that meet the conditions, of the last hour without a time.
 
         Raises `TooManyLookUps` while the viewer has another search, or other viewers have all that are possible.
         """
-        condition = condition_of(contains, where, None)
-        key = ("search", topic, since, until, contains, where)
-        return await self._get(key, partial(self._search, topic, since, until, condition))
+        condition = None
+        if wanted.contains or wanted.where:
+            condition = condition_of(wanted.contains or None, wanted.where or None, None)
+        filter_of(wanted.tags or "*", wanted.sql or None)  # before a broker is asked
+        return await self._get(wanted, partial(self._search, wanted, condition))
 
-    async def _search(
-        self, topic: str, since: datetime | None, until: datetime | None, condition: Condition
-    ) -> FoundMessages:
+    async def _search(self, wanted: Wanted, condition: Condition | None) -> FoundMessages:
         if self._address in self._searching or len(self._searching) >= SEARCHES_AT_ONCE:
             raise TooManyLookUps
         self._searching.add(self._address)
+        tags, sql = wanted.tags or "*", wanted.sql or None
         try:
-            queues = await self._consumer.message_queues(topic)
-            since = datetime.now(UTC) - SEARCHED_TIME if since is None else since
-            ranges = await ranges_of(self._consumer, queues, since, until)
-            search = Search(self._consumer, ranges, condition, max_bytes=SEARCHED_BYTES, patience=SEARCH_SECONDS)
+            queues = queues_named(await self._consumer.message_queues(wanted.topic), wanted.queue.split())
+            await check_sql(self._consumer, queues, sql)
+            since = datetime.now(UTC) - SEARCHED_TIME if wanted.since is None else wanted.since
+            ranges = await ranges_of(self._consumer, queues, since, wanted.before)
+            search = Search(
+                self._consumer,
+                ranges,
+                condition,
+                tags=tags,
+                sql=sql,
+                max_bytes=SEARCHED_BYTES,
+                patience=SEARCH_SECONDS,
+            )
             messages: list[MessageExt] = []
             with trio.move_on_after(SEARCH_SECONDS):
                 async with search.matches() as lists:
@@ -259,13 +289,17 @@ class LookUps:
             said += f"; {search.account.no_json:,} bodies are no JSON"
         return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), searched=said)
 
-    async def _newest(self, topic: str, since: datetime | None, before: datetime | None) -> FoundMessages:
-        stats = await self._admin.topics.stats(topic)
-        held = {queue: figures for queue, figures in stats.queues.items() if figures.messages > 0}
+    async def _newest(self, wanted: Wanted) -> FoundMessages:
+        since, before = wanted.since, wanted.before
+        stats = await self._admin.topics.stats(wanted.topic)
+        named = queues_named(stats.queues, wanted.queue.split())
+        held = {queue: stats.queues[queue] for queue in named if stats.queues[queue].messages > 0}
         failures = {name: str(error) for name, error in stats.failures.items()}
         queues = sorted(held)[:MAX_QUEUES_READ]
         if len(queues) < len(held):
-            failures[topic] = f"only {len(queues)} of {len(held)} queues are read; look for a key or an id instead"
+            failures[wanted.topic] = (
+                f"only {len(queues)} of {len(held)} queues are read; look for a key or an id instead"
+            )
         messages: list[MessageExt] = []
         older = False
         room = trio.CapacityLimiter(QUEUES_READ_AT_ONCE)

@@ -12,7 +12,7 @@ import pytest
 
 from pyrmq_core import CommitRecord, InvalidArgument, Message, MessageQueue, StoredRange, commit_messages
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
-from pyrmq_core.cli.tail import chosen
+from pyrmq_core.search.search import queues_named
 from tests.support.commands import ended, started
 
 QUEUES = [MessageQueue("T", broker, number) for broker in ("broker-a", "broker-b") for number in range(2)]
@@ -114,7 +114,7 @@ def test_what_json_prints_is_sent_again(cluster: EmbeddedCluster, tmp_path: Path
         (("--offset", "1", "-g", "g"), "--offset excludes --from and -g"),
         (("--tags", "a", "--sql", "b = 1"), "exclude each other"),
         (("--sql", "amount >"), "amount >"),
-        (("--queue", "7"), "--queue 7: topic T has no such queue to read; it has broker-a/0, broker-a/1, broker-b/0"),
+        (("--queue", "7"), "queue 7: the topic has no such queue to read; it has broker-a/0, broker-a/1, broker-b/0"),
         (("-o", "{bodies}"), "there is no field {bodies}"),
         (("--from", "yesterday"), "earliest, latest or an ISO-8601 time"),
         (("--committed", "--queue", "0"), "--committed excludes --offset, -g, --queue and filters"),
@@ -142,8 +142,8 @@ def test_committed_rows_alone(cluster: EmbeddedCluster, tmp_path: Path) -> None:
 
 
 def test_queues_are_chosen_by_broker_number_or_both() -> None:
-    assert chosen(QUEUES, ()) == QUEUES
-    assert chosen(QUEUES, ("broker-b", "0")) == [QUEUES[0], QUEUES[2], QUEUES[3]]
-    assert chosen(QUEUES, ("broker-a/1",)) == [QUEUES[1]]
+    assert queues_named(QUEUES, ()) == QUEUES
+    assert queues_named(QUEUES, ("broker-b", "0")) == [QUEUES[0], QUEUES[2], QUEUES[3]]
+    assert queues_named(QUEUES, ("broker-a/1",)) == [QUEUES[1]]
     with pytest.raises(InvalidArgument, match="no such queue"):
-        chosen(QUEUES, ("0", "broker-c/0"))
+        queues_named(QUEUES, ("0", "broker-c/0"))

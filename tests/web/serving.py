@@ -32,16 +32,20 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    *, allow_changes: bool = False, brokers: int = 2, topics: Mapping[str, int] | None = None
+    *,
+    allow_changes: bool = False,
+    brokers: int = 2,
+    topics: Mapping[str, int] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Served]:
-    """Yields a page on a free port."""
+    """Yields a page on a free port; `settings` are the brokers'."""
     async with (
-        EmbeddedCluster(brokers, topics=topics or {}) as cluster,
+        EmbeddedCluster(brokers, topics=topics or {}, settings=settings) as cluster,
         Client(nameserver=cluster.nameserver) as client,
         trio.open_nursery() as nursery,
     ):
-        settings = WebSettings(port=0, allow_changes=allow_changes)
-        address: str = await nursery.start(serve_web, client, cluster.nameserver, settings)
+        web_settings = WebSettings(port=0, allow_changes=allow_changes)
+        address: str = await nursery.start(serve_web, client, cluster.nameserver, web_settings)
         async with httpx.AsyncClient(base_url=address, timeout=30) as http:
             yield Served(cluster, address, http)
         nursery.cancel_scope.cancel()

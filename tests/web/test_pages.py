@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import trio
 
-from pyrmq_core import Admin, Command, RequestCode
+from pyrmq_core import Admin, Command, Message, Producer, RequestCode
 from pyrmq_core.embedded import PASS, CutConnection, Pass
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
@@ -38,6 +38,11 @@ def rows(text: str) -> list[str]:
     """Returns the texts of a page's table rows."""
     markup = re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)
     return [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in markup]
+
+
+def messages_in(text: str) -> list[str]:
+    """Returns the rows of a page's list of messages."""
+    return [row for row in rows(text) if "@" in row]
 
 
 async def test_brokers(page: Served) -> None:
@@ -347,6 +352,43 @@ async def test_a_search_in_bodies(page: Served) -> None:
     assert (wrong.status_code, "character 12" in wrong.text) == (400, True)
     both = await page.get("/messages", topic="orders", where="json.order == 2", contains="2")
     assert both.status_code == 400
+
+
+async def test_a_search_by_the_filters_of_a_broker(page: Served) -> None:
+    async with Producer("web-tests", nameserver=page.cluster.nameserver) as producer:
+        for number in (2, 3):
+            await producer.send(Message("orders", f'{{"order": {number}}}'.encode(), tags="paid"))
+    paid = (await page.get("/messages", topic="orders", tags="paid")).text
+    assert len(messages_in(paid)) == 2
+    assert 'value="paid"' in paid
+    both = (await page.get("/messages", topic="orders", tags="paid", where="json.order == 2")).text
+    assert len(messages_in(both)) == 1
+    assert (await page.get("/messages", topic="orders", tags="paid", sql="a = 1")).status_code == 400
+    refused = await page.get("/messages", topic="orders", sql="a = 1")
+    assert (refused.status_code, "enablePropertyFilter" in refused.text) == (502, True)
+
+
+async def test_a_search_by_sql() -> None:
+    async with served(brokers=1, settings={"enablePropertyFilter": "true"}) as page:
+        async with Producer("web-tests", nameserver=page.cluster.nameserver) as producer:
+            for amount in (5, 11, 12):
+                await producer.send(Message("orders", b"x", properties={"amount": str(amount)}))
+        assert len(messages_in((await page.get("/messages", topic="orders", sql="amount > 10")).text)) == 2
+        wrong = await page.get("/messages", topic="orders", sql="amount >")
+        assert (wrong.status_code, "amount &gt;" in wrong.text) == (502, True)
+
+
+async def test_messages_of_some_queues(page: Served) -> None:
+    every = messages_in((await page.get("/messages", topic="orders")).text)
+    first = messages_in((await page.get("/messages", topic="orders", queue="0")).text)
+    others = (await page.get("/messages", topic="orders", queue="broker-a/1 broker-a/2 broker-a/3")).text
+    assert sorted(first) == sorted(row for row in every if "/0@" in row)
+    assert 0 < len(first) < len(every)
+    assert sorted(messages_in(others)) == sorted(row for row in every if re.search("broker-a/[123]@", row))
+    matches = (await page.get("/messages", topic="orders", queue="0", where="json.order >= 0")).text
+    assert sorted(messages_in(matches)) == sorted(row for row in first if '"order"' in row)
+    wrong = await page.get("/messages", topic="orders", queue="broker-x/0")
+    assert (wrong.status_code, "queue broker-x/0: the topic has no such queue" in wrong.text) == (400, True)
 
 
 async def test_a_viewer_has_one_search_at_a_time(page: Served) -> None:

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.web.body_text import FORMS, PART_BYTES, body_text, summary
-from pyrmq_core.web.look_ups import FoundMessages, LookUps
+from pyrmq_core.web.look_ups import FoundMessages, LookUps, Wanted
 from pyrmq_core.web.pages.page import Shown, needed, page_number, query, time_range, tried, whole_number
 from pyrmq_core.web.zones import zone_of
+
+# The fields of the form that make a search of it.
+CONDITIONS: Final = ("contains", "where", "tags", "sql", "queue")
 
 
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns messages of a topic: by key, by id, by what is in them, or the newest, also of a range of time."""
     topic, key, message_id = query(request, "topic"), query(request, "key"), query(request, "id")
     (since, before), zone = time_range(request), zone_of(request)
-    contains, where = query(request, "contains"), query(request, "where")
+    conditions = {name: query(request, name) for name in CONDITIONS}
+    wanted = Wanted(topic, since, before, **conditions)
     result = FoundMessages()
     if topic and message_id:
         result = await look_ups.by_id(topic, message_id)
     elif topic and key:
         result = await look_ups.by_key(topic, key, since, before)
-    elif topic and (contains or where):
-        result = await look_ups.search(topic, since, before, contains or None, where or None)
+    elif topic and wanted:
+        result = await look_ups.search(wanted)
     elif topic:
-        result = await look_ups.newest(topic, since, before)
+        result = await look_ups.newest(wanted)
     return Shown(
         "messages.html",
         {
@@ -34,8 +40,8 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
             "id": message_id,
             "before": zone.write(before),
             "since": zone.write(since),
-            "contains": contains,
-            "where": where,
+            **conditions,
+            "searches": bool(wanted),
             "found": result,
             "rows": [(message, summary(message.body)) for message in result.messages],
             "older": zone.write(result.messages[-1].store_timestamp) if result.messages and result.more else "",

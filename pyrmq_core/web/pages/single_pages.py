@@ -12,7 +12,7 @@ from pyrmq_core.errors import InvalidArgument, NoRoute
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_dead_letter_topic
 from pyrmq_core.web.body_text import summary
 from pyrmq_core.web.history import Curve
-from pyrmq_core.web.look_ups import FoundMessages, LookUps
+from pyrmq_core.web.look_ups import FoundMessages, LookUps, Wanted
 from pyrmq_core.web.pages.page import Shown, matching, needed, ordered, part, query, time_range
 from pyrmq_core.web.zones import zone_of
 
@@ -73,7 +73,7 @@ async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
     if not group:
         groups = await _letter_counts(request, look_ups)
     try:
-        letters = await look_ups.newest(topic, since, before) if group else FoundMessages()
+        letters = await look_ups.newest(Wanted(topic, since, before)) if group else FoundMessages()
     except NoRoute:
         letters = FoundMessages()
     return Shown(
