@@ -29,6 +29,7 @@ CORRUPT: Final = "corrupt"
 RECORD: Final = {"columnNameOfCorruptRecord": CORRUPT}
 PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
 BLOB_CHARSET: Final = "ISO-8859-1"  # in which Canal writes the bytes of a BLOB
+ANY_TEXT: Final = ("string", "binary")  # types in which each of Canal's texts has a value
 # Statements of a Debezium topic: a truncation, and a message that PostgreSQL's log carries beside changes.
 NO_ROWS: Final = ("t", "m")
 BLANKS: Final = " \t\r\n"
@@ -57,24 +58,31 @@ def canal(
 
     `schema` are the table's columns, as a struct or as DDL, `key` those of its primary key, `table` its name, or
     `database.table`. Messages of other tables, and statements (see `statements`), are passed over. A message that is
-    none of Canal's, or has a value that does not fit the schema, ends the query with its place, or with
-    `corrupt="skip"` is left out. `sequence` is `(es, queueOffset, index)`.
+    none of Canal's, names no table or time, or has a value that does not fit the schema, ends the query with its place,
+    or with `corrupt="skip"` is left out. `sequence` is `(es, queueOffset, index)`.
     """
     row, keys = _row_and_keys(schema, key)
     message = F.from_json(F.col("body").cast("string"), _canal_message(row), RECORD).alias("m")
-    is_change = F.col("m.type").isin("INSERT", "UPDATE", "DELETE") & ~F.coalesce("m.isDdl", F.lit(False))
+    is_statement = F.coalesce("m.isDdl", F.lit(False))
+    is_change = F.col("m.type").isin("INSERT", "UPDATE", "DELETE") & ~is_statement
     is_own = _is_table(table, F.col("m.database"), F.col("m.table"))
-    has_rows = F.col("m.data").isNotNull() & F.col("m.table").isNotNull()
-    is_message = F.col("m.corrupt").isNull() & F.col("m.type").isNotNull() & (~is_change | has_rows)
+    has_rows = F.col("m.data").isNotNull()
+    is_complete = F.when(is_change, has_rows & F.col("m.es").isNotNull() & is_own.isNotNull()).otherwise(
+        is_statement | ~has_rows
+    )
+    is_message = F.col("m.corrupt").isNull() & F.col("m.type").isNotNull() & is_complete
     data = F.when(~F.coalesce(is_message, F.lit(False)), _refusal(corrupt, "is no flat message of Canal"))
     rows = frame.select(message, *PLACE).select(
         *PLACE,
         "m.type",
         "m.es",
         F.col("m.old").alias("olds"),
+        (F.size("m.data") - F.size("m.old")).alias("lead"),
         F.posexplode(data.when(is_change & is_own, F.col("m.data"))).alias("index", "texts"),
     )
-    old = F.get("olds", F.col("index"))  # the columns that the update changed, with their values before
+    # The columns that the update changed, with their values before. Canal leaves out the maps of the first rows if they
+    # are empty, because its filter hides the changed columns.
+    old = F.get("olds", F.col("index") - F.col("lead"))
     rows = rows.select(*PLACE, "type", "es", "index", "texts", old.alias("old"), _now(row).alias("now"))
     is_update = (F.col("type") == "UPDATE") & F.col("old").isNotNull()
     rows = rows.select("*", F.when(is_update, _was(row)).alias("was"))
@@ -102,29 +110,31 @@ def debezium(
     """
     row, keys = _row_and_keys(schema, key)
     text = F.col("body").cast("string")
-    read = frame.select(*PLACE, text.alias("text"), F.from_json(text, _envelope(row), RECORD).alias("m"))
-    parts = [
-        F.when(F.col("m.payload").isNotNull(), F.col(f"m.payload.{part}")).otherwise(F.col(f"m.{part}")).alias(part)
-        for part in ("op", "before", "after", "source", "ddl")
-    ]
-    rows = read.select(*PLACE, "text", "m.corrupt", *parts)
-    is_other = F.col("source.table").isNotNull() & ~_is_table(
-        table, F.coalesce("source.db", F.lit("")), F.col("source.table"), F.col("source.schema")
-    )
-    words = F.when(F.col("op").isin("c", "r"), "insert").when(F.col("op") == "u", "update")
-    words = words.when(F.col("op") == "d", "delete")
-    passed = is_other | F.col("op").isin(*NO_ROWS) | F.col("ddl").isNotNull()
+    message = F.from_json(text, _envelope(row), RECORD)
+    # Each part names `from_json` anew: Spark computes once what one projection names several times, and writes the
+    # parts alone as a row. An own projection of the message would write all of it, too.
+    payload = message.getField("payload")
+
+    def part(name: str) -> Column:
+        return F.when(payload.isNotNull(), payload.getField(name)).otherwise(message.getField(name))
+
+    op, source, is_corrupt = part("op"), part("source"), message.getField(CORRUPT).isNotNull()
+    is_own = _is_table(table, source.getField("db"), source.getField("table"), source.getField("schema"))
+    words = F.when(op.isin("c", "r"), "insert").when(op == "u", "update").when(op == "d", "delete")
+    has_no_rows = ~is_own | op.isin(*NO_ROWS) | part("ddl").isNotNull()
     # Spark computes what an AND uses twice before it looks at the AND; inside of `when` it waits for the condition.
-    is_tombstone = F.when(F.col("op").isNull(), _is_tombstone())
-    passed = F.coalesce(passed, F.lit(False)) | F.coalesce(is_tombstone, F.lit(False))
-    number = F.coalesce("source.pos", "source.lsn", F.lit(0))
-    changes = rows.select(
+    is_tombstone = F.when(op.isNull(), _is_tombstone(text, is_corrupt))
+    is_passed = F.coalesce(has_no_rows, F.lit(False)) | F.coalesce(is_tombstone, text.isNull())
+    number = F.coalesce(source.getField("pos"), source.getField("lsn"), F.lit(0))
+    number_of_row = F.coalesce(source.getField("row"), F.lit(0))
+    changes = frame.select(
         *PLACE,
-        F.when(F.coalesce(passed, F.col("text").isNull()), "pass").otherwise(words).alias("op"),
-        *("before", "after"),
-        (F.col("corrupt").isNull() & F.col("source.table").isNotNull()).alias("fits"),
-        F.coalesce("source.file", F.lit("")).alias("file"),
-        F.array(number, F.coalesce("source.row", F.lit(0)), F.col("queueOffset"), F.lit(0)).alias("position"),
+        F.when(is_passed, "pass").otherwise(words).alias("op"),
+        part("before").alias("before"),
+        part("after").alias("after"),
+        (~is_corrupt & is_own).alias("fits"),
+        F.coalesce(source.getField("file"), F.lit("")).alias("file"),
+        F.array(number, number_of_row, F.col("queueOffset"), F.lit(0)).alias("position"),
     )
     names = ("file", "pos", "row", "queueOffset", "index")
     refusal = _refusal(corrupt, f"is no envelope of Debezium with a key and rows of {_text(row)}")
@@ -242,6 +252,8 @@ def _fits(row: Row) -> Column:
     """Returns whether each text has a value in the type of its column."""
     fits = F.lit(True)
     for field in row:
+        if field.type.lower() in ANY_TEXT:
+            continue
         old = F.element_at("old", field.name)
         fits &= F.col("texts").getField(field.name).isNull() | F.col("now").getField(field.name).isNotNull()
         fits &= F.col("was").isNull() | old.isNull() | F.col("was").getField(field.name).isNotNull()
@@ -263,24 +275,26 @@ def _envelope(row: Row) -> str:
     return f"payload struct<{envelope}>, {envelope}, {CORRUPT} string"
 
 
-def _is_tombstone() -> Column:
-    """Returns whether `text` has no value: it is blank, `null`, or an envelope's wrapper with nothing in it."""
-    names = F.json_object_keys("text")  # of other than an object it is null
+def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
+    """Returns whether a text has no value: it is blank, `null`, or an envelope's wrapper with nothing in it."""
+    names = F.json_object_keys(text)  # of other than an object it is null
     others = F.array_except(names, F.array(F.lit("payload"), F.lit("schema")))
     is_wrapper = F.array_contains(names, "payload") & (F.size(others) == 0)
-    is_empty = F.get_json_object("text", "$.payload").isNull() & F.col("corrupt").isNull()
-    return F.btrim("text", F.lit(BLANKS)).isin("", "null") | (is_wrapper & is_empty)
+    is_empty = F.get_json_object(text, "$.payload").isNull() & ~is_corrupt
+    return F.btrim(text, F.lit(BLANKS)).isin("", "null") | (is_wrapper & is_empty)
 
 
 def _is_table(table: str, database: Column, name: Column, schema: Column | None = None) -> Column:
-    """Returns whether a message is of the table `name`, `database.name` or, at PostgreSQL, `schema.name`."""
+    """Returns whether a message is of the table `name`, `database.name` or, at PostgreSQL, `schema.name`.
+
+    The answer is null for a message that does not name its table, or not the owner that `table` has.
+    """
     owner, _, own_name = table.rpartition(".")
     is_own = name == own_name
     if not owner:
         return is_own
-    return is_own & (
-        database == owner if schema is None else (database == owner) | (F.coalesce(schema, F.lit("")) == owner)
-    )
+    is_of_owner = database == owner
+    return is_own & (is_of_owner if schema is None else is_of_owner | (F.coalesce(schema, F.lit("")) == owner))
 
 
 def _row_and_keys(schema: str | StructType, key: str | Sequence[str]) -> tuple[Row, tuple[str, ...]]:

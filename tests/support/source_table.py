@@ -111,7 +111,9 @@ def debezium_messages(changes: list[Change]) -> Iterator[str]:
             yield "null" if number % 2 else '{"schema": null, "payload": null}'
 
 
-def debezium_message(op: str, before: Row | None, after: Row | None, *, number: int = 0, wrapped: bool = False) -> str:
+def debezium_message(
+    op: str | None, before: Row | None, after: Row | None, *, number: int = 0, wrapped: bool = False
+) -> str:
     source = {
         "connector": "mysql",
         "db": "shop",
