@@ -85,7 +85,7 @@ class BodySampler:
         self._sampled = self._objects = self._texts = 0
 
     def add(self, body: bytes) -> None:
-        """Adds a body; an empty one has no form and is not counted."""
+        """Adds a body; an empty body has no form and is not counted."""
         if not body:
             return
         self._sampled += 1
@@ -113,7 +113,7 @@ class BodySampler:
 
 
 def infer_body_schema(bodies: Iterable[bytes]) -> BodySchema:
-    """Returns the columns that the bodies have; a body that fits no other is counted and has no part in them."""
+    """Returns the columns of the bodies; a body of another form than most is counted, and adds no column."""
     sampler = BodySampler()
     for body in bodies:
         sampler.add(body)
@@ -127,7 +127,7 @@ class _Float(str):
 
 
 def _json_object(text: str) -> Mapping[str, Any] | None:
-    """Returns the JSON object of a text; None for other texts, and for one that Python cannot read."""
+    """Returns the JSON object of a text; None for other texts, and for JSON that Python cannot read."""
     try:
         value = json.loads(text, parse_float=_Float, parse_constant=_Float)
     except (ValueError, RecursionError):
@@ -243,7 +243,7 @@ class _Shape:
             self._any_member().merge(other.element)
 
     def is_like_a_map(self) -> bool:
-        """Returns whether the names are rather keys of values than those of fields."""
+        """Returns whether the names look like keys of a map, and not like names of fields."""
         share = sum(shape.values for shape in self.names.values())
         return len(self.names) > MAP_NAMES and share < MAP_SHARE * len(self.names) * self.objects
 
@@ -295,9 +295,9 @@ def _column_types(json_name: str, shape: _Shape) -> tuple[str, str, str]:
 
 
 def distinct_names(names: Iterable[str], reserved: Iterable[str] = ()) -> list[str]:
-    """Returns the names, changed where another one, or a reserved one, differs from it by case alone.
+    """Returns the names, changed where one differs from another, or from a reserved name, by case alone.
 
-    A reserved name gets `body_` before it, a repeated one a number behind it.
+    A reserved name gets the prefix `body_`, a repeated name a number as suffix.
     """
     names = list(names)
     barred, free, used = {name.lower() for name in reserved}, {name.lower() for name in names}, set[str]()
@@ -313,7 +313,7 @@ def distinct_names(names: Iterable[str], reserved: Iterable[str] = ()) -> list[s
 
 
 def quoted(name: str) -> str:
-    """Returns a name as an identifier of Spark SQL, in backticks unless it is a plain one."""
+    """Returns a name as an identifier of Spark SQL, in backticks where SQL needs them."""
     if PLAIN_NAME.fullmatch(name):
         return name
     escaped = name.replace("`", "``")
@@ -321,7 +321,7 @@ def quoted(name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Returns whether Spark can have a column of this name: not an empty one, nor with half of a surrogate pair."""
+    """Returns whether Spark can have a column of this name: it is not empty, and has no half surrogate pair."""
     try:
         return bool(name.encode())
     except UnicodeEncodeError:

@@ -129,7 +129,7 @@ class SendForbidden(LocalError):
 
 
 class WindowFull(LocalError):
-    """Too much is in flight, and the call was one that does not wait."""
+    """Too much is in flight, and the call does not wait."""
 
     condition = "RMQ_WINDOW_FULL"
 
@@ -141,7 +141,7 @@ class RoutingError(RocketMQError):
 
 
 class NoNameServer(RoutingError):
-    """No NameServer is named, or none of the named ones can be reached."""
+    """No NameServer is named, or no named NameServer can be reached."""
 
     condition = "RMQ_NO_NAME_SERVER"
 
@@ -221,7 +221,7 @@ class BodyDamaged(RecordError):
 
 
 class BodyTooLarge(RecordError):
-    """A body that grows beyond `max_bytes` when it is decompressed, or bodies that do so together.
+    """A body, or several bodies together, would exceed `max_bytes` when decompressed.
 
     `queue` and `offset` are the place where reading stopped, if it is known.
     """

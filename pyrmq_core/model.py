@@ -153,7 +153,7 @@ class MessageExt:
 
     @property
     def tags(self) -> str | None:
-        """The one tag of the message; None without one."""
+        """The tag of the message, or None."""
         return self.properties.get("TAGS")
 
     @property
@@ -163,7 +163,7 @@ class MessageExt:
 
     @property
     def sharding_key(self) -> str | None:
-        """The key that chose the queue; None without one."""
+        """The key that chose the queue, or None."""
         return self.properties.get("__SHARDINGKEY")
 
     @property
@@ -279,7 +279,7 @@ class TopicQueues:
 
     @property
     def all(self) -> tuple[MessageQueue, ...]:
-        """All queues, those that may not be read at the end."""
+        """All queues; queues that may not be read come last."""
         return self.readable + self.unreadable
 
 

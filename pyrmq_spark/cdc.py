@@ -54,7 +54,7 @@ def canal(
 ) -> DataFrame:
     """Returns the changes of one table from Canal's flat messages in `body`.
 
-    The frame needs `topic`, `brokerName`, `queueId` and `queueOffset`, too, which errors name.
+    The frame also needs `topic`, `brokerName`, `queueId` and `queueOffset`, for the errors' texts.
 
     `schema` are the table's columns, as a struct or as DDL, `key` those of its primary key, `table` its name, or
     `database.table`. Messages of other tables, and statements (see `statements`), are passed over. A message that is
@@ -224,7 +224,7 @@ def _refusal(corrupt: Corrupt, fault: str) -> Column:
 
 
 def _typed(text: Column, field: Field) -> Column:
-    """Returns one of Canal's texts in the type of its column; null where it does not fit."""
+    """Returns a text of Canal's in the type of its column; null if it does not fit."""
     return F.encode(text, BLOB_CHARSET) if field.type.lower() == "binary" else text.try_cast(field.type)
 
 
@@ -237,7 +237,7 @@ def _now(row: Row) -> Column:
 
 
 def _was(row: Row) -> Column:
-    """Returns the row before an update: `now`, but for the columns in `old`."""
+    """Returns the row before an update: the columns of `old`, and the others from `now`."""
     old, now = F.col("old"), F.col("now")
     values = (
         F.when(F.map_contains_key(old, field.name), _typed(F.element_at(old, field.name), field))
@@ -267,7 +267,7 @@ def _canal_message(row: Row) -> str:
 
 
 def _envelope(row: Row) -> str:
-    """Returns the fields of an envelope, and those of one inside of `payload`."""
+    """Returns the fields of an envelope, and of an envelope inside of `payload`."""
     columns = ", ".join(f"{_quoted(field.name)} {field.type}" for field in row)
     source = "db string, `schema` string, `table` string, file string, pos bigint, `row` bigint, lsn bigint"
     rows = f"before struct<{columns}>, after struct<{columns}>"

@@ -1,6 +1,6 @@
-"""Keeps the garbage collector away from loaded modules in Spark's Python processes: Spark collects after each step.
+"""Hides loaded modules from the garbage collector in Spark's Python processes, where Spark runs it after each step.
 
-It also has these processes end without a traceback, where the settings of the session do not reach them.
+Processes without the settings of `session` also learn here to end without a traceback.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def freeze_loaded_objects() -> None:
     is the user's. Such a process also ends quietly from now on (`end_quietly`).
 
     Every Spark step calls it twice. The call after the step's modules are loaded shortens the collection that Spark
-    runs at the end: without it that takes 10 ms after a step on the driver's side and 20 ms after a task, a twentieth
-    of the processor time of a job of half a million rows. The call before they are loaded shortens the collections
-    that Python runs meanwhile, which else walk through PySpark's own modules each time: a task with one call only took
-    20 ms more.
+    runs at the end. Otherwise that collection takes 10 ms after a step on the driver's side and 20 ms after a task, a
+    twentieth of the processor time of a job of half a million rows. The call before they are loaded shortens Python's
+    own collections meanwhile, which would walk through PySpark's modules each time: a task with only one call took 20
+    ms more.
     """
     global _modules_frozen
     if len(sys.modules) > _modules_frozen and started_by_spark():
@@ -36,10 +36,10 @@ def freeze_loaded_objects() -> None:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Pauses the garbage collector while modules are loaded, in Spark's own processes, and then freezes what they made.
+    """Pauses the garbage collector while modules are loaded, in Spark's own processes, and then freezes their objects.
 
     A query's process spends a tenth less on loading the source. Without the freeze, the next collection would walk
-    through all that was loaded meanwhile.
+    through all objects loaded meanwhile.
     """
     if not (gc.isenabled() and started_by_spark()):
         yield

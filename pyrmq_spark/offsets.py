@@ -1,7 +1,7 @@
-"""Turns positions into offsets: where each queue starts, and which offset it ends before. Pure.
+"""Turns positions into offsets: the start of each queue, and the offset before which it ends. Pure.
 
-The answers of brokers are arguments. The checks are those of Spark's Kafka source (KafkaOffsetReaderAdmin.scala): sets
-are complete, and starts lie before ends, checked before and after resolution with different messages.
+The answers of brokers are arguments. The checks follow Spark's Kafka source (KafkaOffsetReaderAdmin.scala): sets are
+complete, and starts lie before ends, checked before and after resolution with different messages.
 """
 
 from __future__ import annotations
@@ -82,10 +82,9 @@ def committed_of(points: Mapping[MessageQueue, Point]) -> list[MessageQueue]:
 class BrokerAnswers:
     """The answers of brokers.
 
-    `bounds` are the lowest offset that each queue keeps and the offset its next message will get. `at_time` is the
-    offset of the first message stored at or after the point's time, or the upper bound if there is none. `committed` is
-    the group's offset, or None. The bounds of the brokers in `masterless` are those of a slave, whose master may keep
-    more.
+    `bounds` are each queue's lowest kept offset and the offset of its next message. `at_time` is the offset of the
+    first message stored at or after the point's time, or the upper bound if there is none. `committed` is the group's
+    offset, or None. For the brokers in `masterless` a slave reported the bounds; the master may keep more.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]

@@ -169,7 +169,7 @@ class SourceOptions:
         return self.manifest_topic or manifest_of((self.topics or ("",))[0])
 
     def of_manifest(self) -> SourceOptions:
-        """Returns the options by which a committed read chooses records of its manifest; without one, these options.
+        """Returns the options by which a committed read chooses its manifest's records; for other reads, these options.
 
         Every position and limit then means the manifest's queue.
         """
@@ -184,12 +184,12 @@ class SourceOptions:
 
     @property
     def batch_only(self) -> tuple[str, ...]:
-        """The options that are set, and that a stream cannot have."""
+        """The options that are set although a stream cannot have them."""
         return self._set_of(self.ENDS)
 
     @property
     def streaming_only(self) -> tuple[str, ...]:
-        """The options that are set, and that a batch read does not use."""
+        """The options that are set although a batch read does not use them."""
         return self._set_of(self.LIMITS)
 
     def _set_of(self, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def retry_until_timeout(ask: Callable[[bool], T], seconds: float, passes: Callable[[RocketMQError], bool]) -> T:
-    """Returns the result of `ask`, which is called again, with True, while it raises errors that `passes` accepts.
+    """Returns the result of `ask`; calls it again, with True, while it raises errors that `passes` accepts.
 
     Raises `BrokerUnavailable` after `seconds`, and any other error at once.
     """
@@ -48,5 +48,5 @@ def of_a_stream(error: RocketMQError) -> bool:
 
 
 def of_a_batch(error: RocketMQError) -> bool:
-    """Returns whether a broker is missing that the topic is known to be on; any other error fails a batch at once."""
+    """Returns whether a known broker of the topic is missing; any other error fails a batch at once."""
     return isinstance(error, BrokerNotFound)

@@ -3,7 +3,7 @@
     {"orders": {"broker-a": {"0": 23, "1": -2}}, "audit": "earliest"}        -2 earliest, -1 latest
 
 The three levels are topic, broker and queue; a topic's value may be one word (or one time) for all of its queues.
-`offsets` turns positions into offsets. The rules are those of Spark's Kafka source (JsonUtils.scala).
+`offsets` turns positions into offsets. The rules follow Spark's Kafka source (JsonUtils.scala).
 """
 
 from __future__ import annotations

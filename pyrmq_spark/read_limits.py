@@ -1,7 +1,7 @@
 """The share of the backlog that a micro-batch takes. Pure.
 
-The arithmetic of `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` is that of Spark's Kafka source
-(KafkaMicroBatchStream.scala: rateLimit, delayBatch), but what its division leaves over is given out, too. A limit on
+`maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` work as in Spark's Kafka source
+(KafkaMicroBatchStream.scala: rateLimit, delayBatch), but the remainder of its division is distributed, too. A limit on
 bytes divides in the same way.
 """
 
@@ -32,7 +32,7 @@ class ReadLimits:
 def is_held_back(backlog: Backlog, limits: ReadLimits, since_last: float | None) -> bool:
     """Returns whether a batch has to wait: the backlog is below `min_offsets`, the last batch under `max_delay` ago.
 
-    `since_last` is the time since the last batch in seconds, or None before the first one, which never waits.
+    `since_last` is the time since the last batch in seconds, or None before the first batch, which never waits.
     """
     if limits.min_offsets is None or since_last is None or since_last >= limits.max_delay:
         return False
@@ -42,8 +42,8 @@ def is_held_back(backlog: Backlog, limits: ReadLimits, since_last: float | None)
 def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
     """Returns how many offsets to take of each queue with a backlog: at least one, so that no queue starves.
 
-    The sum is the limit, or all that waits if that is less; it exceeds a limit only by queues that take one all the
-    same. `mean_sizes` are needed only for a limit on bytes.
+    The sum is the limit, or the backlog if that is less; it exceeds a limit only by queues that still get one offset.
+    `mean_sizes` are needed only for a limit on bytes.
     """
     admitted_messages = dict(backlog)
     if limits.max_offsets is not None:
@@ -56,7 +56,7 @@ def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQu
 def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
     """Returns each queue's share of the limit in proportion to its backlog: rounded up if below one, else down.
 
-    Rounding leaves some offsets over: the queues that lost most by it get one more each.
+    Rounding leaves a remainder: the queues that lost most by rounding get one offset more each.
     """
     total = sum(backlog.values())
     if total <= limit:
@@ -70,7 +70,7 @@ def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
 
 
 def _by_bytes(backlog: Backlog, limit: int, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
-    """Returns each queue's share of the limit by the same rule; what rounding leaves goes where a message fits in."""
+    """Returns each queue's share of the limit by the same rule; the remainder goes to queues where a message fits."""
     sizes = {queue: max(1.0, mean_sizes.get(queue, 1.0)) for queue in backlog}
     total = sum(size * sizes[queue] for queue, size in backlog.items())
     if total <= limit:

@@ -28,17 +28,17 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     """Returns settings for `SparkSession.builder.config(map=...)`, which have to be set before the session starts.
 
     `spark.python.unix.domain.socket.enabled`: the JVM talks to its Python workers over sockets of the file system. Over
-    TCP each task in Python waits about 40 ms for a delayed acknowledgment. Windows has no such sockets, PySpark 4.0 no
-    such setting, and both go without.
+    TCP each task in Python waits about 40 ms for a delayed acknowledgment. Windows lacks these sockets, and PySpark 4.0
+    the setting: there TCP is used.
 
-    `spark.executorEnv.PYTHONPATH`: a folder of this package, with which Spark's Python processes import an installed
-    PySpark with its bytecode; else each new query compiles it anew. With it they compute with one thread where
-    `OMP_NUM_THREADS` is not set, as Spark's tasks do anyway, a query's process collects garbage more rarely, and a
-    worker that Spark does not need any more prints no traceback. Append paths of your own with `os.pathsep`. Spark
-    passes it to a source that is registered (`spark.dataSource.register(RocketMQDataSource)`); for one that Spark finds
-    itself, its driver has it from the environment variable PYTHONPATH alone.
+    `spark.executorEnv.PYTHONPATH`: a folder of this package, from which Spark's Python processes import an installed
+    PySpark with its bytecode; otherwise each new query compiles it anew. These processes also compute with one thread
+    where `OMP_NUM_THREADS` is not set, as Spark's tasks do anyway. A query's process collects garbage more rarely, and
+    a worker that Spark no longer needs prints no traceback. Append paths of your own with `os.pathsep`. Spark passes
+    the folder to a registered source (`spark.dataSource.register(RocketMQDataSource)`). For a source that Spark finds
+    itself, set the driver's environment variable PYTHONPATH instead.
 
-    Logs a warning if Spark would start another Python than this one.
+    Logs a warning if Spark would start another Python than this.
     """
     warn_of_another_python()
     # The type is that of the builder's argument.

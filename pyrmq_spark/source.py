@@ -54,7 +54,7 @@ SCHEMA: Final = (
 class RocketMQDataSource(DataSource):
     """The source behind `spark.read`, `df.write`, `spark.readStream` and `df.writeStream` with `.format("rocketmq")`.
 
-    Spark finds it without registration where this package is installed; else `spark.dataSource.register` takes it.
+    Spark finds it without registration where this package is installed; otherwise use `spark.dataSource.register`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -69,7 +69,7 @@ class RocketMQDataSource(DataSource):
     def name(cls) -> str:
         """Returns the name that `format` takes: rocketmq.
 
-        It is the first call in a process that looks for sources, and in a driver that registers this one.
+        It is the first call in a process that looks for sources, and in a driver that registers this source.
         """
         freeze_loaded_objects()
         warn_of_another_python()

@@ -22,7 +22,7 @@ class UnknownOption(InvalidArgument):
 
 
 class InvalidOption(InvalidArgument):
-    """An option that is missing, has a value that does not exist, or excludes another option."""
+    """An option is missing, has an impossible value, or excludes another option."""
 
     condition = "RMQ_INVALID_OPTION"
 
@@ -82,7 +82,7 @@ class OldPySpark(RocketMQError):
 
 
 class RowsUnaccounted(RocketMQError):
-    """Fewer or more rows were acknowledged than were taken."""
+    """The number of acknowledged rows differs from the number of rows to write."""
 
     condition = "RMQ_ROWS_UNACCOUNTED"
 
@@ -100,7 +100,7 @@ class ConcurrentWrite(RocketMQError):
 
 
 class RocketMQSparkError(Exception):
-    """The error that Spark shows: `[CONDITION] what is wrong, where, and what to do`."""
+    """The error that Spark shows: `[CONDITION] fault, place and remedy`."""
 
 
 def one_line(error: RocketMQError, where: str = "") -> str:

@@ -64,18 +64,18 @@ def topics(
 
 
 def infer_schema(topic: str, *, sample: int = 100, **options: str) -> BodySchema:
-    """Returns the columns of a topic's bodies, by the newest `sample` messages of each queue; needs no session.
+    """Returns the columns of a topic's bodies, inferred from each queue's newest `sample` messages; needs no session.
 
-    `options` are those of the connection; without `nameServer` NAMESRV_ADDR counts.
+    `options` describe the connection; the default of `nameServer` is NAMESRV_ADDR.
     """
     with as_spark_error(f"topic {topic}"):
         return _inferred(_connection(options), topic, sample)
 
 
 def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
-    """Returns a frame, also a streaming one, with the columns of its `body` behind its own, and `_corrupt`.
+    """Returns a batch or streaming frame with its own columns, then the columns of its `body`, and `_corrupt`.
 
-    `_corrupt` is the text of a body that does not fit the schema: then the columns that do not fit are null.
+    `_corrupt` is the text of a body that does not fit the schema: its unfit columns are null.
     """
     text = F.col("body").cast("string")
     if schema.form == "text":

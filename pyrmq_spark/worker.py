@@ -107,7 +107,7 @@ def name_on_brokers(connection: ConnectionOptions, topic: str) -> str:
 
 
 def close() -> None:
-    """Closes every client, for a process that goes on with other things; the next task opens new ones."""
+    """Closes every client, for a process that goes on with other work; the next task opens new clients."""
     with _lock:
         while _clients:
             _clients.popitem()[1].close()
@@ -136,7 +136,7 @@ def _client(connection: ConnectionOptions) -> _CachedClient:
 
 
 def _tls(connection: ConnectionOptions) -> ssl.SSLContext | None:
-    """Returns a TLS context from files of the machine that connects; None without TLS."""
+    """Returns a TLS context from files of this machine; None if TLS is off."""
     if not connection.use_tls:
         return None
     try:

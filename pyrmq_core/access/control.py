@@ -17,7 +17,7 @@ from pyrmq_core.protocol.framing.command import Command
 
 @dataclass(frozen=True, slots=True)
 class AccessControl:
-    """The parts that are switched on; without a guard every request is handled."""
+    """The enabled parts of access control; if `guard` is None every request is handled."""
 
     guard: Guard | None = None
     plain: PlainAcl | None = None
@@ -36,8 +36,9 @@ class AccessControl:
 async def access_control(
     settings: AccessSettings, *, cluster: str, folder: Path | None, max_body_bytes: int = MAX_BODY_BYTES
 ) -> AccessControl:
-    """Returns the access control that the settings name, with its files read; the file of users is in `folder`, or in
-    memory without one.
+    """Returns the access control of the settings, with its files read.
+
+    The file of users is in `folder`; if that is None, users are in memory.
 
     Raises `InvalidArgument` or `StoreError` for files that cannot be used, and `MissingLibrary` if plain ACL needs
     PyYAML.

@@ -17,8 +17,8 @@ ORDINARY: Final = 0o666
 def replace_file(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
     """Writes and syncs a file beside the old one, then puts it in its place; raises OSError.
 
-    Missing folders are created, and a link to the file stays one. The file keeps its permissions, whatever the
-    process's umask is; a new one has `mode`.
+    Missing folders are created, and a link to the file stays a link. The file keeps its permissions, whatever the
+    process's umask is; a new file has `mode`.
     """
     _replace(path.resolve(), content, _permissions(path), mode)
 

@@ -46,7 +46,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class PlainAcl:
-    """The rules in force. `run` keeps them as the files are; each change is written before it is in force."""
+    """The rules in force. `run` follows changes of the files; a change by a request is first written to its file."""
 
     def __init__(self, home: Path) -> None:
         self.rules = PlainRules()
@@ -62,7 +62,7 @@ class PlainAcl:
         return self._default
 
     def load(self) -> None:
-        """Reads all files; raises `InvalidArgument` that names the file which cannot be used, and `MissingLibrary`."""
+        """Reads all files; raises `InvalidArgument`, which names an unusable file, and `MissingLibrary`."""
         check_library()
         self._stamp = self._stamps()
         self._use(self._read())
@@ -77,7 +77,7 @@ class PlainAcl:
                 await self.refresh()
 
     async def refresh(self) -> None:
-        """Reads the files if they changed; a wrong one is logged once, and the rules stay."""
+        """Reads the files if they changed; a wrong file is logged once, and the rules stay."""
         try:
             stamp = await trio.to_thread.run_sync(self._stamps)
             if stamp == self._stamp:
@@ -107,7 +107,7 @@ class PlainAcl:
         return True
 
     async def put_white_addresses(self, addresses: Sequence[str], file: str) -> bool:
-        """Sets the global white addresses of a file (an empty text: `plain_acl.yml`); returns False for an unknown one.
+        """Sets a file's global white addresses (an empty name: `plain_acl.yml`); returns False for an unknown file.
 
         Only the files that were read are accepted, so that no other file can be written.
         """
@@ -147,7 +147,7 @@ class PlainAcl:
         return {path: _document(path) for path in self._paths()}
 
     def _paths(self) -> list[Path]:
-        """Returns the files, without those in hidden folders, where Kubernetes keeps older copies."""
+        """Returns the files outside of hidden folders, in which Kubernetes keeps older copies."""
         paths = [path for path in sorted(self._folder.rglob("*")) if path.suffix in ENDINGS and path.is_file()]
         shown = [path for path in paths if not any(part[0] == "." for part in path.relative_to(self._folder).parts)]
         listed = [path for path in shown if path != self._folder / TOOLS_FILE]

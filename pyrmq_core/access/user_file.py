@@ -31,7 +31,7 @@ FILE_NAME: Final = "authUsers.json"
 
 
 class UserFile:
-    """Users and policies; without a path they are kept in memory alone."""
+    """Users and policies; if the path is None they are kept in memory alone."""
 
     def __init__(self, path: Path | None) -> None:
         self.rules = UserRules()
@@ -59,9 +59,9 @@ class UserFile:
             log.warning("there is no user, and initAuthenticationUser names none: every request is denied")
 
     async def change(self, change: Callable[[UserRules], UserRules]) -> None:
-        """Applies a change and writes it; raises `InvalidArgument` for an impossible one, `StoreError` if not written.
+        """Applies a change and writes it; raises `InvalidArgument` if it is impossible, `StoreError` if not written.
 
-        Then nothing has changed.
+        After an error nothing has changed.
         """
         async with self._turn:
             rules = change(self.rules)
@@ -77,7 +77,7 @@ class UserFile:
             "acls": [acl_members(subject, policies) for subject, policies in rules.policies.items()],
             "users": [user.to_members() for user in rules.users.values()],
         }
-        try:  # lines by separators: with an indent json writes in Python, and each change writes all users
+        try:  # `separators` breaks the lines: `indent` is slow, and each change writes all users
             text = json.dumps(members, ensure_ascii=False, separators=(",\n", ": "))
             replace_file(self._path, text.encode() + b"\n")
         except (OSError, UnicodeEncodeError) as error:
@@ -115,7 +115,7 @@ def _codes(text: str) -> frozenset[str]:
 
 
 def read_rules(content: bytes) -> UserRules:
-    """Returns the users and policies in a file's content; raises `BodyError` or `InvalidArgument` for another one."""
+    """Returns the users and policies in a file's content; raises `BodyError` or `InvalidArgument` for other content."""
     members = load_object(content, FILE_NAME)
     users = [user_of(members_of_user) for members_of_user in _objects(members.get("users"))]
     acls = [(str(acl.get("subject")), policies_of(acl.get("policies"))) for acl in _objects(members.get("acls"))]

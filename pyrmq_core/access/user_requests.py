@@ -72,7 +72,7 @@ class _Refused(Exception):
 async def answer(users: UserFile | None, request: Command) -> Command:
     """Returns the answer to one of these requests, after a change was written to its file.
 
-    A change is judged by the rules that it changes, after the changes that were under way when its request came.
+    A change is checked against the rules as they are when its turn comes, after the changes of earlier requests.
     """
     if users is None:
         return refusal(ResponseCode.SYSTEM_ERROR, OFF)
@@ -205,7 +205,7 @@ def _list_acls(rules: UserRules, request: Command) -> Command:
 
 
 def _about(policies: Policies, text: str) -> Policies:
-    """Returns the policies with those entries alone whose resource contains a text."""
+    """Returns the policies, with only the entries whose resource contains a text."""
     shown = (
         Policy(policy.policy_type, tuple(entry for entry in policy.entries if text in entry.resource.key))
         for policy in policies

@@ -16,7 +16,7 @@ def check_library() -> None:
 
 
 def load_document(text: bytes) -> dict[str, object]:
-    """Returns the members of a document, nothing for an empty one; raises `InvalidArgument` if it has none."""
+    """Returns the members of a document, which may be empty; raises `InvalidArgument` if it is no mapping."""
     yaml = _yaml()
     try:
         document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

@@ -1,4 +1,4 @@
-"""The asyncio `Admin`: every method is the trio one, in its asyncio form; so are its families, whole."""
+"""The asyncio `Admin`: its methods, and those of its families, are the asyncio forms of trio's methods."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ F = TypeVar("F", bound=AdminFamily)
 class AsyncioFamily(Generic[F]):
     """A property of the asyncio `Admin` that is a family of the trio one.
 
-    Its value has the type of the trio family, whose public methods are coroutine functions: their parameters and
-    results are the same here, and a method that is added there is one here at once.
+    Its value has the type of the trio family, whose public methods are coroutine functions. Parameters and results are
+    the same, and a method added to the trio family is available here at once.
     """
 
     def __init__(self, kind: type[F], family_of: Callable[[TrioAdmin], F]) -> None:

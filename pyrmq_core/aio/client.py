@@ -1,6 +1,6 @@
-"""The asyncio `Client`: connections, routes and heartbeats, shared by the producers and consumers given it.
+"""The asyncio `Client`: connections, routes and heartbeats, shared by the producers and consumers that get it.
 
-`OwnerFace` is the base of the faces that use one.
+`OwnerFace` is the base of the faces that use a client.
 """
 
 from __future__ import annotations

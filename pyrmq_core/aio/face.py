@@ -27,8 +27,8 @@ T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 class AsyncioFace(AsyncOnly, Generic[T]):
     """A face over the trio object that `make` makes; opened by `async with`, `await open()`, or the first call.
 
-    It may be used from several asyncio loops. A child after `fork` makes its own: one that its parent opened raises
-    `InvalidState` there.
+    It may be used from several asyncio loops. A child after `fork` makes its own face: in the child, a face that the
+    parent opened raises `InvalidState`.
     """
 
     def __init__(self, make: Callable[[TrioClient | None], T], client: AsyncioFace[TrioClient] | None) -> None:
@@ -85,7 +85,7 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         await self.close()
 
     async def _async(self) -> T:
-        """Returns the open trio object. A caller that is cancelled meanwhile leaves the opening to the next one."""
+        """Returns the open trio object. If a caller is cancelled during the opening, the next caller completes it."""
         held = self._held
         if held is not None and held.has_opened:
             return held.value

@@ -53,19 +53,19 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
         await super().close()
 
     async def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
-        """Returns up to `pull_batch_size` messages of one queue, in their order; none if none came in time.
+        """Returns up to `pull_batch_size` messages of one queue, in their order; an empty list if none came in time.
 
-        The messages of the poll before count as consumed from now on. If a poll is cancelled, messages that it had
-        taken come again with the next one.
+        The messages of the previous poll count as consumed from now on. If a poll is cancelled, the next poll returns
+        its messages again.
         """
         received = self._received
         self._received, messages = await self._run(lambda consumer: consumer._poll(timeout, received))
         return messages
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores the offsets of all messages that polls have returned, or those of `offsets`, of assigned queues.
+        """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
 
-        Returns when they are stored; raises the first failure. The offset to store is that of the next message.
+        Returns when they are stored; raises the first failure. The offset to store is the offset of the next message.
         """
         received = self._received
         await self._run(lambda consumer: consumer._commit(offsets, received))

@@ -208,8 +208,9 @@ class Producer(OwnerFace[TrioProducer]):
     ) -> TransactionSendResult:
         """Calls `begin_transaction`, your function, and `end_transaction` with the state that it returned.
 
-        A coroutine function runs in this task, a plain one in a worker thread of asyncio's. When it raises, the state
-        is UNKNOW, and `error` of the result has what it raised. If the task is cancelled, the broker asks the listener.
+        A coroutine function runs in this task, a plain function in a worker thread of asyncio's. If it raises, the
+        state is UNKNOW, and the result's `error` is the exception. If the task is cancelled, the broker queries the
+        listener.
         """
         transaction = await self.begin_transaction(message, timeout=timeout)
         if not transaction.is_safe:
@@ -356,7 +357,7 @@ def _start(future: asyncio.Future[SendResult], draft: Draft, pending: PendingSen
 
 
 def _pair(returns: LoopReturns, futures: SendFutures | None = None) -> tuple[asyncio.Future[SendResult], PendingSend]:
-    """Returns a future and the pending send whose end it will have; one of `futures` for a background send."""
+    """Returns a future and the pending send that will complete it; a background send takes one of `futures`."""
     pending = PendingSend()
     future: asyncio.Future[SendResult] = returns.loop.create_future() if futures is None else futures.new(returns.loop)
     pending.add_done_callback(partial(returns.soon, _settle, future))

@@ -14,7 +14,7 @@ MESSAGE_QUEUE: Final = "pyrmq_core.airflow.message_queue"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Returns what Airflow's manager of providers has to know of this package."""
+    """Returns this package's description for Airflow's manager of providers."""
     return {
         "package-name": "pyrmq-spark",
         "name": "RocketMQ",

@@ -22,7 +22,7 @@ class RocketMQMessageTrigger(BaseEventTrigger):  # type: ignore[misc] # Airflow 
     """A trigger that waits for messages of a topic as a member of a group, and fires once.
 
     The event is `{"messages": [...]}`, up to `max_messages` of one queue in their order. They count as consumed when
-    Airflow has taken the event. A new group begins at the oldest message. `conn_id` names a connection of Airflow,
+    Airflow has accepted the event. A new group begins at the oldest message. `conn_id` names a connection of Airflow,
     whose login and password are the access key and the secret key.
     """
 
@@ -52,7 +52,7 @@ class RocketMQMessageTrigger(BaseEventTrigger):  # type: ignore[misc] # Airflow 
         return f"{__name__}.{type(self).__qualname__}", self.arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yields one event, however long it takes. Messages whose event was not taken come again."""
+        """Yields one event, however long it takes. If Airflow does not accept the event, its messages come again."""
         topic, group, nameserver, tags, sql, max_messages, conn_id = self.arguments.values()
         keys = {}
         if conn_id is not None:
@@ -91,7 +91,7 @@ class RocketMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[mi
     def trigger_kwargs(self, queue: str, **kwargs: Any) -> dict[str, Any]:
         """Returns the arguments that a queue names: NameServers are joined by a comma.
 
-        Raises ValueError for names that it may not have, and for a part that it lacks.
+        Raises ValueError for a part with unknown names, and for a missing part.
         """
         parts = urlsplit(queue)
         named = dict(parse_qsl(parts.query, keep_blank_values=True))

@@ -1,6 +1,6 @@
-"""The blocking `Client`: connections, routes and heartbeats, shared by the producers and consumers given it.
+"""The blocking `Client`: connections, routes and heartbeats, shared by the producers and consumers that get it.
 
-`OwnerFace` is the base of the faces that use one.
+`OwnerFace` is the base of the faces that use a client.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Client(BlockingFace[AsyncClient]):
 
     @property
     def client_id(self) -> str:
-        """The id that brokers know this client by, once it is open; a child after `fork` has another one."""
+        """The id by which brokers know this client, once it is open; a child after `fork` has another id."""
         return self._async().client_id
 
     @property

@@ -59,18 +59,18 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
         return self._run(read)
 
     def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
-        """Returns up to `pull_batch_size` messages of one queue, in their order; none if none came in time.
+        """Returns up to `pull_batch_size` messages of one queue, in their order; an empty list if none came in time.
 
-        The messages of the poll before count as consumed from now on. If a poll is interrupted (Ctrl-C), messages that
-        it had taken come again with the next one.
+        The messages of the previous poll count as consumed from now on. If a poll is interrupted (Ctrl-C), the next
+        poll returns its messages again.
         """
         self._received, messages = self._run(lambda consumer: consumer._poll(timeout, self._received))
         return messages
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores the offsets of all messages that polls have returned, or those of `offsets`, of assigned queues.
+        """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
 
-        Returns when they are stored; raises the first failure. The offset to store is that of the next message.
+        Returns when they are stored; raises the first failure. The offset to store is the offset of the next message.
         """
         self._run(lambda consumer: consumer._commit(offsets, self._received))
 

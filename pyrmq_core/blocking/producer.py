@@ -100,8 +100,8 @@ class Producer(OwnerFace[AsyncProducer]):
     ) -> Future[SendResult]:
         """Waits only for room (`max_in_flight`, `max_in_flight_bytes`), and returns the future of the result.
 
-        With `wait=False` it raises `WindowFull` instead of waiting. What brokers answer is final, as in Java's async
-        send: only failures of the wire are tried again. In asyncio, `pyrmq_core.aio` has the same with `await`.
+        With `wait=False` it raises `WindowFull` instead of waiting. A broker's answer is final, as in Java's async
+        send: only network failures are tried again. In asyncio, `pyrmq_core.aio` has the same with `await`.
         """
         future: SendFuture[SendResult] = SendFuture()
         if select is not None:  # the user's function chooses the queue, on the loop
@@ -158,7 +158,7 @@ class Producer(OwnerFace[AsyncProducer]):
     ) -> TransactionSendResult:
         """Calls `begin_transaction`, your function in this thread, and `end_transaction` with the state it returned.
 
-        When it raises, the state is UNKNOW, and `error` of the result has what it raised.
+        If the function raises, the state is UNKNOW, and the result's `error` is the exception.
         """
         transaction = self.begin_transaction(message, timeout=timeout)
         if not transaction.is_safe:

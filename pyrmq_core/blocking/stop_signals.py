@@ -22,10 +22,9 @@ if hasattr(signal, "SIGHUP"):  # not on Windows
 
 
 class StopSignals:
-    """Calls `stop` at the first signal, in `with` and in the main thread; a second one ends the block at once.
+    """Calls `stop` at the first signal, in `with` and in the main thread; a second signal ends the block at once.
 
-    Signals for which the program has a handler of its own are left to it. `stop` runs inside whatever the main thread
-    does at that moment: it must not wait.
+    The program's own signal handlers stay in place. `stop` interrupts the main thread at any point: it must not wait.
     """
 
     def __init__(self, stop: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""`Broker`: the parts that the processors work on, and `Answer`, the type of what they return."""
+"""`Broker`: the parts that the processors work on, and `Answer`, the type of their results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ HELP: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for furth
 
 @dataclass(slots=True)
 class Broker:
-    """One broker's parts; `address` is the one that clients use, `store_host` the same packed for records and ids."""
+    """One broker's parts; clients use `address`, `store_host` is the same address packed for records and ids."""
 
     config: BrokerConfig
     store: MessageStore
@@ -89,10 +89,10 @@ class Broker:
         default_factory=lambda: BoundedWork(LONG_REQUESTS_AT_ONCE, MOST_LONG_REQUESTS, LONG_TURN_SECONDS)
     )
     booted_ms: int = 0
-    # Both with metricsExporterType=PROM.
+    # Both are set with metricsExporterType=PROM.
     metrics_address: str = ""
     measures: Measures | None = None
-    # A slave's.
+    # Set on a slave alone.
     ha_client: HaClient | None = None
     slave_tables: SlaveTables | None = None
     acting: ActingMaster | None = None  # with enableSlaveActingMaster
@@ -132,7 +132,7 @@ class Broker:
         return time.monotonic_ns() // 1_000_000
 
     def unique_id(self, now_ms: int) -> str:
-        """Returns a UNIQ_KEY for a message without one."""
+        """Returns a UNIQ_KEY for a message that has none."""
         zone = datetime.now(UTC).astimezone().tzinfo or UTC
         return self.ids.make(now_ms, month_start_ms(now_ms, zone), next(self.id_counter))
 

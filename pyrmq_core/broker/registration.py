@@ -112,9 +112,9 @@ class BrokerRegistration:
             server.again.set()
 
     async def register_anew(self, address: str) -> None:
-        """Registers all topics at once with a NameServer that was started again; a failure is only logged.
+        """Registers all topics at once with a restarted NameServer; a failure is only logged.
 
-        The connection to the one before it may still count as open: it is dropped.
+        The connection to the NameServer before its restart may still count as open: it is dropped.
         """
         self._pool.close(address)
         for server in self._servers:
@@ -125,7 +125,8 @@ class BrokerRegistration:
         """Sends the changed topics alone to the registered NameServers; returns after all answers or a time-out.
 
         A failure is only logged. Each NameServer gets one announcement at a time, with every change since the version
-        that it acknowledged last: it passes over a second registration of one version, whatever topics that has.
+        that it acknowledged last. A NameServer ignores a second registration of the same version, even with other
+        topics.
         """
         with trio.move_on_after(ANNOUNCE_SECONDS):
             async with trio.open_nursery() as nursery:
@@ -168,8 +169,8 @@ class BrokerRegistration:
     async def _keep_alive(self, server: _NameServer) -> None:
         """Sends heartbeats between the registrations, so that the NameServer soon notices the end of this broker.
 
-        One to which it is unknown, as after a long pause, gets the topics again. A failure is for the registration to
-        report.
+        If a NameServer does not know this broker, as after a long pause, it gets the topics again. The next
+        registration reports a failure.
         """
         config = self._config
         while True:
@@ -186,7 +187,7 @@ class BrokerRegistration:
             await self._register(server, only_changes=True)
 
     async def _register(self, server: _NameServer, *, only_changes: bool = False) -> bool:
-        """Registers all topics, or those that changed, after their file is written.
+        """Registers all topics, or only the changed topics, after their file is written.
 
         Returns True if the NameServer accepts them.
         """
@@ -229,7 +230,7 @@ class BrokerRegistration:
             self.on_master()
 
     async def ask_master(self, request: Command, timeout: float) -> Command:
-        """Returns the answer of a slave's master, with any code; raises `RocketMQError` without one."""
+        """Returns the answer of a slave's master, with any code; raises `RocketMQError` if no answer comes."""
         if self.master_address is None:
             raise InvalidState("no NameServer names a master of this broker")
         return await self.ask_broker(self.master_address, request, timeout)
@@ -250,7 +251,7 @@ class BrokerRegistration:
         raise failure
 
     async def ask_broker(self, address: str, request: Command, timeout: float) -> Command:
-        """Returns the answer of another broker, with any code; raises `RocketMQError` without one."""
+        """Returns the answer of another broker, with any code; raises `RocketMQError` if no answer comes."""
         return await self._pool.call(address, self._signed(request), timeout=timeout)
 
     def _permitted(self, topics: Iterable[TopicConfig]) -> tuple[TopicConfig, ...]:
@@ -316,7 +317,7 @@ class _NameServer:
         self.is_registered = True
 
     def failed(self, error: RocketMQError) -> None:
-        """Logs a failure, at once and then every minute until the next success, and has all topics sent soon."""
+        """Logs a failure, at once and then every minute until the next success, and schedules a full registration."""
         if self._failed.is_due():
             log.warning("not registered with NameServer %s: %s%s", self.address, error, self._failed.left_out())
         self.is_registered = False

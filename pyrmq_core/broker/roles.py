@@ -117,9 +117,9 @@ def slave_tasks(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
 
 
 async def _wait_for_topics(broker: Broker, tables: SlaveTables, address: str) -> None:
-    """Waits for the topics; raises `CannotFollow` if a new store would be filled without them.
+    """Waits for the master's topics; raises `CannotFollow` if an empty store would be filled before they are known.
 
-    The log of a batch topic needs another kind of queue than that of an unknown one.
+    The messages of a batch topic need another kind of queue, so the store must know the topic first.
     """
     tables.want()  # a master that is back gets the offsets that were committed here, before consumers fetch its own
     await tables.tried.wait()
@@ -154,7 +154,7 @@ def resume_as_master(broker: Broker) -> None:
 
 
 async def take_progress_back(broker: Broker) -> None:
-    """Takes the offsets of the slave with the smallest id, if a NameServer names one; a failure is only logged."""
+    """Takes over the offsets of the slave with the smallest id, if a NameServer names any; a failure is only logged."""
     try:
         members = await broker.registration.members(QUERY_SECONDS)
     except RocketMQError as error:

@@ -124,7 +124,7 @@ async def run_broker(
     wrap_handler: Callable[[Handler], Handler] | None = None,
     task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled or stopped; started when it is registered with a NameServer, if any is named.
+    """Serves until cancelled or stopped; it counts as started once a NameServer has registered it, if any is set.
 
     `files` takes the place of storePathRootDir. `wrap_handler` gets the broker's handler and returns the one that
     receives all requests. Cancelled, the broker stops in order: it unregisters, closes port and connections, and
@@ -217,7 +217,7 @@ async def _start(
 
 
 async def _leave(running: RunningBroker) -> None:
-    """Unregisters first, so that a client whose connection is then closed finds routes without this broker."""
+    """Unregisters before connections are closed: their clients then find routes without this broker."""
     with trio.move_on_after(STOP_SECONDS, shield=True):
         await running.broker.registration.unregister()
         await running.listening.aclose()

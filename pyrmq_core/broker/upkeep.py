@@ -39,7 +39,7 @@ def rarely_written(broker: Broker) -> dict[str, GroupOffsets | ConsumerFilters |
 
 
 async def keep_written(broker: Broker) -> None:
-    """Writes these files at intervals; one that cannot be written is written again at the next."""
+    """Writes the changed tables to their files at intervals; a failed write is repeated at the next interval."""
     while True:
         await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
         for path, table in rarely_written(broker).items():
@@ -89,7 +89,7 @@ def _day(now_ms: int) -> date:
 
 
 async def expire_clients(broker: Broker) -> None:
-    """Removes clients that were silent for channelExpiredTimeout, and expressions and locks that expired."""
+    """Removes clients that were silent for channelExpiredTimeout, and expired expressions and locks."""
     while True:
         await trio.sleep(EXPIRY_SECONDS)
         now_ms = broker.running_ms()

@@ -58,7 +58,7 @@ COMMANDS: Final = {
 
 
 class OutermostGroup(click.Group):
-    """The group of that table, which turns a failure of any command, or of click's own output, into an exit status."""
+    """The group of the table's commands; it turns a failure of a command, or of click's output, into an exit status."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Reads the group's own options; `--help` and `--version` print here."""

@@ -1,4 +1,4 @@
-"""The question before a command deletes what cannot be brought back, and the option `--yes` that answers it."""
+"""The question before a deletion that cannot be undone, and the option `--yes` that answers it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def yes_option(command: Command) -> Command:
 
 
 def confirm(question: str) -> None:
-    """Raises unless a person at the terminal says yes; without a terminal it is wrong use."""
+    """Raises unless a person at the terminal says yes; without a terminal and `--yes` it raises a usage error."""
     if not sys.stdin.isatty():
         raise click.UsageError("this deletes what cannot be brought back; give --yes where no terminal is")
     if not click.confirm(question, err=True):

@@ -106,7 +106,7 @@ class Connection:
         return replace(self, nameserver=nameserver, nameserver_url=None)
 
     async def nameservers(self) -> tuple[str, ...]:
-        """Returns the addresses that are named, or that the URL lists now; none if it cannot be read."""
+        """Returns the NameServers of the option, or those that its URL lists now; none if the URL cannot be read."""
         if self.nameserver_url is None:
             return tuple(address for address in re.split(r"[;,\s]+", self.nameserver or "") if address)
         async with self.client() as client:
@@ -125,7 +125,7 @@ class Connection:
 
 
 class ConnectionOption(click.Option):
-    """An option that all commands have, and that help lists last."""
+    """An option of every command, which the help lists last."""
 
 
 def connection_options(command: Command) -> Command:
@@ -204,7 +204,7 @@ OPTIONS: Final = (
 
 
 def connection_of(arguments: dict[str, Any]) -> Connection:
-    """Takes the options out of a command's arguments; values of options win over those of the file."""
+    """Removes the connection options from a command's arguments; an option wins over the same setting in the file."""
     keys: dict[str, str | None] = {name: arguments.pop(name, None) or None for name in ("access_key", "secret_key")}
     path = arguments.pop("credentials")
     stored = _credentials(path) if path else {}

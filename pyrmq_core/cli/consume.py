@@ -1,4 +1,4 @@
-"""`pyrmq consume`: takes part in a consumer group, and prints each message; what is printed is acknowledged."""
+"""`pyrmq consume`: joins a consumer group, and prints each message; printed messages are acknowledged."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def consume_topic(
     orderly: bool,
     limit: int | None,
 ) -> None:
-    """Prints the messages that the group gives to this consumer, `limit` at most; raises `NoRoute` without a topic."""
+    """Prints up to `limit` messages that the group assigns to this consumer; raises `NoRoute` for a missing topic."""
     from pyrmq_core import PullConsumer, PushConsumer
     from pyrmq_core.network import open_owned_nursery
 
@@ -101,7 +101,7 @@ async def consume_topic(
 
 
 async def _end_at_a_refusal(consumer: PushConsumer) -> None:
-    """Raises the refusal of a server that waiting does not help, such as a wrong key or a group that does not exist."""
+    """Raises a server's refusal that will not pass, such as a wrong key or a missing group."""
     import trio
 
     while True:

@@ -17,7 +17,7 @@ from rich.text import Text
 from pyrmq_core.network.log_lines import visible_text
 
 PIPE_WIDTH: Final = 100_000
-# A column of texts is folded to no less: an address is as long.
+# The least width of a folded column of texts: the length of an address.
 LEAST_FOLDED: Final = 16
 
 
@@ -45,7 +45,7 @@ def table_text(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
 
 
 def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Returns widths that fit into the room, for which the widest columns give way; none if the least do not fit."""
+    """Returns widths that fit into the room, the widest columns narrowed; none if the least widths do not fit."""
     if sum(least) > room:
         return []
     fitted = list(widths)
@@ -118,7 +118,7 @@ def _console() -> Console:
 
 
 def _plain(console: Console, columns: list[str], cells: list[list[str]], layout: list[tuple[int, bool]]) -> str:
-    """Returns a table that fits, which rich takes ten times as long to make."""
+    """Returns a table that needs no folding, in a tenth of the time that rich takes."""
 
     def line(texts: Sequence[str]) -> str:
         padded = (
@@ -146,7 +146,7 @@ def _are_numbers(values: Iterable[object]) -> bool:
 
 
 def _cell(value: object) -> str:
-    """Returns a value as text, in which a character that would steer the terminal is its escape."""
+    """Returns a value as text; a character that would control the terminal is replaced by its escape."""
     text = "" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
     if text.isprintable():
         return text

@@ -1,7 +1,7 @@
-"""`pyrmq export`: a part of a topic as a file, which is there when it is whole and not before.
+"""`pyrmq export`: a part of a topic as a file, which appears only when it is complete.
 
 The file is written under another name in the same folder and renamed at the end. Messages of a queue are in their
-order, queues one behind another; memory does not grow with the part.
+order, queue after queue; memory does not grow with the part.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def _export(
 
 @contextmanager
 def _written_whole(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """Yields a file in the folder of `target`, which gets that name at the end; after a failure it is removed."""
+    """Yields a file in the folder of `target`, renamed to `target` at the end, and removed after a failure."""
     part = f"{target}.{os.getpid()}.part"
     file = open(part, "xb")  # noqa: SIM115 - one that is there is another's, and stays
     try:
@@ -110,7 +110,7 @@ def _written_whole(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
 
 
 class LinesCopy:
-    """A file of text: each message is what `write` makes of it."""
+    """A text file of messages, each in the form that `write` returns."""
 
     def __init__(
         self, file: IO[bytes], tags: TagFilter, writing: Callable[[Any], Callable[[MessageExt], object]]
@@ -132,7 +132,7 @@ class LinesCopy:
         return count
 
     def close(self) -> None:
-        """Writes what is left, and leaves the file open."""
+        """Writes the rest of the buffer, and leaves the file open."""
         self._text.detach()
 
 

@@ -2,8 +2,8 @@
 
     -o text | json | raw | '{queueId}@{queueOffset} {properties[region]} {body}'
 
-`{name}` in a template stands for a field of the message, `{name:>10}` for the same in ten columns, `{{` for a brace.
-A message may come from a stranger: what would steer the terminal is printed as its escape, unless `--raw` is given.
+`{name}` in a template stands for a field of the message, `{name:>10}` for the same in ten columns, `{{` for a brace. A
+message may come from a stranger: characters that control the terminal are printed as escapes, unless `--raw` is given.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def members_of(message: MessageExt) -> dict[str, Any]:
 
 
 def template_line(template: str, *, raw: bool = False) -> Callable[[MessageExt], str]:
-    """Returns the function that fills the template; `ValueError` says what is wrong with it."""
+    """Returns the function that fills the template; `ValueError` names the fault of a wrong template."""
     for escape, character in ESCAPES.items():
         template = template.replace(escape, character)
     parts: list[tuple[str, Callable[[MessageExt], object] | None, str]] = []
@@ -138,7 +138,7 @@ FORMS: Final[Mapping[str, MessageLine]] = {
 
 
 def message_form(text: str, *, raw: bool = False) -> MessageLine:
-    """Returns the form of a name or a template; raises `BadParameter` with what there is."""
+    """Returns the form of a name or a template; raises `BadParameter`, which lists the forms."""
     if text in FORMS:
         return _unstripped(functools.partial(text_line, raw=True)) if raw and text == "text" else FORMS[text]
     if "{" not in text:

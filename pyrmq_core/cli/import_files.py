@@ -1,7 +1,7 @@
 """`pyrmq import`: the messages of a file that `pyrmq export` wrote, sent in the order of each of their queues.
 
-Messages of one queue go to one queue: that of the same broker and number if the topic has it. A part of the file is
-sent before the next one is read, so memory is bounded, and what failed lies within the last part.
+Messages of one queue go to one queue: the queue of the same broker and number if the topic has it. Each part of the
+file is sent before the next part is read, so memory is bounded, and a failure lies within the last part.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def _import(connection: Connection, file: IO[bytes], topic: str, form: str
 
 
 class _Import:
-    """The import of one file: where each message goes, and the account of what is stored."""
+    """The import of one file: the queue of each message, and the account of stored messages."""
 
     def __init__(self, producer: Producer, queues: Sequence[MessageQueue], source: str) -> None:
         self._producer = producer
@@ -134,7 +134,7 @@ class _Import:
             )
 
     def say_if_interrupted(self) -> None:
-        """Says what is stored, if the command is interrupted while sends are under way."""
+        """Prints which messages are stored, if the command is interrupted while sends are under way."""
         if self._under_way:
             click.echo(
                 f"interrupted: {self.stored:,} messages are stored, up to {self._under_way:,} more perhaps; nothing "

@@ -232,7 +232,7 @@ class LineSending:
             await ended.wait()
 
     def _first_wrong(self, lines: Lines) -> tuple[int, InvalidMessage] | None:
-        """Returns the place of the first line that is no message, and what is wrong with it."""
+        """Returns the place of the first line that is no message, and its fault."""
         for place, (_, content) in enumerate(lines):
             try:
                 self._form.message(content)
@@ -350,7 +350,7 @@ def _opened(name: str) -> Iterator[int]:
 
 
 def _size_of(files: Sequence[str]) -> int | None:
-    """Returns the bytes of all files; None for standard input, and where one of them is no regular file."""
+    """Returns the bytes of all files; None for standard input, or if any of them is no regular file."""
     states = [os.stat(name) for name in files]
     if not states or not all(stat.S_ISREG(state.st_mode) for state in states):
         return None

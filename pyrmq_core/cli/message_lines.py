@@ -73,7 +73,7 @@ class LineForm:
         self._last_fields = self._rest[4:]
 
     def message(self, line: bytes) -> Message:
-        """Returns the checked message of a line; `InvalidMessage` says what is wrong with the line."""
+        """Returns the checked message of a line; `InvalidMessage` names the line's fault."""
         if not self._as_json:
             return _checked(self.unchecked_message(line))
         with contextlib.suppress(InvalidMessage):  # checking the members one by one gives the better error
@@ -82,9 +82,9 @@ class LineForm:
         return _checked(Message(self.topic, **{**self._fields, **_fields_of(_members_of(line))}))
 
     def unchecked_message(self, line: bytes) -> Message:
-        """Returns the message of a line, as `message` does, but unchecked where it is to be encoded next.
+        """Returns the message of a line as `message` does, but unchecked, for a caller that encodes it next.
 
-        The encoding makes the same checks; `message` says then what is wrong with the line.
+        The encoding makes the same checks; after its error the caller uses `message`, which names the fault.
         """
         if not self._as_json:
             return make_message(self.topic, line, *self._rest)
@@ -126,14 +126,14 @@ class LineForm:
 
 
 def _checked(message: Message) -> Message:
-    """Returns the message; `InvalidMessage` for one that no producer would send."""
+    """Returns the message; raises `InvalidMessage` if no producer would send it."""
     check_message(message)
     checked_ends(message)
     return message
 
 
 async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
-    """Yields numbered lines without their ends, as soon as they come, also from a terminal or a slow program.
+    """Yields numbered lines without line ends, as soon as they arrive, also from a terminal or a slow program.
 
     A thread reads, so that the event loop goes on; it is abandoned when the command ends before the input does.
     """
@@ -160,7 +160,7 @@ def _widen_pipe(descriptor: int) -> None:
 
 
 def _members_of(line: bytes) -> object:
-    """Returns the value of a line in any form that `json` reads, such as UTF-16, or says what is wrong with it."""
+    """Returns the JSON value of a line, in any encoding that `json` reads, or raises with the line's fault."""
     try:
         return orjson.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The names of topics, groups, brokers and clusters for a shell's completion: those that servers know, or none.
+"""The names of topics, groups, brokers and clusters for a shell's completion, as servers list them.
 
 A shell waits for them while a person types, so they come within a second; a failure is silence there.
 """
@@ -19,7 +19,7 @@ SECONDS: Final = 1.0
 
 
 async def users_topics(admin: Admin, cluster: str | None = None) -> list[str]:
-    """Returns the topics but RocketMQ's own, those of retries and dead letters, and those named after servers."""
+    """Returns the users' topics: not RocketMQ's own, no retries or dead letters, none named after a server."""
     from pyrmq_core import is_dead_letter_topic, is_retry_topic, is_system_topic
 
     info = await admin.cluster_info()

@@ -26,7 +26,7 @@ class ProgressLine:
         self._is_paused = False
 
     def update(self, done: int, position: int | None = None, more: str = "") -> None:
-        """Shows the number of things done, and `more` behind it.
+        """Shows the number of things done, and `more` after it.
 
         `position` is the part of `total` that is done, if that has another unit.
         """

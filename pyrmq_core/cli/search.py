@@ -1,7 +1,7 @@
 """`pyrmq search`: messages by what their bodies, properties and times hold, printed as they are found.
 
-Brokers filter by tags or SQL; the rest is read, many pulls at once, and compared here. The account of the search is
-written at its end, also after Ctrl-C, a failure or a bound.
+Brokers filter by tags or SQL; messages that pass are read, many pulls at once, and compared here. The account of the
+search is printed at its end, also after Ctrl-C, a failure or a bound.
 """
 
 from __future__ import annotations

@@ -55,12 +55,12 @@ def watch_options(command: Command) -> Command:
 
 
 def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> None:
-    """Prints the rows, each of which has all the columns."""
+    """Prints the rows; each row has all the columns."""
     click.echo(text_of(rows, columns, as_json=as_json), nl=False)
 
 
 def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) -> None:
-    """Prints the line about a change, or the rows of what was changed as JSON; an empty line is left out."""
+    """Prints the line about a change or, as JSON, the changed rows; an empty line is left out."""
     if as_json:
         show(rows, (), as_json=True)
     elif text:
@@ -70,8 +70,8 @@ def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) ->
 def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> str:
     """Returns the rows as `show` prints them; numbers stand at the right of their column.
 
-    On a terminal that is too narrow, cells with several words are wrapped, then the widest columns of texts are folded;
-    if that does not do, each row is a block of lines, `column value`.
+    On a narrow terminal, cells with several words are wrapped, then the widest columns of texts are folded. If the
+    table still does not fit, each row is a block of lines, `column value`.
     """
     if as_json:
         return json_text(list(rows)) + "\n"

@@ -155,7 +155,7 @@ async def _tail_committed(connection: Connection, topic: str, wanted: Wanted, fo
 
 
 class _CommittedRows:
-    """Prints committed rows; after a failure the same batches are read again, without those that were printed."""
+    """Prints committed rows; after a failure the same batches are read again, without the rows already printed."""
 
     def __init__(self, consumer: PullConsumer, topic: str, form: MessageLine, limit: int | None) -> None:
         self._consumer = consumer
@@ -184,7 +184,7 @@ class _CommittedRows:
 
 
 async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: MessageLine) -> None:
-    """Prints the messages that were there at the start, and with `follow` also those that come later."""
+    """Prints the messages stored before the start, and with `follow` also later messages."""
     import trio
 
     from pyrmq_core.search.search import check_sql, queues_named
@@ -252,7 +252,7 @@ async def _begins(
 
 
 class _Reader:
-    """The reader of all queues; its tasks share a list of brokers that are away, so that each is reported once."""
+    """The reader of all queues; its tasks share a list of unreachable brokers, so that each is reported once."""
 
     def __init__(self, consumer: PullConsumer, wanted: Wanted) -> None:
         self._consumer = consumer
@@ -262,7 +262,7 @@ class _Reader:
     async def read(
         self, queue: MessageQueue, offset: int, end: int | None, channel: trio.MemorySendChannel[MessageExt]
     ) -> None:
-        """Sends one queue's messages up to `end` to the channel; without an end if `end` is None."""
+        """Sends one queue's messages up to `end` to the channel; forever if `end` is None."""
         async with channel:
             while end is None or offset < end:
                 pulled = await (self._pull(queue, offset) if end is not None else self._pull_patiently(queue, offset))
@@ -281,10 +281,10 @@ class _Reader:
         nursery: trio.Nursery,
         channel: trio.MemorySendChannel[MessageExt],
     ) -> None:
-        """Starts a reader for each queue that the topic did not have before.
+        """Starts a reader for each new queue of the topic.
 
-        Its first message is where `--from` says; `latest` means the time at which the command `began`, since a broker
-        that joins may have messages of before.
+        It starts where `--from` says; `latest` means the time at which the command `began`, since a joining broker may
+        have older messages.
         """
         import trio
 
@@ -343,7 +343,7 @@ class _Reader:
                 return pulled
 
     def _wait(self, queue: MessageQueue) -> float:
-        """Returns how long a pull may wait; 0 for a broker that was away, so that its return shows at once."""
+        """Returns how long a pull may wait; 0 for a broker that was unreachable, so that its return shows at once."""
         return 0.0 if queue.broker_name in self._away else WAIT_SECONDS
 
 

@@ -1,6 +1,7 @@
 """Checks of arguments where they come in, by name: type first, then range.
 
-A wrong one that goes further would fail on the loop, in the middle of other callers' work. `InvalidArgument` each time.
+Otherwise a wrong argument would fail on the loop, in the middle of other callers' work. Each check raises
+`InvalidArgument`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def seconds_of(name: str, value: object) -> float:
 
 
 def first_millisecond(when: datetime) -> int:
-    """Returns the first whole millisecond since 1970 at or after a time with a zone: store times are whole ones."""
+    """Returns the first whole millisecond since 1970 at or after a time with a zone: store times are milliseconds."""
     if getattr(when, "tzinfo", None) is None:
         raise InvalidArgument(f"{shown(when)} has no time zone; write datetime(..., tzinfo=UTC)")
     return -((EPOCH - when) // timedelta(milliseconds=1))

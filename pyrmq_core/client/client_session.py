@@ -140,7 +140,7 @@ class ClientSession:
 
     @property
     def caller(self) -> RemotingClient:
-        """The sender of requests, also of those that no task waits for."""
+        """The sender of requests, including requests without a waiting task."""
         if self._caller is None:
             raise self._life.not_running()
         return self._caller
@@ -177,7 +177,7 @@ class ClientSession:
         return await self.caller.call(address, command, timeout=timeout)
 
     async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> PinnedConnection:
-        """Returns the connection to one server, for requests that are posted and not waited for one by one."""
+        """Returns the connection to one server, for many posted requests without a task each."""
         return await self.caller.line(address, timeout=timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
@@ -246,11 +246,11 @@ class ClientSession:
         return address
 
     def namespace_or_own(self, namespace: str | None) -> str | None:
-        """Returns the namespace of a producer or consumer: the given one, else that of the address; None for `""`."""
+        """Returns the namespace of a producer or consumer: the argument's, else the address's; None for `""`."""
         return self.namespace if namespace is None else namespace_of(namespace)
 
     def register_producer(self, group: str) -> None:
-        """Reports the group to brokers now and in every heartbeat; `InvalidState` when the client has one of it."""
+        """Reports the group to brokers now and in every heartbeat; raises `InvalidState` if the group is registered."""
         if group in self.heartbeats.producer_groups:
             raise InvalidState(
                 f"The producer group[{group}] has been created before, specify another name please. "
@@ -261,7 +261,7 @@ class ClientSession:
         self._nursery.start_soon(self._round, "sending heartbeats", self.heartbeats.send_round)
 
     async def unregister_producer(self, group: str) -> None:
-        """Removes the group from brokers; one that cannot be reached forgets it with the connection."""
+        """Removes the group from brokers; an unreachable broker forgets it when the connection ends."""
         await self.heartbeats.remove(producer=group)
 
     def callbacks(self, kind: type[C]) -> C:
@@ -280,7 +280,7 @@ class ClientSession:
         self._handlers[code] = handler
 
     def close_connection(self, address: str) -> None:
-        """Drops the connection to a server that does not answer; the next call opens a new one."""
+        """Drops the connection to a server that does not answer; the next call opens a new connection."""
         self.caller.close(address)
 
     async def _leave(self, heartbeats: Heartbeats) -> None:
@@ -315,9 +315,9 @@ class ClientSession:
             await self._round("polling routes", routes.refresh_all)
 
     async def _leave_lost_masters(self, routes: Routes, caller: RemotingClient) -> None:
-        """Ends the calls to a master in whose place another one is: it may be silent for ever, as without power.
+        """Ends the calls to a master that another broker has replaced: it may be silent for ever, as without power.
 
-        A send that may try again then goes to the new master, and does not wait for all of its time.
+        A send that may try again then goes to the new master at once, before its timeout.
         """
         masters: dict[str, str] = {}
         while True:

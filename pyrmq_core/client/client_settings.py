@@ -55,14 +55,14 @@ class ClientSettings:
         return credentials_of(self.access_key, self.secret_key, self.security_token)
 
     def hooks(self) -> RpcHooks:
-        """Returns the hooks around every request; the one that adds `namespace_v2` runs first."""
+        """Returns the hooks around every request; the hook that adds `namespace_v2` runs first."""
         tenant = namespace_of(self.namespace_v2)
         return RpcHooks([*([NamespaceV2(tenant)] if tenant else []), *self.rpc_hooks])
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientChoice(Generic[AnyClient]):
-    """The client of a producer or a consumer: a shared one, or the settings of its own."""
+    """The client of a producer or a consumer: a shared client, or the settings of a client of its own."""
 
     client: AnyClient | None = None
     nameserver: str | Sequence[str] | None = None
@@ -75,7 +75,7 @@ class ClientChoice(Generic[AnyClient]):
             raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
 
     def shared_client(self, face: type[AnyClient], name: str) -> AnyClient | None:
-        """Returns the shared client, if there is one; raises `InvalidArgument` for one of another face."""
+        """Returns the shared client or None; raises `InvalidArgument` for a client of another face."""
         return None if self.client is None else instance_of("client", self.client, face, f"a {name}")
 
     def own_client(self) -> ClientSettings:

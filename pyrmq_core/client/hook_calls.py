@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def check_hooks(hooks: Sequence[object], kinds: Sequence[Sequence[str]]) -> None:
-    """Raises `InvalidArgument` for an object without a hook's methods, and for async methods: those would never run."""
+    """Raises `InvalidArgument` for an object without a hook's methods, and for async methods, which would never run."""
     for hook in hooks:
         if not any(all(callable(getattr(hook, name, None)) for name in kind) for kind in kinds):
             required = ", or ".join(" and ".join(kind) for kind in kinds)

@@ -20,9 +20,9 @@ class ServiceState(enum.Enum):
 
 
 class Life:
-    """Keeps the state, and refuses what it does not allow in the words Java's client uses.
+    """The service state, whose checks refuse calls at the wrong time, in the words of Java's client.
 
-    `kind` is `producer` or `client`, `name` says which. A start that fails leaves START_FAILED, because that is set
+    `kind` is `producer` or `client`, `name` its group or id. A failed start leaves START_FAILED, because that is set
     before the work begins (DefaultMQProducerImpl.java, start).
     """
 
@@ -32,7 +32,7 @@ class Life:
         self._name = name
 
     def starting(self) -> None:
-        """Begins the start; raises `InvalidState` unless it is the first one."""
+        """Begins the start; raises `InvalidState` if there was a start before."""
         if self.state is not ServiceState.CREATE_JUST:
             raise InvalidState(
                 f"The {self._kind} service state not OK, maybe started once, {self.state.value}: {self._kind} "

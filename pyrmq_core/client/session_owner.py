@@ -1,4 +1,4 @@
-"""`SessionOwner`: what `Producer`, the consumers and `Admin` have in common, from their settings to their end."""
+"""`SessionOwner`: the common part of `Producer`, the consumers and `Admin`, from their settings to their end."""
 
 from __future__ import annotations
 

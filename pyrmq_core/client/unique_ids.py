@@ -18,8 +18,7 @@ IDS_A_MILLISECOND: Final = 0x10000
 
 
 class UniqueIds:
-    """Draws ids in order. When a millisecond's 65,536 are used up, the next millisecond's are taken before their
-    time."""
+    """Draws ids in order. After the 65,536 ids of a millisecond, the next millisecond's ids are used early."""
 
     def __init__(self) -> None:
         self.start_over()

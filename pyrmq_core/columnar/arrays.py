@@ -35,17 +35,17 @@ KEPT_BYTES: Final = 16 * 1024 * 1024
 def keep_freed_memory() -> None:
     """Makes glibc keep freed blocks of up to 16 MiB for the next batch. Called before columns are encoded or decoded.
 
-    glibc keeps blocks up to the size of the largest one that was ever freed (its dynamic mmap threshold), so one such
-    block is made and freed. Without it each batch's memory goes back to the system, and a third of the time is spent on
-    getting it again.
+    glibc keeps blocks up to the size of the largest block that was ever freed (its dynamic mmap threshold), so this
+    allocates and frees one of 16 MiB. Otherwise each batch's memory returns to the system, and allocating it again
+    takes a third of the time.
     """
     np.empty(KEPT_BYTES, np.uint8)
 
 
 def spans(data: pa.Buffer, starts: Ints | Int32s, ends: Ints | Int32s, missing: Bools | None = None) -> pa.Array:
-    """Returns the binary array of `data[start:end]` for each start and end, null where one is `missing`.
+    """Returns the binary array of `data[start:end]` for each start and end, null for elements marked `missing`.
 
-    Arrow copies the bytes together.
+    Arrow copies the bytes into one buffer.
     """
     count = len(starts)
     if not count:
@@ -74,7 +74,7 @@ def strided_indices(step: int, first: int, count: int) -> pa.Array:
 def slices_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
     """Returns the binary array whose element i is `data[bounds[i]:bounds[i + 1]]`; nothing is copied.
 
-    An element may have a negative length if it is never taken.
+    An element may have a negative length if no caller reads it.
     """
     if bounds[0] > bounds[-1]:  # Arrow refuses an array whose first bound is above its last
         bounds = np.append(bounds, np.int32(data.size))

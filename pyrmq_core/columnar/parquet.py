@@ -38,9 +38,9 @@ class ParquetWriter:
 
 
 def read_rows(file: IO[bytes], name: str) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a file that `ParquetWriter` wrote, or of one with columns of the same names.
+    """Yields the rows of a file by `ParquetWriter`, or of any file with columns of the same names.
 
-    `body` is needed. Raises `InvalidArgument`, which names the file, for one that cannot be read.
+    The column `body` is needed. Raises `InvalidArgument`, which names the file, if it cannot be read.
     """
     try:
         parquet = pq.ParquetFile(file)

@@ -1,10 +1,10 @@
-"""The records of a manifest that count: of the records of a writer's batch the first one, by its offset. Pure.
+"""The records of a manifest that count: the first record of each writer's batch, by its offset. Pure.
 
 A committer reads the manifest to its end before it appends, and appends nothing if the batch is decided there. So a
 second record of a batch can only lie between the end that its committer saw and its own offset: whether a record counts
 is decided by these entries alone, and a reader may begin anywhere.
 
-The numbers of a writer rise. A record of a number below one that is decided is late, and does not count either.
+A writer's batch numbers rise. A record with a lower number than a decided batch is late, and does not count either.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def needed_from(entries: Entries, start: int, end: int) -> int:
 def commits_between(entries: Entries, start: int, end: int) -> list[Commit]:
     """Returns the committed batches whose records lie in `start` to `end`, in the order of their records.
 
-    `entries` are all those from `needed_from` on. Raises `ManifestError` for a record whose parts are not there.
+    `entries` are all entries from `needed_from` on. Raises `ManifestError` for a record whose parts are missing.
     """
     return [
         Commit(offset, record.writer, record.number, record.rows, _all_ranges(entries, offset, record))
@@ -126,9 +126,11 @@ def _all_ranges(entries: Entries, offset: int, record: CommitRecord) -> tuple[St
 
 
 def decided_at(entries: Entries, start: int, end: int) -> tuple[DecidedBatches, int] | None:
-    """Returns what is decided at `end`, and how many records end there that lack it; None if earlier entries say it.
+    """Returns the decided batches at `end`, and how many records follow their last list.
 
-    `entries` are those from `start` on; from offset 0 on they say all.
+    None if the last list lies in earlier entries.
+
+    `entries` are the entries from `start` on. If `start` is 0 they need no list.
     """
     for offset in range(end - 1, start - 1, -1):
         record = entries.get(offset)
@@ -138,7 +140,7 @@ def decided_at(entries: Entries, start: int, end: int) -> tuple[DecidedBatches, 
 
 
 def known_from(entries: Entries, start: int, end: int) -> tuple[DecidedBatches, int]:
-    """Returns the same of a manifest whose entries before `start` have expired: what was decided there is forgotten."""
+    """Returns the same for a manifest whose entries before `start` have expired: their decisions are forgotten."""
     return _with_records(entries, start, end, {}), end - start
 
 

@@ -1,4 +1,4 @@
-"""The ranges of queues that committed batches consist of, and the proof that their messages are still the same ones."""
+"""The ranges of queues that form committed batches, and the proof that their messages are still the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MANIFEST_SUFFIX: Final = "-committed"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CommittedRange:
-    """Committed messages of a queue, from `start` up to `end`, without it; `ids` are those of some, by their offsets.
+    """Committed messages of a queue from `start` to before `end`; `ids` are the ids of some of them, by offset.
 
     They are the first and the last message of each range that a writer stored.
     """
@@ -34,7 +34,7 @@ def manifest_of(topic: str) -> str:
 
 
 def ranges_to_read(commits: Iterable[Commit], topic: str) -> list[CommittedRange]:
-    """Returns the ranges of one topic by queue and offset, with those joined that follow one another; none overlaps."""
+    """Returns the ranges of one topic by queue and offset; adjacent ranges are joined, and none overlaps."""
     stored = sorted(
         (part for commit in commits for part in commit.ranges if part.queue.topic == topic and part.count),
         key=lambda part: (part.queue, part.start),
@@ -62,7 +62,7 @@ def ids_by_queue(ranges: Iterable[CommittedRange]) -> dict[MessageQueue, list[tu
 
 
 def check_ids(pull: RawPull, ids: Sequence[tuple[int, str]]) -> None:
-    """Raises `DataLost` if one of the messages in an unfiltered pull does not have the id of the committed one.
+    """Raises `DataLost` if a message in an unfiltered pull does not have the id of the committed message.
 
     `ids` are in the order of their offsets.
     """
@@ -73,7 +73,7 @@ def check_ids(pull: RawPull, ids: Sequence[tuple[int, str]]) -> None:
 
 
 def check_id(queue: MessageQueue, offset: int, committed_id: str, id_there: str | None) -> None:
-    """Raises `DataLost` if the message at an offset is not the committed one."""
+    """Raises `DataLost` if the message at an offset is not the committed message."""
     if id_there != committed_id:
         raise DataLost(
             f"the message at offset {offset} of {queue} is not the committed one: it has the id {id_there}, and "

@@ -37,7 +37,7 @@ class StoredRange:
 
     @property
     def end(self) -> int:
-        """The offset behind the last message."""
+        """The offset after the last message."""
         return self.start + self.count
 
 
@@ -83,7 +83,7 @@ Entry: TypeAlias = CommitRecord | RangesPart
 
 
 def joined(ranges: Iterable[StoredRange]) -> list[StoredRange]:
-    """Returns the ranges by queue and offset, with those joined that follow one another without a gap."""
+    """Returns the ranges by queue and offset; ranges without a gap between them are joined."""
     whole: list[StoredRange] = []
     for part in sorted(ranges, key=lambda part: (part.queue, part.start)):
         last = whole[-1] if whole else None
@@ -95,7 +95,7 @@ def joined(ranges: Iterable[StoredRange]) -> list[StoredRange]:
 
 
 def commit_messages(record: CommitRecord, manifest: str) -> Iterator[Message]:
-    """Yields the messages that commit the record, to be sent in their order; the last one is the decision itself."""
+    """Yields the messages that commit the record, to be sent in order; the last message is the decision itself."""
     for body in _bodies(record):
         yield Message(manifest, body, properties={MANIFEST_VERSION: VERSION})
 

@@ -60,7 +60,7 @@ class BrokerPlace:
 
 
 def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of `kind-a`, `kind-b`, ..., or those that the caller chose."""
+    """Returns the names `kind-a`, `kind-b`, ..., or the names that the caller chose."""
     if isinstance(servers, int):
         names = tuple(f"{kind}-{letter}" for letter in string.ascii_lowercase[: max(servers, 0)])
     else:
@@ -72,7 +72,7 @@ def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
 
 
 def broker_places(names: Sequence[str], slaves: int) -> dict[str, BrokerPlace]:
-    """Returns the masters and then their slaves, by their names as servers: a slave has its id behind its master's."""
+    """Returns the masters and then their slaves, by server name: a slave's name is its master's with its id."""
     if type(slaves) is not int or not 0 <= slaves <= MOST_SLAVES:
         raise InvalidArgument(f"slaves={slaves!r}: the number of slaves of each broker is wanted, 0 to {MOST_SLAVES}")
     masters = {name: BrokerPlace(name, MASTER_ID) for name in names}
@@ -124,7 +124,7 @@ def checked_nameserver_settings(settings: Mapping[str, str] | None, *, host: str
 
 
 def checked_timeout(timeout: object) -> float:
-    """Returns the time; raises `InvalidArgument` for one that is not above 0."""
+    """Returns the time; raises `InvalidArgument` if it is not above 0."""
     if not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise InvalidArgument(f"timeout={timeout!r}: a number of seconds above 0 is wanted")
     return timeout

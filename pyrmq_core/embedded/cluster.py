@@ -133,7 +133,7 @@ class EmbeddedCluster:
 
     @property
     def nameserver(self) -> str:
-        """The addresses of all NameServers, ended ones included, as clients take them: `host:port;host:port`."""
+        """The addresses of all NameServers, also ended ones, in the form for clients: `host:port;host:port`."""
         self._opened()
         return ";".join(server.address for server in self._nameservers.values())
 
@@ -192,11 +192,11 @@ class EmbeddedCluster:
     async def start(self, name: str, *, settings: Mapping[str, str] | None = None) -> None:
         """Starts a server that was ended, on its old port and files.
 
-        A broker is registered with the running NameServers when this returns, of which there has to be one, and slaves
-        follow a master that runs, unless they cannot, which they log. `settings` replace those that this broker had,
-        also for later starts: brokerRole=ASYNC_MASTER and brokerId=0 make a slave the master, when the old one is
-        ended. A NameServer begins without routes, as RocketMQ's: the running brokers register with it before this
-        returns, as they would within 30 s by themselves.
+        When this returns, a broker is registered with the running NameServers, at least one, and its slaves follow it;
+        a slave that cannot follow logs the reason. `settings` replace the broker's old settings, also for later starts:
+        brokerRole=ASYNC_MASTER and brokerId=0 make a slave the master, when the old master is ended. A NameServer
+        begins without routes, as RocketMQ's: the running brokers register with it before this returns, as they would
+        within 30 s by themselves.
         """
         nursery, server = self._opened(), self._server(name)
         if settings is not None:
@@ -213,7 +213,7 @@ class EmbeddedCluster:
                     registrations.start_soon(broker.running.broker.registration.register_anew, server.address)
 
     async def wait_for_slaves(self, timeout: float = 10.0) -> None:
-        """Waits until each running slave has what its master has now: messages, topics, groups, and their offsets.
+        """Waits until each running slave has its master's current messages, topics, groups and offsets.
 
         Slaves without a running master are passed over. Raises `InvalidState` with the reason after `timeout` seconds.
         """
@@ -254,7 +254,7 @@ class EmbeddedCluster:
         self._broker_configs[name] = self._broker_configs[name].with_settings(changed_settings(settings))
 
     def _check_start(self, name: str) -> None:
-        """Raises `InvalidState` if no NameServer runs, or another broker has this one's place."""
+        """Raises `InvalidState` if no NameServer runs, or another broker has this broker's name and id."""
         if not self.nameservers:
             raise InvalidState(
                 f"{name} has no NameServer to register with; start {' or '.join(self._nameservers)} first"

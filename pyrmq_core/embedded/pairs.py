@@ -1,4 +1,4 @@
-"""The pairs of running masters and slaves, and the waits until a slave follows its master, or has what that has."""
+"""The pairs of running masters and slaves, and the waits until a slave follows its master, or has all its data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_SECONDS: Final = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A running master and one of its running slaves, with their names in the cluster."""
+    """A running master and a running slave of it, with their names in the cluster."""
 
     master_name: str
     master: RunningBroker
@@ -26,7 +26,7 @@ class Pair:
     slave: RunningBroker
 
     def follows(self) -> bool:
-        """Returns True if the master has the slave's first report."""
+        """Returns True if the master has received the slave's first report."""
         client = self.slave.broker.ha_client
         if client is None or client.master is None:
             return False

@@ -30,7 +30,7 @@ R = TypeVar("R", bound=RunningServer)
 class Server(Generic[R]):
     """A NameServer or a broker by its name. `run` serves on a port (0: a free one) until it is ended.
 
-    Without a `port` it takes that of an earlier run from `kept_ports`, if this is free.
+    If `port` is None it uses the port of an earlier run, from `kept_ports`, if that is free.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Server(Generic[R]):
         self._ended = trio.Event()
 
     async def start(self, nursery: trio.Nursery) -> R:
-        """Returns when it serves; raises `InvalidState` if it runs already, `NetworkError` if its port is taken."""
+        """Returns when it serves; raises `InvalidState` if it runs already, `NetworkError` if its port is in use."""
         if self.running is not None:
             raise InvalidState(f"{self.name} is running")
         kept = 0 if self._port or self._kept_ports is None else self._kept_ports.port(self.name)

@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A metric by its name, its labels, and the samples, which are made as they are taken; `bounds` of a histogram."""
+    """A metric with its name, labels and samples, which are made during iteration; `bounds` are a histogram's."""
 
     name: str
     kind: Kind

@@ -2,10 +2,10 @@
 
     a > 3 AND (region IN ('eu', 'us') OR name IS NULL) AND TAGS <> 'x' AND NOT (done = TRUE)
 
-It is RocketMQ's dialect, with its surprises: reading ends where the expression could end, and what follows is ignored;
-a minus before a property makes null; two missing properties are equal; 0.0 is no number. A message passes only if the
-result is TRUE.
-Source: filter/parser/SelectorParser.jj, filter/expression/*.java (5.4.0). Not as there: the limits below.
+It is RocketMQ's dialect, with its surprises: reading ends where the expression could end, and any further text is
+ignored; a minus before a property makes null; two missing properties are equal; 0.0 is no number. A message passes only
+if the result is TRUE. Source: filter/parser/SelectorParser.jj, filter/expression/*.java (5.4.0). Not as there: the
+limits below.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class _Parser:
         return True
 
     def _advance(self) -> str:
-        """Returns the next token, and moves to the one after it."""
+        """Returns the next token, and moves past it."""
         token = self.token
         self._at = self._behind_blanks(self._next_at)
         match = TOKEN.match(self._text, self._at)
@@ -259,7 +259,7 @@ class _Parser:
         return token
 
     def _behind_blanks(self, at: int) -> int:
-        """Returns the place behind blanks and comments; a comment from `--` on needs an end of line."""
+        """Returns the position after blanks and comments; a comment that begins with `--` needs an end of line."""
         while True:
             match = BLANKS.match(self._text, at)
             at = at if match is None else match.end()

@@ -69,7 +69,7 @@ def constant(value: Value) -> Part:
 
 
 def condition_of(part: Part) -> Part:
-    """Returns the part as a condition: a property alone is one that is never true."""
+    """Returns the part as a condition; a property alone is a condition that is never true."""
     if part.kind is Kind.PROPERTY:
         evaluate = part.evaluate
         return Part(Kind.CONDITION, lambda properties: None if evaluate(properties) is None else False)
@@ -122,7 +122,7 @@ def opposite(part: Part) -> Part:
 
 
 def negative(part: Part) -> Part:
-    """Returns a part behind a minus: null for anything but a number."""
+    """Returns the part that follows a minus, negated; null for anything but a number."""
     number = _number_of(part)
     if number is not None:
         minus = Long(-number) if isinstance(number, Long) else -number
@@ -139,7 +139,7 @@ def negative(part: Part) -> Part:
 
 
 def equal(left: Part, right: Part, *, negated: bool) -> Part:
-    """Returns a comparison by = or <>, which is true of two missing values, and not the same both ways with one."""
+    """Returns a comparison by = or <>. Two missing values are equal; for one, it matters on which side it is."""
     for part in (left, right):
         if part.is_constant and part.value is None:
             raise UnfitOperand("compares with NULL: write IS NULL or IS NOT NULL")
@@ -184,7 +184,7 @@ def between(part: Part, low: Part, high: Part, *, negated: bool) -> Part:
     below, above = (operator.lt, operator.gt) if negated else (operator.ge, operator.le)
 
     def within(properties: Properties) -> Value:
-        value = value_of(properties)  # once: if it were twice, each nested BETWEEN would double the time
+        value = value_of(properties)  # evaluated once: twice would double the time with each nested BETWEEN
         if value is None:
             return None
         first = _is_ordered(below, value, lowest(properties))

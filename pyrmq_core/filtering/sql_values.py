@@ -1,8 +1,8 @@
 """The values of SQL92 expressions, and their comparison by RocketMQ's rules. Pure.
 
 A value is a property's text, a number of one of Java's three kinds, or a truth value. A comparison reads a text as a
-value of the other side's kind: one that is none cannot be compared, even if it is a number of another kind.
-Source: filter/expression/ComparisonExpression.java (__compare), Integer.valueOf, Double.valueOf.
+value of the other side's kind: any other text cannot be compared, even if it is a number of another kind. Source:
+filter/expression/ComparisonExpression.java (__compare), Integer.valueOf, Double.valueOf.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyrmq_core.protocol.java.integers import parse_int, parse_long
 
 
 class Long(int):
-    """A whole number that Java keeps in 64 bits; a plain `int` is one that it keeps in 32."""
+    """A whole number that Java keeps in 64 bits; for a plain `int` Java uses 32 bits."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ def compare(left: bool | Number | str, right: bool | Number | str) -> int:
 
 
 def compare_doubles(left: str, right: str) -> int:
-    """Returns the order of two texts as numbers; `Incomparable` if one is none."""
+    """Returns the order of two texts as numbers; raises `Incomparable` if a text is no number."""
     return _order_doubles(_double(left), _double(right))
 
 

@@ -1,5 +1,5 @@
 """The thread of the library's trio loop, on which the faces for threads and for asyncio both stand.
 
-`portal` has the loop's thread, the calls of other threads to it, the lock by which a calling thread uses the loop's
-state while the loop waits, and contexts that stay open on the loop.
+`portal` has the loop's thread, and other threads' calls on the loop. A lock lets a calling thread use the loop's state
+while the loop waits. Contexts can stay open on the loop.
 """

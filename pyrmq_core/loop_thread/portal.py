@@ -1,4 +1,4 @@
-"""The trio loop behind all blocking calls: one daemon thread in each process, started when first needed.
+"""The trio loop that runs all blocking calls: one daemon thread in each process, started when first needed.
 
 A child after `fork` drops it without closing it and starts its own on first use. It is stopped at interpreter exit.
 """
@@ -40,12 +40,12 @@ class LoopEnded(InvalidState):
 
 
 class LoopLock(trio.abc.Instrument):
-    """The lock by which another thread may use a loop's state while the loop waits for I/O; an instrument of its run.
+    """The lock that lets another thread use a loop's state while the loop waits for I/O; an instrument of trio's.
 
-    The loop holds it whenever it runs, and releases it around each wait: the thread that holds it has the loop's state
-    to itself. trio's own functions work in the loop's thread only, so the thread must not call them. A blocking call
-    thereby writes its request without a hop to the loop's thread: a third of its processor time, for one caller at a
-    time.
+    The loop holds the lock whenever it runs, and releases it around each wait: a thread that holds the lock has the
+    loop's state to itself. trio's own functions work in the loop's thread only, so the other thread must not call them.
+    So a blocking call writes its request without a hop to the loop's thread. This saves a third of its processor time,
+    for one caller at a time.
     """
 
     def __init__(self) -> None:
@@ -136,8 +136,8 @@ class Portal:
     ) -> None:
         """Schedules a call on the loop; from any thread.
 
-        If the loop has ended, `ended` is called with the error; without it the error is raised, or the function is
-        dropped if the loop ends just then.
+        If the loop has ended, `ended` is called with the error. If `ended` is None the error is raised, or the function
+        is dropped if the loop ends at this moment.
         """
         assert self._token is not None
         self._queue.append((function, args, ended))
@@ -157,8 +157,8 @@ class Portal:
     def run_if_idle(self, function: Callable[..., bool], *args: object) -> bool:
         """Calls `function` in this thread and returns its result, if the loop is idle waiting for I/O.
 
-        Otherwise, and while functions given to `soon` have not run, returns False without calling it. The function must
-        not use trio's functions; `access_here` is what it may use of the loop.
+        Otherwise, and while functions passed to `soon` have not run, returns False without calling it. The function
+        must not use trio's functions; of the loop it may use only `access_here`.
         """
         return not self._queue and self._loop_lock.try_run(function, *args)
 
@@ -215,7 +215,7 @@ class Portal:
             _settle(future, error=crash)
 
     def _run_queue(self) -> None:
-        """Calls the queued functions and logs what they raise: the loop, and other callers' functions, go on."""
+        """Calls the queued functions and logs their exceptions: the loop, and other callers' functions, go on."""
         self._woken = False
         with suppress(IndexError):  # empty, perhaps by `_end_queue` of another thread
             while True:
@@ -226,7 +226,7 @@ class Portal:
                     log.exception("a function on the library's loop raised")
 
     def _end_queue(self) -> None:
-        """Ends the queued functions, none of which may run without a loop; in any thread, once the loop has ended."""
+        """Ends the queued functions, which may not run without a loop; in any thread, once the loop has ended."""
         self._woken = False
         with suppress(IndexError):
             while True:
@@ -270,7 +270,7 @@ class Portal:
 
 
 class HeldContext(Generic[T]):
-    """An async context manager that a task of its own holds open on the loop until `close`; of this process alone."""
+    """An async context manager that a task holds open on the loop until `close`, in this process alone."""
 
     def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T], *, wait: bool = True) -> None:
         """Opens the context, and waits until it is open; with `wait=False`, `opening` has its value later."""
@@ -291,7 +291,7 @@ class HeldContext(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value of the `async with`; raises `InvalidState` in a child after `fork`, whose loop is another one."""
+        """The value of the `async with`; raises `InvalidState` in a child after `fork`, which has another loop."""
         if self._pid != os.getpid():
             raise InvalidState(f"opened in process {self._pid}; a child after fork opens its own")
         if self._portal.crash is not None:
@@ -305,7 +305,7 @@ class HeldContext(Generic[T]):
 
     @property
     def has_opened(self) -> bool:
-        """True once it is open, in whatever process; it stays true when it is closed."""
+        """True once the context has opened, also in a child after `fork`; it stays true after the close."""
         return self._has_value
 
     def close(self, seconds: float = 0.0) -> None:

@@ -42,7 +42,7 @@ class KvConfig:
         self._turn = trio.Lock()
 
     def load(self) -> None:
-        """Reads the file, if there is one; raises `StoreError` when it holds no KV configuration."""
+        """Reads the file, if it exists; raises `StoreError` when it holds no KV configuration."""
         if self.path is None or not self.path.exists():
             return
         try:

@@ -34,9 +34,9 @@ Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], 
 
 
 class RegistrationQueue:
-    """The registrations that wait; those of one broker name are applied in the order in which they came.
+    """The registrations that wait; the registrations of one broker name are applied in the order of their arrival.
 
-    A request takes its place in line when it comes, not when its task first runs: the loop starts tasks in any order.
+    A request's turn is decided on arrival, not when its task first runs: the loop starts tasks in any order.
     """
 
     def __init__(
@@ -55,7 +55,10 @@ class RegistrationQueue:
         self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger ones
 
     def take(self, register: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
-        """Returns the answer, or an awaitable of it if it has to wait; `BodyError` for an unreadable body."""
+        """Returns the answer, as an awaitable if the registration has to wait.
+
+        Raises `BodyError` for an unreadable body.
+        """
         header, size = register.header, len(register.raw_body)
         is_short = size <= SHORT_BODY_BYTES and not header.compressed
         if is_short and header.broker_name not in self._lines and not self._is_leaving(header.broker_name):

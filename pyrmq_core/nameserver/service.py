@@ -65,7 +65,7 @@ UNKNOWN_LINES: Final = 10
 class NameServer:
     """One NameServer's state. With `notifyMinBrokerIdChanged`, `notify` is called when a smallest broker id changes.
 
-    Long removals are completed in `nursery`; without one, each is done at once.
+    Long removals are completed in `nursery`; if that is None, each is done at once.
     """
 
     def __init__(

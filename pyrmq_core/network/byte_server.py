@@ -1,8 +1,8 @@
 """`serve_bytes`: accepts connections that carry other bytes than remoting's, each with a task of its own.
 
-Strangers cannot keep such a port to themselves: when it is full, a newcomer takes the place of the connection that was
-accepted first among those whose handler does not know the peer yet, once that had `patience` seconds to show itself.
-Of these, the host with the most gives way: many connections of one host harm that host alone.
+Strangers cannot occupy such a port. When it is full, a new connection displaces one whose peer is not known after
+`patience` seconds. Of these the oldest goes, of the host that has the most: many connections of one host harm that host
+alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_BYTE_CONNECTIONS: Final = 64
 
 @dataclass(eq=False, slots=True)
 class ByteConnection:
-    """An accepted connection. Its handler sets `is_known` when the peer is one that the port is for."""
+    """An accepted connection. Its handler sets `is_known` when it has recognized a peer that the port serves."""
 
     stream: trio.SocketStream
     host: str
@@ -42,7 +42,7 @@ class ByteConnection:
         return format_address(self.host, self.port)
 
     async def send_some(self, data: memoryview) -> int:
-        """Returns how many of the bytes the system took, one at least; takes none if it is cancelled.
+        """Sends at least one byte, and returns the number of sent bytes; sends none if it is cancelled.
 
         Raises `trio.BrokenResourceError` or `trio.ClosedResourceError` if the connection ended.
         """
@@ -125,7 +125,7 @@ async def serve_listener(
 
 
 def _connection(accepted: socket.socket) -> ByteConnection | None:
-    """Returns the connection; None if the other end is gone already."""
+    """Returns the connection; None if the other end has closed it already."""
     try:
         host, port = accepted.getpeername()[:2]
         return ByteConnection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), host, port)

@@ -102,12 +102,12 @@ async def _over_tls(wire: SocketWire, tls: ssl.SSLContext, *, server_side: bool,
 
 
 async def _send_alert(stream: trio.SSLStream[trio.SocketStream], transport: trio.SocketStream) -> None:
-    """Sends OpenSSL's alert, which trio keeps after a failed handshake: by it the other end knows what is wanted."""
+    """Sends OpenSSL's alert, which trio holds back after a failed handshake: it says why the handshake failed."""
     alert = stream._outgoing.read()
     with trio.move_on_after(ALERT_SECONDS), suppress(trio.BrokenResourceError):
         await transport.send_all(alert)
         await transport.send_eof()
-        await transport.receive_some(MAX_UNREAD_BYTES)  # bytes that are left unread would have the alert thrown away
+        await transport.receive_some(MAX_UNREAD_BYTES)  # unread bytes would discard the alert
 
 
 def _failed(address: str, reason: str) -> ConnectFailed:

@@ -25,7 +25,7 @@ def check_url(url: str) -> None:
 
 
 async def fetch_text(url: str, *, timeout: float) -> str:
-    """Returns the body of an answer 200; raises `NetworkError` for any other, none in `timeout` seconds, or a long one.
+    """Returns the body of a 200 answer; raises `NetworkError` for any other or too long answer, or a time-out.
 
     Redirections are not followed and no proxy is used, as in Java (common/utils/HttpTinyClient.java).
     """

@@ -11,11 +11,11 @@ import trio
 
 @dataclass(frozen=True, slots=True)
 class LoopAccess:
-    """The means by which one caller starts work on a loop.
+    """The functions with which a caller starts work on a loop.
 
-    `now` returns the loop's time; `soon` has a function called on the loop. `writes_here` is true for a thread that
-    holds the loop while the loop waits for I/O (`LoopLock`): it may write to a connection, but not use trio's
-    functions, which know the loop's own thread alone.
+    `now` returns the loop's time; `soon` schedules a function on the loop. `writes_here` is true for a thread that
+    holds the loop while the loop waits for I/O (`LoopLock`). Such a thread may write to a connection, but not use
+    trio's functions, which work only in the loop's own thread.
     """
 
     now: Callable[[], float]

@@ -1,7 +1,7 @@
 """A nursery whose tasks end with its block, and which raises the block's own errors unwrapped.
 
-A plain nursery wraps what the block raises into an exception group; users of `async with Producer(...)` want `except
-SendFailed` to work. Where plain nurseries are used, `failure_in` takes the failure out of their groups.
+A plain nursery wraps its block's exception into an exception group; users of `async with Producer(...)` want `except
+SendFailed` to work. Where plain nurseries are used, `failure_in` extracts the failure from their groups.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ async def _hold(task_status: trio.TaskStatus[trio.Nursery]) -> None:
 
 
 def failure_in(failure: BaseException) -> BaseException:
-    """Returns the failure inside exception groups: an interrupt if there is one, else the first if all are expected.
+    """Returns the failure inside exception groups: an interrupt if there is any, else the first if all are expected.
 
     Tasks that read one broker fail together when the broker ends, each with an error of ours: the first is enough. A
-    group of several with an unexpected one among them stays whole, so that nothing is hidden.
+    group that contains an unexpected error stays whole, so that nothing is hidden.
     """
     leaves = list(_leaves(failure))
     for leaf in leaves:

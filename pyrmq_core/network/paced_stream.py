@@ -1,6 +1,6 @@
 """`paced`: a stream whose peer has to read at a least rate, for server libraries that wait for a slow peer without end.
 
-Hypercorn shields what it sends from cancellation, so neither a deadline nor an interrupt ends such a wait from outside.
+Hypercorn shields its sends from cancellation, so neither a deadline nor an interrupt ends such a wait from outside.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PacedStream:
         self.socket = stream.socket
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends the bytes; raises `trio.ClosedResourceError` if the peer does not take them in time."""
+        """Sends the bytes; raises `trio.ClosedResourceError` if the peer does not read them in time."""
         with trio.move_on_after(SEND_SECONDS + len(data) / LEAST_BYTES_A_SECOND):
             await self._stream.send_all(data)
             return

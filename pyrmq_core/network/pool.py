@@ -82,7 +82,7 @@ class ConnectionPool:
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
         """Returns the answer of the server at `address`; `timeout` (seconds) includes connecting and waiting in line.
 
-        Raises `ConnectFailed`, and what `Connection.call` raises. After the answer GO_AWAY the request is sent once
+        Raises `ConnectFailed`, and the errors of `Connection.call`. After the answer GO_AWAY the request is sent once
         more over a new connection (NettyRemotingClient.invokeImpl, 5.x).
         """
         deadline = trio.current_time() + timeout
@@ -109,21 +109,21 @@ class ConnectionPool:
             await connection.wait_for_room(command, deadline, timeout)
 
     def open_connection(self, address: str) -> Connection | None:
-        """Returns the connection to the address if one is open; for callers that post requests to it."""
+        """Returns the open connection to the address, or None, for callers that post requests to it."""
         connection = self._connections.get(address)
         return None if connection is None or connection.is_closed else connection
 
     def ready_connection(self, address: str) -> Connection | None:
-        """Returns the connection to the address if one is open and has room for more."""
+        """Returns the open connection to the address if it has room for more, or else None."""
         connection = self._connections.get(address)
         return None if connection is None or connection.is_closed or connection.is_full else connection
 
     async def connection(self, address: str, *, timeout: float) -> Connection:
-        """Returns the connection to the address, opened now if there is none; for callers that post requests to it."""
+        """Returns the connection to the address, opened now if needed, for callers that post requests to it."""
         return await self._connect(address, trio.current_time() + timeout, timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
-        """Sends a request without answer; returns when the system has taken it whole. Raises as `call` does."""
+        """Sends a one-way request; returns when the system has accepted all of it. Raises as `call` does."""
         deadline = trio.current_time() + timeout
         try:
             self._oneway_permits.acquire_nowait()
@@ -136,7 +136,7 @@ class ConnectionPool:
             self._oneway_permits.release()
 
     def close(self, address: str) -> None:
-        """Drops the connection to an address; the next call opens a new one."""
+        """Drops the connection to an address; the next call opens a new connection."""
         if (connection := self._connections.pop(address, None)) is not None:
             connection.close()
 
@@ -223,7 +223,7 @@ class ConnectionPool:
             self._sweeper_done.set()
 
     def _retire(self, address: str, connection: Connection) -> None:
-        """Makes new calls open a new connection; those under way may still be answered on the old one."""
+        """Makes new calls open a new connection; calls under way may still be answered on the old connection."""
         if self._connections.get(address) is connection:
             del self._connections[address]
             self._nursery.start_soon(self._close_later, connection)

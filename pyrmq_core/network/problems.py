@@ -54,7 +54,7 @@ class Problems:
 
     @property
     def present(self) -> tuple[Problem, ...]:
-        """The requests whose last two tries failed, in the order in which they began to fail."""
+        """The requests whose last two tries failed, in the order of their first failures."""
         failing = tuple(self._failing.values())  # at once, for a reader in another thread
         return tuple(problem for problem in failing if problem.failures >= FAILURES_OF_A_PROBLEM)
 

@@ -11,7 +11,7 @@ MAX_KEYS: Final = 64
 
 
 class RareLine:
-    """Decides when a line that repeats is written: the first at once, then one in `seconds`."""
+    """A repeated log line: the first is written at once, later ones at most once in `seconds`."""
 
     __slots__ = ("_due", "_left_out", "_seconds")
 

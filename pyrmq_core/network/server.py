@@ -68,7 +68,7 @@ class ServerBounds:
 
 
 class Listening:
-    """A port that is served; `host`, `port` and `address` are the real ones (port 0 was replaced)."""
+    """A served port; `host`, `port` and `address` are the real values (port 0 was replaced)."""
 
     def __init__(
         self, host: str, port: int, scope: trio.CancelScope, on_close: Callable[[Peer], None] | None = None
@@ -95,7 +95,7 @@ class Listening:
             self._on_close(connection.peer)
 
     async def aclose(self) -> None:
-        """Closes the port and all its connections; returns when they are gone."""
+        """Closes the port and all its connections; returns when all have ended."""
         self._scope.cancel()
         await self._closed.wait()
 
@@ -163,7 +163,7 @@ async def serve(
 
 
 async def _open_listeners(host: str, port: int, fast_port_below: int | None) -> list[socket.socket]:
-    """Returns the listening socket, and the one of the fast port if that is free."""
+    """Returns the listening socket, and the fast port's socket if that port is free."""
     listeners = [await open_listener(host, port)]
     ip, bound_port = listeners[0].getsockname()[:2]
     fast = 0 if fast_port_below is None else bound_port - fast_port_below
@@ -178,7 +178,7 @@ async def _open_listeners(host: str, port: int, fast_port_below: int | None) -> 
 async def _accept_all(
     listener: socket.socket, listening: Listening, connect: Callable[[SocketWire], None], max_connections: int
 ) -> None:
-    """Accepts connections; other tasks run after a few, refused ones included, and after more where they take long."""
+    """Accepts connections; other tasks run after a few of them, also if these are refused."""
     most = connections_with_files(max_connections)
     why = "serverMaxConnections" if most == max_connections else "the limit of open files leaves no room for more"
     no_room, refused = RareLine(), RareLine()
@@ -207,7 +207,10 @@ async def _accept_all(
 def _opening(
     tls: ssl.SSLContext | None, mode: TlsMode, handshake_timeout: float
 ) -> Callable[[SocketWire], Awaitable[Wire]] | None:
-    """Returns the function that opens each connection; None without TLS, which must not be enforced then."""
+    """Returns the function that opens each connection with TLS; None without TLS.
+
+    Raises `InvalidArgument` if TLS is enforced without a context.
+    """
     if tls is not None:
         return partial(_open, tls, mode, handshake_timeout, trio.Lock())
     if mode is TlsMode.ENFORCING:
@@ -218,7 +221,7 @@ def _opening(
 async def _open(
     tls: ssl.SSLContext, mode: TlsMode, handshake_timeout: float, turns: trio.Lock, wire: SocketWire
 ) -> Wire:
-    """Returns the wire, or TLS over the wire if the first byte is that of TLS; handshakes begin one after the other."""
+    """Returns the wire, or TLS over it if the first byte begins a TLS handshake; handshakes begin one after another."""
     if mode is TlsMode.DISABLED:
         return wire
     await trio.lowlevel.wait_readable(wire.socket)

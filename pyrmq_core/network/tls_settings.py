@@ -67,14 +67,17 @@ class TlsSettings:
         return TlsMode(self.server_mode)
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
-        """Returns all by RocketMQ's names. Hides passwords unless `secrets`, then omits those in `config_file`."""
+        """Returns all settings by RocketMQ's names.
+
+        Passwords are hidden, unless `secrets`: then they are left out if `config_file` has them.
+        """
         settings = encode_fields(self)
         if not secrets:
             return {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
         return {name: text for name, text in settings.items() if not self.config_file or name not in SECRET_NAMES}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with these settings, overridden by those in `tls.config.file`; ignores other names."""
+        """Returns a copy with these settings, overridden by the file `tls.config.file`; ignores other names."""
         settings = {**settings, **_file_settings(settings.get(CONFIG_FILE, self.config_file).strip())}
         own = {name: value.strip() for name, value in settings.items() if name in NAMES}
         for name in BOOLEANS & own.keys():
@@ -94,7 +97,7 @@ class TlsSettings:
         return changed
 
     def server_context(self) -> ssl.SSLContext | None:
-        """Returns the port's SSLContext, None without a certificate; raises `InvalidArgument` for unusable settings."""
+        """Returns the port's SSLContext, None if no certificate is set; raises `InvalidArgument` for wrong settings."""
         if self.mode is TlsMode.DISABLED:
             return None
         if not self.server_cert_path:
@@ -150,7 +153,7 @@ async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> N
 
 
 def _stamps(settings: TlsSettings) -> list[int]:
-    """Returns the modification times of the files; 0 for one that is missing at the moment."""
+    """Returns the modification times of the files; 0 for a missing file."""
     paths = [Path(path).expanduser() for path in (settings.server_cert_path, settings.server_key_path) if path]
     return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
 

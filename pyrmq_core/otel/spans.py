@@ -43,7 +43,7 @@ OPEN_SPAN: Final = "pyrmq_core.otel.span"
 
 
 class _Open(NamedTuple):
-    """The span of a call under way, the context in which it is current, and the one before."""
+    """The span of a call under way, the context in which it is current, and the context before."""
 
     span: trace.Span
     within: otel_context.Context

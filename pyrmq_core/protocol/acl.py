@@ -25,7 +25,7 @@ def sign(
     secret_key: str,
     security_token: str | None = None,
 ) -> dict[str, str]:
-    """Returns the header fields with `AccessKey`, `SecurityToken` if there is one, and `Signature`; sign last."""
+    """Returns the header fields with `AccessKey`, `SecurityToken` if it is set, and `Signature`; sign last."""
     fields = {name: value for name, value in ext.items() if name != SIGNATURE}
     fields[ACCESS_KEY] = access_key
     if security_token is not None:
@@ -43,7 +43,7 @@ def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str)
 
 
 def _digest(key: bytes, fields: bytes, body: bytes | memoryview) -> bytes:
-    """Returns the HMAC of both: of a short body in one call, at half the price; of a long one without a copy."""
+    """Returns the HMAC of both: of a short body in one call, at half the cost; of a long body without a copy."""
     if len(body) <= COPIED_BYTES:
         return hmac.digest(key, b"".join((fields, body)), "sha1")
     digest = hmac.new(key, fields, "sha1")

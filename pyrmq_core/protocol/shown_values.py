@@ -11,9 +11,9 @@ MAX_SHOWN_CHARS: Final = 20
 
 
 def shown(value: object) -> str:
-    """Returns a short value as it is written; of bytes, long texts and collections the size, of others the type.
+    """Returns a short value as Python writes it, the size of long texts, bytes and collections, or else the type.
 
-    A wrong argument may be the body of a message in the place of another thing.
+    A wrong argument may be the body of a message, which must not appear in an error or a log.
     """
     kind = type(value).__name__
     if isinstance(value, Message | MessageExt):

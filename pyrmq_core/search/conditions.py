@@ -20,7 +20,7 @@ MAX_PATTERN_BODY_BYTES: Final = 64 * 1024
 
 
 class NoJson(ValueError):
-    """A body that is no JSON, of which a condition reads members."""
+    """Raised if a condition reads members of a body that is no JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,10 @@ Condition: TypeAlias = TextIn | Pattern | Members
 
 
 def condition_of(contains: str | None, where: str | None, regex: str | None) -> Condition:
-    """Returns the one condition that is not None; `InvalidArgument` for none or several, or one that cannot be read."""
+    """Returns the only condition that is not None.
+
+    Raises `InvalidArgument` for no or several conditions, or for an unreadable condition.
+    """
     match (contains, where, regex):
         case (str(), None, None):
             return TextIn(contains)

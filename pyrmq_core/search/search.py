@@ -1,7 +1,8 @@
 """`Search`: reads ranges of a topic with many pulls at once, and yields the messages that meet a condition.
 
-It keeps account of how far it has come: a search that is interrupted, reaches its bound or loses its broker says what
-was searched. With Arrow a text is compared with whole columns of bodies, and only messages that have it are decoded.
+It keeps account of its progress: a search that is interrupted, reaches its bound or loses its broker reports the
+searched offsets. With Arrow a text is compared with whole columns of bodies, and only messages that have it are
+decoded.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ async def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], sql:
 
 @dataclass(slots=True)
 class SearchAccount:
-    """The progress of a search. `searched` counts offsets, also those that a filter at the broker left out."""
+    """The progress of a search. `searched` counts offsets, including messages that a filter at the broker left out."""
 
     total: int
     searched: int = 0
@@ -95,8 +96,8 @@ class SearchAccount:
 class Search:
     """One search of `ranges`; `account` may be read at any time.
 
-    Without a condition every message that passes `tags` or `sql` is a match. It ends behind the list of pulls with
-    which it has received `max_bytes`, so that it exceeds them by some MiB.
+    Without a condition every message that passes `tags` or `sql` is a match. It ends after the list of pulls that
+    reaches `max_bytes`, which it may exceed by some MiB.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Search:
         return [(queue, OffsetRange(begin, end)) for queue, begin, end in begins if begin < end]
 
     def rest_text(self) -> str:
-        """Returns a sentence's part on what was searched, and from where on queues were not."""
+        """Returns part of a sentence about the searched messages, and the offsets where each queue's search ended."""
         account = self.account
         text = f"{account.searched:,} of {account.total:,} messages ({account.received_bytes / MIB:,.1f} MiB) searched"
         rest = self.unsearched()
@@ -168,7 +169,7 @@ class Search:
                 return
 
     async def _promising(self, pulls: list[RawPull]) -> Iterable[RawPull]:
-        """Returns the pulls that may have matches, by columns where that is possible: of one queue, in its order."""
+        """Returns one queue's pulls that may have matches, in order; bodies are compared by columns where possible."""
         if self._columnar is None or not isinstance(self._condition, TextIn):
             return pulls
         schema = self._columnar.schema_of(COLUMNS)

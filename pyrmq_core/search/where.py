@@ -81,7 +81,7 @@ class _Operand:
 
 
 class _Parser:
-    """One pass over the text, by recursive descent; each method reads what it is named after."""
+    """One pass over the text, by recursive descent; each method reads the part that its name says."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -257,7 +257,7 @@ class _Parser:
             self._position = match.end()
 
     def _wrong(self, why: str, position: int | None = None) -> InvalidArgument:
-        """Returns the error at a position, by default the one that is read next; characters count from 1."""
+        """Returns the error at a position, by default the next to be read; characters count from 1."""
         at = self._position if position is None else position
         shown = "the end" if at >= len(self._text) else repr(self._text[at])
         return InvalidArgument(f"character {at + 1}, {shown}: {why}")

@@ -138,7 +138,7 @@ async def choose_zone(request: Request) -> Response:
 
 
 class Download(Response):
-    """A body as bytes that no browser renders, sent in pieces; it holds one of the slots until its end."""
+    """A body as bytes that no browser renders, sent in pieces; it holds a slot until its end."""
 
     def __init__(self, body: bytes, name: str, slots: RequestSlots, address: str) -> None:
         disposition = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(len(body))}
@@ -146,7 +146,7 @@ class Download(Response):
         self._bytes, self._slots, self._address = body, slots, address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the answer, as ASGI has it; without a free slot the viewer hears that the page is busy."""
+        """Sends the answer, as ASGI has it; if no slot is free the answer says that the page is busy."""
         slot = self._slots.take(self._address)
         if slot is None:
             await PlainTextResponse(BUSY, 503)(scope, receive, send)

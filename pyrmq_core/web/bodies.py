@@ -39,7 +39,7 @@ class PeerGone(Exception):
 
 @dataclass(eq=False, slots=True)
 class Body:
-    """The body of a request; `receive` gives it out once, in pieces. `peer` receives what comes behind it."""
+    """The body of a request; `receive` returns it once, in pieces. After it, `peer` receives further messages."""
 
     peer: Receive
     data: bytearray = field(default_factory=bytearray)
@@ -48,7 +48,7 @@ class Body:
     given: int = 0
 
     async def receive(self) -> AsgiMessage:
-        """Returns the next piece, as ASGI has it; behind the last one, that the peer is gone, once it is."""
+        """Returns the next piece, as ASGI has it; after the last piece it waits for the peer's disconnect message."""
         if self.given > len(self.data):
             return await self.peer()
         await trio.lowlevel.checkpoint()

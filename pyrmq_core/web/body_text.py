@@ -36,10 +36,10 @@ class BodyText:
 
 
 def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
-    """Returns a part of the body in the form that is wanted, or else in the first of `FORMS` that it can be shown in.
+    """Returns a part of the body in the wanted form, or else in the first of `FORMS` that can show it.
 
-    The parts of a text put together are the text: none begins in a character. JSON differs from the text in blanks and
-    line ends alone: names and numbers keep each of their characters; a body of several parts is not laid out.
+    The parts of a text joined are the text: no part begins within a character. JSON is laid out with blanks and line
+    ends only: names and numbers keep each of their characters. A body of several parts is not laid out.
     """
     if form != "hex" and (form == "text" or _text(body[:PART_BYTES], len(body) <= PART_BYTES) is not None):
         parts, number = _parts(body, PART_BYTES, part)
@@ -56,7 +56,7 @@ def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
 
 
 def _parts(body: bytes, size: int, wanted: int) -> tuple[int, int]:
-    """Returns the number of parts, and that of the wanted one, or of the nearest that there is."""
+    """Returns the number of parts, and the number of the wanted part, or of the nearest existing part."""
     parts = max(1, -(-len(body) // size))
     return parts, min(max(1, wanted), parts)
 

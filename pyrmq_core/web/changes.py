@@ -1,7 +1,7 @@
-"""`Changes`: what the page may change when that is allowed, each after a confirmation that counts once.
+"""`Changes`: the changes that the page can make, if allowed, each after a confirmation that counts once.
 
-A form is first answered with a page that says what would happen, and a ticket; only the ticket makes it happen. So a
-page that is loaded again changes nothing a second time.
+A form is first answered with a page that announces the change, and a ticket; only the ticket makes the change. So
+reloading a page changes nothing a second time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Form = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change that is ready: its sentence for the confirmation, what it does, and where a user goes on."""
+    """A prepared change: its sentence for the confirmation, its action, and the page that follows it."""
 
     sentence: str
     perform: Callable[[], Awaitable[str]]

@@ -48,7 +48,7 @@ MAX_REQUESTS: Final = 64
 
 
 class FormToken:
-    """The secret of this process that its forms contain, which no other site can read."""
+    """This process's secret in its forms, which no other site can read."""
 
     def __init__(self) -> None:
         self.text = secrets.token_urlsafe(32)
@@ -59,10 +59,10 @@ class FormToken:
 
 
 class Guards:
-    """Passes on requests that name one of `hosts`; changes only from this page itself, and only if they are allowed.
+    """The ASGI layer that passes on requests for one of `hosts`; changes have to be allowed, and come from this page.
 
-    A request is under way from the end of its body to the start of its answer, within `ANSWER_WITHIN_SECONDS`: what
-    its peer does slowly takes none of the `RequestSlots`.
+    A request is under way from the end of its body to the start of its answer, within `ANSWER_WITHIN_SECONDS`: a slow
+    peer occupies none of the `RequestSlots`.
     """
 
     def __init__(self, app: App, hosts: Iterable[str], *, allow_changes: bool) -> None:

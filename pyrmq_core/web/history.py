@@ -1,4 +1,4 @@
-"""`History`: the figures of what viewers look at, over time: a group's lag, the rates of a cluster or a topic."""
+"""`History`: figures over time for the curves that viewers see: a group's lag, the rates of a cluster or a topic."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class History:
         self._curves: dict[Curve, _Samples] = {}
 
     def watch(self, curve: Curve, now: float) -> None:
-        """Keeps the curve sampled for a while; the one that was looked at longest ago gives way."""
+        """Samples the curve for a while; the curve that was viewed longest ago is dropped for it."""
         samples = self._curves.pop(curve, None) or _Samples(0)
         samples.watched_until, samples.remembered_until = now + WATCHED_SECONDS, now + REMEMBERED_SECONDS
         self._curves[curve] = samples
@@ -58,7 +58,7 @@ class History:
             del self._curves[next(iter(self._curves))]
 
     def due(self, now: float) -> tuple[Curve, ...]:
-        """Returns the curves to sample now: one that was watched a while ago once in `SELDOM_SECONDS`."""
+        """Returns the curves to sample now; a curve that is no longer watched is due once in `SELDOM_SECONDS`."""
         return tuple(curve for curve, samples in self._curves.items() if self._is_due(samples, now))
 
     @staticmethod

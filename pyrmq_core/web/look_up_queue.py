@@ -24,16 +24,17 @@ class TooManyLookUps(Exception):
 
 @dataclass(eq=False, slots=True)
 class WaitingLookUp:
-    """A look-up that waits to begin; it may stand in the lines of several addresses, and is called in one of them."""
+    """A look-up that waits to begin. It may stand in the lines of several addresses, and is called once."""
 
     called: trio.Event = field(default_factory=trio.Event)
     called_for: str = ""
 
 
 class LookUpQueue:
-    """Calls one waiting look-up after another, each time of the address that has the fewest under way, in rotation.
+    """The waiting look-ups: the next is of the address with the fewest look-ups under way, in rotation.
 
-    One address alone is called each time, as a proxy is. Nothing is kept of an address that has no look-up.
+    If all viewers come through one address, as through a proxy, it is always next. An address without a look-up leaves
+    no data.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class LookUpQueue:
         self._next_at = -math.inf
 
     def join(self, look_up: WaitingLookUp, address: str) -> None:
-        """Puts a look-up that is not yet called into the line of an address, also of a further one."""
+        """Puts a look-up that is not yet called into the line of an address, even if it stands in another line."""
         if not look_up.called.is_set():
             self._lines.setdefault(address, {})[look_up] = None
 

@@ -1,4 +1,4 @@
-"""`LookUps`: all that the pages ask of brokers, each question by its key in `SharedAnswers`."""
+"""`LookUps`: all queries of the pages to brokers, each by its key in `SharedAnswers`."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ MAX_QUEUES_READ: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class FoundMessages:
-    """Messages by store time, the newest first, and the error of each queue that could not be read.
+    """Messages by store time, the newest first, and the error of each unreadable queue.
 
-    They have the beginnings of their bodies alone, as lists show them.
-    `more` means that older ones are left. `searched` says how much a search has read.
+    The messages have only the beginnings of their bodies, as lists show them. `more` means that older messages are
+    left. `searched` says how much a search has read.
     """
 
     messages: tuple[MessageExt, ...] = ()
@@ -102,7 +102,7 @@ class TopicNames:
 
 
 class LookUps:
-    """The look-ups of one page server, over its own client; `address` is that of the viewer that they are for."""
+    """The look-ups of one page server, over its own client; `address` is the viewer's."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class LookUps:
         return await self._shared.get(key, look_up, fresh_seconds, address=self._address, size_of=_size_of)
 
     async def brokers(self, *, watch: bool = False) -> tuple[BrokerStatus, ...]:
-        """Returns every registered broker with its figures, or with the error of one that did not answer.
+        """Returns every registered broker with its figures, or with its error if it did not answer.
 
         With `watch`, the rates of each cluster are sampled from now on.
         """
@@ -247,7 +247,7 @@ class LookUps:
     async def search(self, wanted: Wanted) -> FoundMessages:
         """Returns the messages that meet the conditions, of the last hour without a time.
 
-        Raises `TooManyLookUps` while the viewer has another search, or other viewers have all that are possible.
+        Raises `TooManyLookUps` while the viewer has another search, or other viewers occupy all searches.
         """
         condition = None
         if wanted.contains or wanted.where:
@@ -341,7 +341,7 @@ class LookUps:
         return await self._get(_key("tracks", message), partial(self._admin.messages.track, message))
 
     async def trace(self, message: MessageExt) -> MessageTrace:
-        """Returns the events that clients reported of a message; none without tracing."""
+        """Returns the events that clients reported of a message; none if tracing is off."""
         return await self._get(_key("trace", message), partial(self._admin.messages.trace, message.msg_id))
 
     @staticmethod
@@ -392,7 +392,7 @@ def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
 
 
 def _shortened(message: MessageExt) -> MessageExt:
-    """Returns the message with the beginning of its body: lists of large messages would take up the memory."""
+    """Returns the message with only the beginning of its body: lists of large messages would fill the memory."""
     return replace(message, body=message.body[:SUMMARY_BYTES])
 
 

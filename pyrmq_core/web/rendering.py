@@ -1,4 +1,4 @@
-"""The templates and what they share: escaping is always on, numbers and times look alike on all pages."""
+"""The templates and their common settings: escaping is always on, numbers and times look alike on all pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEMPLATES: Final = HERE / "templates"
 
 @pass_context
 def _when(context: Context, moment: datetime | int | None, *, seconds: bool = False) -> str:
-    """Returns an instant, also one in milliseconds since 1970, in the page's zone, with its offset and UTC's time."""
+    """Returns an instant, also as milliseconds since 1970, in the page's zone, with its offset and UTC's time."""
     if moment is None:
         return ""
     if isinstance(moment, datetime):
@@ -65,7 +65,7 @@ def link(path: str, **parameters: object) -> str:
 
 
 class Pages:
-    """The templates of one page server, with what every page shows: NameServers, and whether changes are allowed."""
+    """The templates of one page server, with the values of every page: NameServers, and if changes are allowed."""
 
     def __init__(self, **shared: object) -> None:
         self._templates = Environment(
@@ -83,7 +83,7 @@ class Pages:
     ) -> HTMLResponse:
         """Returns the page made from the template; a character that UTF-8 cannot encode becomes a question mark.
 
-        Times are those of the zone; `path` is where the choice of another one leads back to.
+        Times are in the zone; `path` is the page to return to after the choice of another zone.
         """
         zones = OFFERED if zone.name in OFFERED else (*OFFERED, zone.name)
         shared = {"zone": zone, "zones": zones, "path": path}

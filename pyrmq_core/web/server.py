@@ -46,9 +46,9 @@ MAX_CONNECTIONS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """The address to listen on, further host names that browsers use for it, and whether the page may change anything.
+    """The address to listen on, further host names that browsers use for it, and if the page may change anything.
 
-    Port 0 means a free one.
+    Port 0 means a free port.
     """
 
     host: str = "127.0.0.1"

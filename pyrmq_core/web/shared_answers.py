@@ -52,10 +52,10 @@ class SharedAnswers:
         address: str = "",
         size_of: Callable[[Answer], int] = lambda answer: 0,
     ) -> Answer:
-        """Returns the key's answer, looked up now if it is not fresh; raises the error that the look-up ended with.
+        """Returns the key's answer, looked up now if it is not fresh; raises the look-up's error.
 
-        `address` is the viewer's; `size_of` gives the bytes that keeping the answer takes. Raises `TooManyLookUps` when
-        the look-up could not begin in time.
+        `address` is the viewer's; `size_of` returns the bytes of memory for an answer. Raises `TooManyLookUps` when the
+        look-up could not begin in time.
         """
         while True:
             slot = self._slots.get(key)
@@ -71,7 +71,7 @@ class SharedAnswers:
             return answer
 
     async def once(self, look_up: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Returns an answer that is not kept, looked up in its turn as the answers that are; for no viewer's address.
+        """Returns an answer that is not kept; its look-up waits for its turn in the queue, under no viewer's address.
 
         Raises `TooManyLookUps` when the look-up could not begin in time.
         """
@@ -114,7 +114,7 @@ class SharedAnswers:
         return answer
 
     def _drop_old(self) -> None:
-        """Drops the answers that are not fresh, then the oldest ones that are too many or too large together."""
+        """Drops answers that are not fresh, then the oldest answers while all are too many or too large."""
         now = trio.current_time()
         size_bytes = sum(slot.size_bytes for slot in self._slots.values())
         for key, slot in [(key, slot) for key, slot in self._slots.items() if slot.done.is_set()]:

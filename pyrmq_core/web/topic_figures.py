@@ -38,8 +38,8 @@ PATIENCE_SECONDS: Final = 1.5
 class TopicFigure:
     """The figures of a topic at a time of trio's clock; `messages` is None if no broker answered.
 
-    Not whole are the figures without those of a broker that gave no answer. `stored` counts the messages that were ever
-    stored; `rate` is messages a second of the last minute.
+    `is_whole` is False if a broker gave no answer. `stored` counts all messages that were ever stored; `rate` is
+    messages a second of the last minute.
     """
 
     at: float
@@ -75,7 +75,7 @@ class TopicFigures:
         return TopicLags() if self._lags is None else self._lags
 
     async def view(self, topics: Iterable[str], rows: Sequence[str]) -> None:
-        """Has the topics of a list looked up for a while, its visible rows first, and waits for these a moment."""
+        """Looks the topics of a list up for a while, the visible rows first, and waits a moment for these rows."""
         until = trio.current_time() + VIEWED_SECONDS
         self._viewed_until.update(dict.fromkeys(topics, until))
         self._rows = rows
@@ -85,7 +85,7 @@ class TopicFigures:
                 await self._changed.wait()
 
     def refresh(self) -> None:
-        """Has each figure looked up again, after a change."""
+        """Makes the next rounds look every figure up again, after a change."""
         self._tried_at.clear()
 
     async def look_up(self) -> None:
@@ -101,7 +101,7 @@ class TopicFigures:
                 await trio.sleep_until(next_at)
 
     def _due(self, now: float) -> list[str]:
-        """Returns the topics of the next round; forgets those of lists that are viewed no more."""
+        """Returns the topics of the next round; forgets the topics of lists that no viewer sees any more."""
         self._viewed_until = {topic: until for topic, until in self._viewed_until.items() if until > now}
         self._tried_at = {topic: at for topic, at in self._tried_at.items() if topic in self._viewed_until}
         if not self._viewed_until:
@@ -175,9 +175,9 @@ class TopicLags:
 
 
 def _rate(before: TopicFigure | None, now: TopicFigure) -> float | None:
-    """Returns the messages a second between two figures; brokers before 5.0 report no rate beside the offsets.
+    """Returns the messages stored a second between two samples: brokers before 5.0 report no rate.
 
-    None if one of them lacks a broker: its messages would count as new, or as gone.
+    None if a sample lacks a broker: the broker's messages would count as newly stored, or as lost.
     """
     if before is None or before.messages is None or not (before.is_whole and now.is_whole) or now.at <= before.at:
         return None

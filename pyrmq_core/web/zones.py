@@ -1,7 +1,7 @@
-"""The time zone that a viewer chose: all times of a page are shown in it, and those of a form are read in it.
+"""The time zone that a viewer chose: a page shows all times in it, and reads the times of a form in it.
 
-The choice is a cookie, so that it needs no script. A zone has a name of the IANA database, or is an offset of UTC,
-which needs no database on this machine.
+The choice is a cookie, so that no script is needed. A zone has a name of the IANA database, or is an offset from UTC,
+for machines without that database.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Zone:
     info: tzinfo
 
     def read(self, text: str, name: str) -> datetime | None:
-        """Returns the instant of a form's field, which is of this zone if it has none; None for an empty text."""
+        """Returns the instant in a form's field, None for an empty text; a time without an offset is in this zone."""
         if not text:
             return None
         try:
@@ -57,7 +57,7 @@ class Zone:
         return self.local(moment).isoformat(timespec="auto" if moment.microsecond else "seconds")
 
     def local(self, moment: datetime) -> datetime:
-        """Returns the instant in this zone; in UTC at the ends of the calendar, where another has no date."""
+        """Returns the instant in this zone; in UTC at the ends of the calendar, where other zones have no date."""
         try:
             return moment.astimezone(self.info)
         except OverflowError:
@@ -83,7 +83,7 @@ def zone_named(name: str) -> Zone | None:
 
 
 def zone_of(request: Request) -> Zone:
-    """Returns the zone of the viewer's cookie; UTC without one, or with one that is no zone."""
+    """Returns the zone in the viewer's cookie; UTC if there is no cookie, or it names no zone."""
     return zone_named(request.cookies.get(COOKIE, "")) or UTC_ZONE
 
 

@@ -2,17 +2,17 @@
 
 Spark puts `pyspark.zip` and py4j's archive first on the path of these processes. They hold no bytecode, so each process
 compiles PySpark anew, for half a second of a processor. Where the archives belong to a PySpark that pip installed, the
-same modules lie beside them, compiled; then the archives are taken off the path. The rest of the path stays as it is,
-and so does a path on which anything but that PySpark would be found.
+same modules lie beside them, compiled: then the archives are removed from the path. The rest of the path stays as it
+is, and so does a path that would lead to any other PySpark.
 
-Spark has its tasks compute with one thread (`OMP_NUM_THREADS`), but not the process of a query. In that one OpenBLAS,
-which PyArrow loads with NumPy, starts a thread for each processor, and these spin for a tenth of a second. So the same
-is set here, unless the variable has a value. The process of a query also collects garbage more rarely: while it loads
-modules, nearly nothing is garbage, and the collections took 40 ms.
+Spark has its tasks compute with one thread (`OMP_NUM_THREADS`), but not the process of a query. In a query's process
+OpenBLAS, which PyArrow loads with NumPy, starts a thread for each processor, and these spin for a tenth of a second. So
+this file sets the same, unless the variable has a value. The process of a query also collects garbage more rarely:
+while it loads modules, nearly nothing is garbage, and the collections took 40 ms.
 
 A worker that Spark does not need any more ends without a traceback (`end_quietly`).
 
-A process has one `sitecustomize`: the one that this file hides is run after it. It loads nothing of `pyrmq_spark`.
+A process has one `sitecustomize`: a file that this one hides is run after it. This file loads nothing of `pyrmq_spark`.
 """
 
 import gc
@@ -42,7 +42,7 @@ def without_archives(path: list[str]) -> list[str]:
 
 
 def end_quietly() -> None:
-    """Has Spark's daemon print no traceback for a worker whose socket Spark has closed.
+    """Keeps Spark's daemon from printing a traceback for a worker whose socket Spark has closed.
 
     Spark closes the socket of a worker that was idle for a minute, or whose task was cut short. The worker then reports
     the end of its input, and that last write fails: over TCP never, over a socket of the file system always. An error
@@ -72,7 +72,7 @@ def _spark_hung_up(error: BaseException | None) -> bool:
 
 
 def run_hidden() -> None:
-    """Runs the `sitecustomize` that Python would have run without this one, if there is any."""
+    """Runs the `sitecustomize` that Python would have run without this file, if there is any."""
     here = os.path.dirname(os.path.abspath(__file__))
     spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if os.path.abspath(entry) != here])
     if spec is not None and spec.loader is not None:

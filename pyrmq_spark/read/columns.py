@@ -1,4 +1,4 @@
-"""The columns that a read can have, and the error for a schema that does not fit them. Pure.
+"""The possible columns of a read, and the error for a schema that does not fit them. Pure.
 
 Names are compared without regard to case, as Spark compares them.
 """
@@ -53,7 +53,7 @@ class SourceSchema:
         return pa.RecordBatch.from_arrays(batch.columns, schema=self.spark_schema)
 
     def of_topic(self, batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
-        """Returns the batch with `topic` in every row of the column `topic`, if there is one."""
+        """Returns the batch with `topic` in every row of the column `topic`, if it has this column."""
         place = self.columns.get_field_index("topic")
         if place < 0:
             return batch
@@ -61,7 +61,7 @@ class SourceSchema:
 
 
 def source_schema(schema: StructType) -> SourceSchema:
-    """Returns the schema to read; raises `InvalidColumn`, with the possible columns, for one that does not fit."""
+    """Returns the schema to read; raises `InvalidColumn`, with the possible columns, for an unfit schema."""
     by_name = {name.lower(): name for name in SOURCE_COLUMNS}
     seen: set[str] = set()
     names = []

@@ -51,10 +51,10 @@ PAUSE_SECONDS: Final = 0.2
 def read_ranges(
     connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, ranges: Sequence[QueueRange]
 ) -> Iterator[pa.RecordBatch]:
-    """Yields every row once, the ranges one behind another and each in order.
+    """Yields every row once, range after range, and each range in order.
 
-    Data loss fails the task, or is passed over with failOnDataLoss=false. If it is closed early (LIMIT, a cancelled
-    task), no pull stays behind.
+    Data loss fails the task, or is passed over with failOnDataLoss=false. If the generator is closed early (LIMIT, a
+    cancelled task), all its pulls end.
     """
     freeze_loaded_objects()
     rest = _Rest(deque(queue_range for queue_range in ranges if queue_range.size > 0))
@@ -77,7 +77,7 @@ class _Rest:
         return self.ranges[0]
 
     def go_on(self, offset: int, whole: int = 0) -> None:
-        """Marks the first ranges as read, and the next one up to `offset`."""
+        """Marks the first `whole` ranges as read, and the range after them as read up to `offset`."""
         self.deadline = None
         for _ in range(whole):
             self.ranges.popleft()
@@ -106,7 +106,7 @@ def _rows(
 
 
 def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, rest: _Rest) -> int:
-    """Returns the next offset: behind lost offsets, or the same after a pause. Raises the error that ends the task."""
+    """Returns the next offset: after lost offsets, or the same after a pause. Raises the error that ends the task."""
     current = rest.current
     match error:
         case DataLost():
@@ -129,7 +129,7 @@ def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: 
 def _batches(
     connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, ranges: Sequence[QueueRange]
 ) -> Iterator[tuple[Reached, pa.RecordBatch]]:
-    """Yields each batch with the place that is reached with it; the batches of a range come before those of the next.
+    """Yields each batch with the place reached by it; all batches of a range come before the next range's.
 
     The decoding runs in the library's loop thread, which has the received bytes at hand: two threads that share the
     interpreter, one that receives and one that decodes, read a tenth to a sixth slower. So it must never wait.
@@ -185,9 +185,9 @@ def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequenc
 
 
 def _after(lost: DataLost, position: int, queue_range: QueueRange, options: SourceOptions) -> int:
-    """Returns the offset to go on at with failOnDataLoss=false: directly behind the lost offsets.
+    """Returns the offset to go on at with failOnDataLoss=false: the first after the lost offsets.
 
-    Raises `lost` with failOnDataLoss=true, or if it does not lead beyond `position`.
+    Raises `lost` with failOnDataLoss=true, or if that offset is not greater than `position`.
     """
     if options.fail_on_data_loss:
         raise lost
@@ -222,10 +222,10 @@ def _unavailable(error: RocketMQError, queue_range: QueueRange, options: SourceO
 
 
 def _is_gone(connection: ConnectionOptions, options: SourceOptions, queue: MessageQueue) -> bool:
-    """Returns whether a queue is gone: its broker has a master, and the topic's route does not name the queue any more.
+    """Returns whether a queue was deleted: its broker has a master, and the topic's route no longer names the queue.
 
-    A queue in the route that is not readable is not gone. A slave denies a queue until it has learned its master's
-    topics, which is no loss. While no NameServer answers, no queue counts as gone.
+    An unreadable queue in the route is not deleted. A slave denies a queue until it has learned its master's topics,
+    which is no loss. While no NameServer answers, no queue counts as deleted.
     """
     try:
         consumer = consumer_of(connection, options)

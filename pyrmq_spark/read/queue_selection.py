@@ -67,7 +67,7 @@ def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]
 def committed_ranges(
     consumer: PullConsumer, options: SourceOptions, records: Mapping[MessageQueue, OffsetRange]
 ) -> list[QueueRange]:
-    """Returns the ranges of the topic that the records of its manifest list; `records` are ranges of its one queue."""
+    """Returns the topic's ranges that its manifest's records list; `records` are ranges of the manifest's queue."""
     commits = [
         commit
         for queue, offsets in records.items()
@@ -176,7 +176,7 @@ def _tell_skipped(*resolved: ResolvedOffsets) -> None:
 
 
 def chosen_queues(consumer: PullConsumer, options: SourceOptions) -> tuple[list[MessageQueue], frozenset[str]]:
-    """Returns the queues that the options choose, in order, and those of their brokers that have no master.
+    """Returns the queues that the options choose, in order, and their brokers without a master.
 
     A pattern may match no topic. Raises `NotReadable` for a queue without READ permission, and `BrokerNotFound` while a
     broker is not registered that a topic is known to be on: their rows would be missing without notice.
@@ -231,7 +231,7 @@ def _unknown_topic(topic: str) -> NoRoute:
 
 
 def candidate_topics(consumer: PullConsumer, options: SourceOptions) -> Sequence[str]:
-    """Returns the topics that the options name, or the existing ones that match the pattern."""
+    """Returns the topics that the options name, or the existing topics that match the pattern."""
     if options.assign is not None:
         return sorted({queue.topic for queue in options.assign})
     if options.topic_pattern is None:

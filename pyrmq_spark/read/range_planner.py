@@ -1,11 +1,11 @@
 """Cuts the offsets to read into ranges, and shares these out to tasks; no offset is dropped or read twice. Pure.
 
-The arithmetic of cutting is that of Spark's Kafka source (KafkaOffsetRangeCalculator.scala, 4.0): a range is at most
-`max_records` long, and when there are still fewer ranges than `min_partitions`, the large ones are cut in proportion.
+Ranges are cut as in Spark's Kafka source (KafkaOffsetRangeCalculator.scala, 4.0): a range is at most `max_records`
+long, and if there are still fewer ranges than `min_partitions`, large ranges are cut in proportion.
 
-Kafka's source has a task for each range. Here small ranges share one, in their order: Spark takes about as long to run
-a task in Python as that task takes to read 10,000 small messages. The driver does not know the cores of the cluster,
-so the number of tasks follows the work alone; `min_partitions` is for more.
+Kafka's source has a task for each range. Here small ranges share a task, in their order: running a task in Python takes
+Spark about as long as reading 10,000 small messages. The driver does not know the cores of the cluster, so the number
+of tasks follows the work alone; `min_partitions` is for more.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pyrmq_core import MessageQueue, OffsetRange
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueRange:
-    """The offsets of one queue that one task reads: from `start` up to, without, `end`.
+    """The offsets of one queue that one task reads: from `start` to before `end`.
 
-    `ids` are those that committed messages among them must have, by their offsets.
+    `ids` are the required ids of committed messages among them, by offset.
     """
 
     queue: MessageQueue
@@ -124,9 +124,9 @@ def share_out(
 
 
 def may_share(pieces: Sequence[QueueRange], min_partitions: int | None) -> dict[str, QueueRange]:
-    """Returns the longest range of each topic that has ranges which may share a task; none if every one stands alone.
+    """Returns, for each topic with ranges that may share a task, its longest such range; none if no ranges may.
 
-    The size of their messages is worth a request.
+    The caller queries message sizes only for these.
     """
     small = [piece for piece in pieces if RANGE_WORK + piece.size < TASK_WORK]
     if len(small) < 2 or len(pieces) <= (min_partitions or 1):
@@ -139,7 +139,7 @@ def may_share(pieces: Sequence[QueueRange], min_partitions: int | None) -> dict[
 
 
 def cut(piece: QueueRange, parts: int) -> list[QueueRange]:
-    """Returns up to `parts` ranges, one behind another; each takes an equal share, rounded down, of the rest."""
+    """Returns up to `parts` adjacent ranges; each takes an equal share, rounded down, of the rest."""
     ranges, start = [], piece.start
     for left in range(parts, 0, -1):
         end = start + (piece.end - start) // left
@@ -150,7 +150,7 @@ def cut(piece: QueueRange, parts: int) -> list[QueueRange]:
 
 
 def _cut_large_ones(pieces: Sequence[QueueRange], min_partitions: int) -> list[QueueRange]:
-    """Returns the ranges with those cut whose share of the partitions is more than one; these share the rest."""
+    """Returns the ranges; a range whose share is more than one partition is cut into its share of the rest."""
     total = sum(piece.size for piece in pieces)
     small = {piece for piece in pieces if _share(piece.size, total, min_partitions) == 1}
     budget = min_partitions - len(small)

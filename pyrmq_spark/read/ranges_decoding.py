@@ -32,14 +32,14 @@ Decode = Callable[[Sequence[RawPull], OffsetRange, bool], "Iterator[DecodedBatch
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The place that a read has reached: `whole_ranges` more are read, and the range behind them up to `offset`."""
+    """The progress of a read: `whole_ranges` more are read, and the range after them up to `offset`."""
 
     whole_ranges: int
     offset: int
 
 
 class RangesDecoding:
-    """The decoding of a task's ranges, whose pulls come in lists, one range behind another."""
+    """The decoding of a task's ranges, whose pulls come in lists, range after range."""
 
     def __init__(self, ranges: Sequence[QueueRange], decode: Decode, *, fail_on_data_loss: bool) -> None:
         self._left = deque(ranges)
@@ -100,7 +100,7 @@ class RangesDecoding:
             yield Reached(whole, offset), batch
 
     def _pass_to(self, pull: RawPull) -> int:
-        """Passes over the ranges before that of the pull; returns how many."""
+        """Passes over the ranges before the pull's range; returns their number."""
         passed = 0
         while not _has(self._left[0], pull):
             self._left.popleft()

@@ -1,6 +1,6 @@
-"""Plans the tasks of a read; the size of messages, which a broker answers, decides which ranges share a task.
+"""Plans the tasks of a read; brokers' answers about message sizes decide which ranges share a task.
 
-A wrong or missing size costs time only: tasks are then too few or too many, and read the same rows.
+A wrong or missing size costs only time: there are then too few or too many tasks, with the same rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`LagListener`: lag and batch figures of every query of a session, as a page for Prometheus and for OpenTelemetry.
 
-The figures are those of each query's last progress, so reading them asks no server.
+The figures come from each query's last progress, so reading them queries no server.
 """
 
 from __future__ import annotations

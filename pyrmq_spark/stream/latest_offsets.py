@@ -1,8 +1,8 @@
-"""The queues of a stream: which exist, where they end, and which are gone. A broker that is down is not gone.
+"""The queues of a stream: the existing queues with their ends, and the deleted queues. A broker may be down meanwhile.
 
-A queue is gone only when its broker is registered and the topic's route has it no longer, readable or not. A broker
-that does not answer is waited for; after `pullTimeoutMs` that is an error, and nothing is skipped. While no NameServer
-answers, the query goes on with the queues it knows.
+A queue counts as deleted only when its broker is registered and the topic's route no longer has the queue, readable or
+not. A broker that does not answer is waited for; after `pullTimeoutMs` that is an error, and nothing is skipped. While
+no NameServer answers, the query goes on with the queues it knows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class QueueBounds:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The last look: the offsets reached, the brokers' answers, and what followed from them."""
+    """The last look: the offsets reached, the brokers' answers, and the conclusions."""
 
     start: Offsets
     kept: Mapping[MessageQueue, OffsetRange]
@@ -68,7 +68,7 @@ def floor_seconds(queues: int) -> float:
 
 
 class QueueWatch:
-    """Asks for one query. `refresh` is how long, in seconds, it may take until new queues are noticed."""
+    """The look-ups of one query. `refresh` is the time in seconds within which new queues are noticed."""
 
     def __init__(self, consumer: PullConsumer, options: SourceOptions, *, refresh: float) -> None:
         self._consumer = consumer
@@ -143,7 +143,7 @@ class QueueWatch:
         return bounds
 
     def _discover_if_possible(self, start: Offsets) -> None:
-        """Updates the known queues from the routes; without a NameServer they stay, and none counts as deleted."""
+        """Updates the known queues from the routes; if no NameServer answers they stay, and none counts as deleted."""
         try:
             self._discover(start)
         except NoNameServer as error:
@@ -159,10 +159,10 @@ class QueueWatch:
         self._is_alone = False
 
     def _discover(self, start: Offsets) -> None:
-        """Finds new and gone queues.
+        """Finds new and deleted queues.
 
-        A broker counts as registered if it is so before and after the request for routes: one that comes or goes in
-        between may be missing in them.
+        A broker counts as registered if it is registered before and after the request for routes: a broker that comes
+        or goes in between may be missing in the routes.
         """
         options = self._options
         before = self._brokers()

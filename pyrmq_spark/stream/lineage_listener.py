@@ -56,7 +56,7 @@ RUNS_KEPT: Final = 1000
 
 @dataclass(slots=True)
 class QueryRun:
-    """One run of a query, from its start to its end: its job's name, and what was reported."""
+    """One run of a query, from its start to its end: its job's name, and the datasets reported so far."""
 
     run_id: str
     job: str
@@ -75,11 +75,11 @@ class QueryRun:
 class LineageListener(StreamingQueryListener):
     """Makes run events of OpenLineage: `spark.streams.addListener(LineageListener(emit, nameServer="..."))`.
 
-    `emit` takes an event as a dict; without it `openlineage-python` sends them as its own configuration says. A topic
+    `emit` takes an event as a dict; by default `openlineage-python` sends events as its own configuration says. A topic
     is the dataset `rocketmq://` and the first NameServer, with the topic's name on brokers. `outputs` names by
     `queryName` where a query writes: a topic, or namespace and name of another dataset. `inputs` names what it reads,
-    in place of the topics of its progress. RUNNING comes with new topics, and every `running_every` seconds at most.
-    An event that cannot be emitted is logged, and the query goes on.
+    in place of the topics of its progress. RUNNING comes with new topics, and every `running_every` seconds at most. An
+    event that cannot be emitted is logged, and the query goes on.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The progress of a query: its lag by queue, and offsets published to brokers under a consumer group.
 
 Published offsets are for monitoring (`mqadmin consumerProgress`) alone: a query goes on from its checkpoint. A query
-with the option `consumerGroup` publishes by itself, one batch late and never its last batch, since Spark does not tell
-a source of that; `OffsetPublisher` and `commit_offsets` cover it.
+with the option `consumerGroup` publishes by itself, one batch late and never its last batch, since Spark does not
+inform a source of that. `OffsetPublisher` and `commit_offsets` also publish the last batch.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ RETRY_PREFIX: Final = "%RETRY%"
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """One queue: the offset the query goes on at, the queue's end when it last looked, and what lies between.
+    """One queue: the query's next offset, the queue's end at the last look, and the lag between them.
 
-    The queue of a committed stream is that of the manifest, so its offsets count records: `rows` are the rows of the
-    records between, or None where these are more than 4,096. It is None for every other stream.
+    The queue of a committed stream is the manifest's, so its offsets count records. `rows` are the rows of the records
+    between, None if there are more than 4,096 records. For every other stream it is None.
     """
 
     queue: MessageQueue
@@ -57,10 +57,10 @@ class QueueLag:
 
 
 def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
-    """Returns the lag of every queue that the query reads, by its last progress; empty before the first one.
+    """Returns the lag of every queue that the query reads, by its last progress; empty before the first progress.
 
-    A listener passes the event that it got instead of the query. Raises `OldPySpark` before 4.2: there a
-    query's progress has no ends of queues, and every lag would be 0.
+    A listener passes its event instead of the query. Raises `OldPySpark` before 4.2: there a query's progress has no
+    ends of queues, and every lag would be 0.
     """
     if not has_admission_control():
         raise OldPySpark(
@@ -81,7 +81,7 @@ def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
 def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets:
     """Publishes where the query stands under `group`; returns the published offsets.
 
-    `options` are those of the connection (`nameServer`, `accessKey`, ...); without `nameServer` NAMESRV_ADDR counts.
+    `options` describe the connection (`nameServer`, `accessKey`, ...); the default of `nameServer` is NAMESRV_ADDR.
     """
     progress = query.lastProgress
     offsets = ends_of({} if progress is None else json.loads(progress.json))
@@ -159,7 +159,7 @@ def _object(data: object) -> Mapping[str, Any]:
 
 
 def ends_of(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:
-    """Returns the offsets up to which a progress has read the queues of sources of this format."""
+    """Returns the end offsets in a progress, for the queues of its sources of this format."""
     ends: dict[MessageQueue, int] = {}
     for source in _sources(progress):
         for queue, offset in source.end.items():

@@ -6,8 +6,8 @@
 queues that it reads.
 
 Why `from`: Spark does not store the start of batch 0. If that batch fails, Spark asks for the start again, and at
-`latest` the answer is a later offset, so the batch would lose rows. The end of the batch is stored; its `from` is used
-instead.
+`latest` the answer is a later offset, so the batch would lose rows. The end of the batch is stored, so its `from` is
+used instead.
 
 `beginnings` has the first offset of each queue. It is there if the source did not know where the batch begins when it
 chose the end: PySpark before 4.2 asks a query that starts again with `availableNow` for an end before it says where the
@@ -91,7 +91,7 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class FollowedOffsets:
-    """The begin and end of the next batch in every existing queue, and the losses since the last one."""
+    """The begin and end of the next batch in every existing queue, and the losses since the last batch."""
 
     begins: Offsets
     ends: Offsets
@@ -106,10 +106,11 @@ class FollowedOffsets:
 def follow(
     start: Offsets, bounds: Mapping[MessageQueue, OffsetRange], gone: Mapping[MessageQueue, str]
 ) -> FollowedOffsets:
-    """Returns the next batch from `start`; brokers keep `bounds` now, and `gone` are vanished queues, with reasons.
+    """Returns the next batch from `start`; brokers keep `bounds` now, and `gone` are deleted queues, with reasons.
 
-    A queue that is not in `start` is new and begins at its beginning, wherever the query itself started. One that has
-    become shorter goes on at its end, as in Spark's Kafka source: from its beginning every row would come again.
+    A queue that is not in `start` is new and begins at its first message, wherever the query itself started. A queue
+    that has become shorter goes on at its end, as in Spark's Kafka source: from its beginning every row would come
+    again.
     """
     losses = [
         _lost(queue, f"{queue} is gone after offset {start[queue]}: {reason}", start[queue], None)

@@ -65,7 +65,7 @@ MOST_RECORDS_COUNTED: Final = 4096
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads each queue from the checkpoint's offset; `stream_offset` decides about new, gone and lost queues."""
+    """Reads each queue from the checkpoint's offset; `stream_offset` decides about new, deleted and cut queues."""
 
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
         self._connection = connection
@@ -95,7 +95,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- What Spark asks the query's own process.
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Returns a limit that stands for those of the options: Spark has none of several parts."""
+        """Returns a limit that stands for the limits of the options: Spark has no limit of several parts."""
         limits = self._options.limits
         return ReadMaxRows(limits.max_offsets or MAX_LONG) if limits.are_set else ReadAllAvailable()
 
@@ -103,11 +103,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = True
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Returns the start; Spark calls it twice in batch 0 and gets the same.
+        """Returns the start; Spark calls it twice in batch 0 and gets the same start.
 
-        Spark also calls it where batch 0 was planned before it failed, and reads that batch by its plan: only a batch
-        that is planned now fails without a start. Before 4.2 the start is kept here, so that `partitions` can tell
-        batch 0 from a later one.
+        Spark also calls it when a planned batch 0 is repeated after a failure, and reads that batch by its plan: only a
+        new plan fails without a start. Before 4.2 the start is kept here, so that `partitions` can distinguish batch 0
+        from later batches.
         """
         if not has_admission_control():
             return UNRESOLVED
@@ -165,7 +165,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest_json
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plans the batch. Its begin is part of `end`, since `start` is a new one after a failure in batch 0.
+        """Plans the batch. Its begin is part of `end`, since after a failure in batch 0 Spark passes a new `start`.
 
         Before 4.2, Spark also calls it for the last offset of a restarted query, with that offset as start and end.
         """
@@ -251,7 +251,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed
 
     def _without_losses(self, followed: FollowedOffsets) -> FollowedOffsets:
-        """Raises `DataLost` for losses, or logs each once and goes on behind it, as `failOnDataLoss` says."""
+        """Raises `DataLost` for losses, or logs each once and goes on after it, as `failOnDataLoss` says."""
         if followed.losses and self._options.fail_on_data_loss:
             raise all_lost(followed.losses)
         for loss in followed.losses:
@@ -279,7 +279,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return admitted(backlog, limits, sizes)
 
     def _taken_commits(self, followed: FollowedOffsets, since: float | None) -> Backlog | None:
-        """Returns how many records to take of the manifest, so that their rows keep to the limits; one at least."""
+        """Returns how many records of the manifest to read, at least one, so that their rows keep to the limits."""
         limits, rows, is_first = self._options.limits, 0, True
         for queue, size in followed.backlog.items():  # of one queue
             begin = followed.begins[queue]
@@ -299,7 +299,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from self._watching().retry_until_timeout(read).commits
 
     def _rows_behind(self, ends: Offsets) -> int | None:
-        """Returns the rows of the records that no batch has taken yet; None if they are too many, or cannot be read."""
+        """Returns the rows in records that no batch has read yet; None if the records are too many, or unreadable."""
         backlog = {queue: OffsetRange(self._chosen.get(queue, end), end) for queue, end in ends.items()}
         if sum(waiting.end - waiting.start for waiting in backlog.values()) > MOST_RECORDS_COUNTED:
             return None

@@ -38,7 +38,7 @@ BODY_NAMES: Final = ("body", "value")
 class SinkSchema:
     """The columns of a frame by the parts of a message: each sink name with the column's number.
 
-    `left_out` are columns of a frame that was read which no sender writes, such as `queueOffset`.
+    `left_out` are columns from a read that no sender writes, such as `queueOffset`.
     """
 
     columns: Mapping[str, int]
@@ -47,7 +47,7 @@ class SinkSchema:
 
     @property
     def message_type(self) -> str | None:
-        """The type of message that the columns make, in the words of `messageType`; None for a normal one.
+        """The type of the columns' messages, as a value of `messageType`; None for normal messages.
 
         A delay counts before a sharding key (common/attribute/TopicMessageType.java, parseFromMessageProperty).
         """
@@ -100,7 +100,7 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
 
 
 def _sink_name(spelling: str) -> str | None:
-    """Returns the sink's name of a column; None for one of a frame that was read which RocketMQ itself writes."""
+    """Returns the sink's name of a column; None for a column from a read that RocketMQ itself writes."""
     lower = spelling.lower()
     if lower in BODY_NAMES:
         return "body"

@@ -27,7 +27,7 @@ class WriteAttempt:
 
     @classmethod
     def of_batch(cls, write: str, base: int, number: int = 0) -> WriteAttempt:
-        """Returns the attempt of a task in a batch write, which may have a number among those of its application."""
+        """Returns the attempt of a task in a batch write; the write may have a number in its application."""
         context = TaskContext.get()
         if context is None:
             return cls(write, number, 0, base)
@@ -48,7 +48,7 @@ class WriteAttempt:
 class PartitionWritten(WriterCommitMessage):
     """One task's report of its write; queues and statuses by their names.
 
-    The report of a repeat counts its own rows alone: Spark drops what an earlier attempt reported. In a committed write
+    The report of a repeat counts only its own rows: Spark drops an earlier attempt's report. In a committed write
     `ranges` say where the rows are, by names on brokers; with `is_decided` the batch was decided before, and none of
     the rows was sent.
     """

@@ -14,9 +14,9 @@ MESSAGE_TYPE: Final = "message.type"
 
 
 def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str, columns_type: str | None) -> None:
-    """Creates the topic on every master; an existing one stays as it is. Two tasks at once create the same topic.
+    """Creates the topic on every master; an existing topic stays as it is. Two tasks may create it at once.
 
-    A NameServer is asked each time: a topic may be deleted between two writes of one worker. `createTopic=batch` leaves
+    Each call queries a NameServer: a topic may be deleted between two writes of one worker. `createTopic=batch` leaves
     a plain topic plain. Returns when a NameServer names all masters that made it. `columns_type` is the type of message
     that the columns make, for a topic without `messageType`; brokers before 5.0 keep no types, and make it without one.
     """

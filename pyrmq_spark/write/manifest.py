@@ -1,7 +1,7 @@
 """The manifest of a committed write: one record a batch says which of the stored rows count.
 
-A task looks at it before it sends, the driver commits to it at the end. The first record of a writer's batch counts, so
-nothing else keeps a late task, a second driver or a repeated record away (`pyrmq_core.committed`).
+A task looks at it before it sends, the driver commits to it at the end. Only the first record of a writer's batch
+counts, so a late task, a second driver or a repeated record does no harm (`pyrmq_core.committed`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.05
 LOOK_PAUSE_SECONDS: Final = 0.2
-# A broker that is silent for so long is asked for what it has.
+# After this silence of a broker, the manifest is read to find out whether the record is stored.
 SEND_SECONDS: Final = 5.0
 
 # The manifests that this process has seen with one queue.
@@ -53,10 +53,10 @@ _last_look: tuple[tuple[object, ...], bool] | None = None
 
 
 def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None:
-    """Creates the manifest, with one queue, at the first of the topic's masters by name; raises for one with more.
+    """Creates the manifest with one queue, at the topic's first master by name; raises for a manifest with more queues.
 
-    Its order configuration names its broker at the NameServers, also while the broker is away and its route gone: a
-    second manifest at another broker would decide batches once more.
+    The manifest's order configuration names its broker at the NameServers, even while the broker is away and the route
+    lacks it. A second manifest at another broker would decide batches again.
     """
     manifest = worker.name_on_brokers(connection, options.manifest)
     if (connection, manifest) in _ensured:
@@ -120,7 +120,7 @@ class BatchCommit:
         self._name = f"batch {number} of {writer}"
 
     def commit(self, reports: Sequence[PartitionWritten]) -> str:
-        """Returns what came of it, in words.
+        """Commits the batch; returns the outcome as text.
 
         Raises `NotCommitted` if no record is acknowledged in time: the batch may be committed or not, and a repeat of
         it finds out. Raises `ConcurrentWrite` if another writer of this name decided it with other rows.
@@ -218,7 +218,7 @@ class BatchCommit:
         return f"nothing is committed, since {self._name} was decided before: batch {decided.number} is committed"
 
     def _warn_of_the_broker(self, broker_name: str) -> None:
-        """Warns once, at a writer's first commit, if the manifest's broker may lose what it acknowledges."""
+        """Warns once, at a writer's first commit, if the manifest's broker may lose acknowledged records."""
         try:
             config = worker.admin(self._connection).brokers.config(broker_name)
         except (NetworkError, ResponseError) as error:

@@ -1,8 +1,8 @@
-"""The queues of rows: the one a row names, its key's, or the next in turn; for a whole Arrow batch at once.
+"""The queue of each row: the named queue, the key's queue, or the next in turn, for an Arrow batch at once.
 
-Rows whose keys share a queue share a target, so that they go one request after another, in their order: its broker is
-waited for. A key's queue is looked up in the publish list as it was when the write met the topic; only when the broker
-does not have that queue any more, the new route's is taken. Rows that name a queue are never moved.
+Rows whose keys share a queue share a target, so that their requests go one after another, in order; they wait for the
+queue's broker. A key's queue comes from the publish list at the write's first row of the topic. Only if the broker does
+not have that queue any more, it comes from the new route. Rows that name a queue are never moved.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Fixed: TypeAlias = KeyedQueue | ThisQueue
 
 @dataclass(frozen=True, slots=True)
 class AssignedRows:
-    """Rows by their queues: those up to `ends[i]` go to `queues[i]`, None to any."""
+    """Rows grouped by queue: group i ends before row `ends[i]` and goes to `queues[i]`, or any queue if it is None."""
 
     rows: CheckedRows
     ends: tuple[int, ...]
@@ -134,7 +134,7 @@ class QueueAssignment:
 
 
 class _TopicPlaces:
-    """A topic's queues as the write met them. A lane is the number of a target in `fixed`.
+    """A topic's queues at the write's first row of the topic. A lane is the number of a target in `fixed`.
 
     `walk` has the queues interleaved by broker, for rows in turn; keys are spread over the list in Java's order.
     """
@@ -154,9 +154,9 @@ class _TopicPlaces:
         return self.walk.select_one_message_queue() if self.walk.queues else None
 
     def lanes(self, rows: CheckedRows | pa.RecordBatch) -> Lanes | None:
-        """Returns the lane of each row; a queue that a row names wins over its key. None if no row has either.
+        """Returns the lane of each row, by its named queue or else its key; None if no row has either.
 
-        Raises `InvalidMessage` for a queue that is not among the broker's `named` ones.
+        Raises `InvalidMessage` for a queue that is not among the `named` queues.
         """
         names = rows.schema.names
         lanes = None

@@ -1,4 +1,4 @@
-"""The rows of a frame that is written: their faults, their topics, and those that are delivered later. Pure."""
+"""The rows of a written frame: their faults, their topics, and their delays. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_UTC: Final = pa.timestamp("us", "UTC")
 def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> list[CheckedRows]:
     """Returns the rows in parts that can be encoded.
 
-    Raises `InvalidRow`, which names the lowest row that cannot be sent; rows count from 0 in their partition.
+    Raises `InvalidRow`, which names the first row that cannot be sent; rows count from 0 in their partition.
     """
     faults, checked = [*_faults(rows, now)], check(rows)
     if isinstance(checked, Fault):

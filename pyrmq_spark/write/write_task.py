@@ -225,7 +225,7 @@ def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRow
 
 
 def ids_of(rows: CheckedRows) -> Ids:
-    """Returns the source of the rows' ids, in their order: those that the rows carry, or new ones of this process."""
+    """Returns the source of the rows' ids, in order: the rows' own ids, or new ids of this process."""
     if ID_COLUMN not in rows.schema.names:
         return unique_id_runs
     ids, first = rows.column(ID_COLUMN), 0
@@ -246,7 +246,7 @@ def texts_of_ids(rows: CheckedRows) -> list[str]:
 
 
 class DeadLetters:
-    """Rows that brokers refuse for what they are, stored in a topic of their own with the refusal.
+    """Rows that brokers refuse because of their content, stored with the refusal in a topic of their own.
 
     property        is
     refusedTopic    the topic they were sent to
@@ -274,7 +274,7 @@ class DeadLetters:
             self._window.put(readdressed(message.payload, self._topic, refusal), AnyQueue())
 
     def drain(self) -> None:
-        """Waits until each one is acknowledged."""
+        """Waits until each dead letter is acknowledged."""
         if self._window is not None:
             self._window.drain()
 

@@ -1,6 +1,6 @@
 """The writers as Spark sees them: made on the driver, run in tasks (`write_task`), closed by one line of report.
 
-Spark starts a Python process for each of these steps; what only a task needs is loaded in a task.
+Spark starts a Python process for each of these steps; modules for tasks alone are loaded in a task.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _committed(
     *,
     stream: bool,
 ) -> str:
-    """Commits what the tasks wrote; returns what came of it, for the summary's line."""
+    """Commits the tasks' rows; returns the outcome, for the summary's line."""
     from pyrmq_spark.write.manifest import BatchCommit
     from pyrmq_spark.write.manifest import log as manifest_log
 
@@ -192,8 +192,8 @@ TIME_FORMAT: Final = "%y/%m/%d %H:%M:%S"
 def show(log: logging.Logger) -> None:
     """Sends the records of `log` from INFO on to standard error, which Spark copies to that of the driver.
 
-    If a level or a handler is set for the logger or the package, nothing is changed. The stream is the process's own:
-    with worker logging on, `sys.stderr` is `python_worker_logs()`, which gets the record anyway.
+    If a level or a handler is set for the logger or the package, nothing is changed. The records go to the process's
+    own stream: with worker logging on, `sys.stderr` is `python_worker_logs()`, which gets the record anyway.
     """
     package = logging.getLogger("pyrmq_spark")
     if any(logger.handlers or logger.level for logger in (log, package)):

@@ -44,7 +44,7 @@ def check_keys(access_key: str | None, secret_key: str | None) -> None:
 
 
 def account_of(entry: Mapping[str, object]) -> PlainAccount:
-    """Returns the account of an entry under `accounts`; raises `InvalidArgument` for one that RocketMQ refuses."""
+    """Returns the account of an entry under `accounts`; raises `InvalidArgument` for an entry that RocketMQ refuses."""
     access_key, secret_key = text_of(entry, "accessKey"), text_of(entry, "secretKey")
     check_keys(access_key, secret_key)
     assert access_key is not None
@@ -65,12 +65,12 @@ def account_of(entry: Mapping[str, object]) -> PlainAccount:
 
 
 def text_of(entry: Mapping[str, object], name: str) -> str | None:
-    """Returns a scalar's text, as Java's parser would give it; None for an absent one."""
+    """Returns a scalar's text, as Java's parser would give it; None for an absent scalar."""
     return _text(entry.get(name), name)
 
 
 def texts_of(entry: Mapping[str, object], name: str) -> list[str]:
-    """Returns the texts of a list; an empty list for an absent one."""
+    """Returns the texts of a list, which is empty if it is absent."""
     values = entry.get(name)
     if values is None:
         return []

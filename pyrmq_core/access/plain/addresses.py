@@ -55,7 +55,7 @@ class AddressRule:
 
 
 def address_rule(text: str | None) -> AddressRule:
-    """Returns the rule of a text; raises `InvalidArgument` for one that stands for no addresses."""
+    """Returns the rule of a text; raises `InvalidArgument` for a text that stands for no addresses."""
     text = text or ""
     if not text.strip():
         return AddressRule()
@@ -96,7 +96,7 @@ def _v4_range(text: str) -> AddressRule:
 
 
 def _v6_range(text: str) -> AddressRule:
-    """Returns the range of the last part, or of the one before it if the last is `*`."""
+    """Returns the range of the last part, or of the part before it if the last is `*`."""
     parts = text.split(":")
     at = len(parts) - 1
     if at > 0 and parts[at] == "*" and "-" in parts[at - 1]:

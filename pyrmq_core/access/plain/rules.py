@@ -1,8 +1,8 @@
 """`PlainRules`: all rules of `plain_acl.yml` and its companions, the verdict about a request, and changes of a file.
 
-Each function for a change alters the document that it gets, which the caller has just read, and leaves other members as
-they are. Source: acl/plain/PlainPermissionManager.java (validate, checkPerm, updateAccessConfig, deleteAccessConfig,
-...), 4.9.7, in the same order and with the same texts.
+Each function for a change alters the document in place, which its caller has just read, and keeps its other members.
+Source: acl/plain/PlainPermissionManager.java (validate, checkPerm, updateAccessConfig, deleteAccessConfig, ...), 4.9.7,
+in the same order and with the same texts.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _missing_permission(request: Command, account: PlainAccount) -> str:
 
 
 def rules_of(documents: Iterable[tuple[str, Mapping[str, object]]]) -> PlainRules:
-    """Returns the rules of files, by path and content; of an account in several files the first counts.
+    """Returns the rules of files, by path and content; an account in several files counts as in the first.
 
     Raises `InvalidArgument`, which names the file, for content that RocketMQ refuses.
     """
@@ -116,7 +116,7 @@ def entries_of(document: Mapping[str, object]) -> list[dict[str, object]]:
 def put_account(document: Document, account: Mapping[str, object]) -> None:
     """Adds an account, or changes these members of an existing one; the account becomes the last of the file.
 
-    Of several entries with its access key the last one counts, as for requests; the others are removed.
+    If several entries have its access key, the last entry counts, as for requests; the others are removed.
     """
     entries = entries_of(document)
     same = [entry for entry in entries if _is(entry, account["accessKey"])]

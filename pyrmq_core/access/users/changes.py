@@ -41,13 +41,13 @@ def update_user(
 
 
 def delete_user(rules: UserRules, username: str) -> UserRules:
-    """Removes a user and its policies, if there is one."""
+    """Removes a user and its policies, if the user exists."""
     users = {name: user for name, user in rules.users.items() if name != username}
     return UserRules(users, _without(rules, USER_PREFIX + username))
 
 
 def put_policies(rules: UserRules, subject: str, policies: Policies) -> UserRules:
-    """Adds policies to those of a user; an entry replaces an older one about the same resource."""
+    """Adds policies to a user's policies; an entry replaces an older entry about the same resource."""
     if subject.removeprefix(USER_PREFIX) not in rules.users:
         raise InvalidArgument(f"The subject of {subject} is not exist.")
     old = rules.policies.get(subject)

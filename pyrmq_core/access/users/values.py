@@ -98,7 +98,7 @@ class PolicyEntry:
 
     @property
     def order(self) -> tuple[bool, int, int, bool]:
-        """The order among entries that fit: the most exact comes first, and of two alike the one that denies."""
+        """The order among fitting entries: the most exact comes first; of equally exact entries, the denying one."""
         length = len(self.resource.name or "") if self.resource.pattern == PREFIXED else 0
         return self.resource.kind == ANY, self.resource.pattern, -length, self.decision != DENY
 
@@ -157,7 +157,7 @@ def policy_type_of(text: object) -> str | None:
 
 
 def policies_of(members: object) -> Policies:
-    """Returns the policies in a body's list; raises `InvalidArgument`, in RocketMQ's words, for wrong ones."""
+    """Returns the policies in a body's list; raises `InvalidArgument`, in RocketMQ's words, for wrong policies."""
     policies = tuple(
         Policy(policy_type_of(policy.get("policyType")) or CUSTOM, tuple(map(_entry, _objects(policy["entries"]))))
         for policy in _objects(members)

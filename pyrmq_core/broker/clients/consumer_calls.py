@@ -1,4 +1,4 @@
-"""Requests of the broker to its clients, for which an administrator or the sender of a reply waits."""
+"""Requests of the broker to its clients, sent for an administrator or for the sender of a reply, which waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_REMARK_CHARS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """The most calls under way and the bytes of their requests; those to one client, which may never answer."""
+    """The limits of calls under way and of their requests' bytes, in all and to one client, which may never answer."""
 
     calls: int
     request_bytes: int

@@ -1,8 +1,8 @@
-"""Pulls that found no message and wait for one, for as long as their client allows.
+"""Pulls that found no message and wait for a new message, for as long as their client allows.
 
-Source: broker/longpolling/PullRequestHoldService.java (5.4.0), which looks for expired pulls every 5 s; here each is
-answered when its time ends. Their number and memory are limited, for all and for each connection; a pull beyond the
-limits is answered at once.
+Source: broker/longpolling/PullRequestHoldService.java (5.4.0), which looks for expired pulls every 5 s; here each pull
+is answered when its time ends. Number and memory of held pulls are limited, in total and for each connection; a pull
+beyond the limits is answered at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WOKEN_AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class HeldLimits:
-    """The limits on held pulls, in all and for one connection."""
+    """The limits on held pulls, in total and for each connection."""
 
     pulls: int
     pulls_of_connection: int

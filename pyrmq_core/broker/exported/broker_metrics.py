@@ -1,8 +1,9 @@
 """The broker's metrics, with the names and labels of RocketMQ 5.x (BrokerMetricsConstant, DefaultStoreMetricsConstant).
 
 Source: broker/metrics/BrokerMetricsManager.java, ConsumerLagCalculator.java, store/metrics/
-DefaultStoreMetricsManager.java, 5.4.0. `measures` has the histograms and what is counted for this page alone;
-docs/monitoring.md names those that are left out. None has `message_type`, which this broker does not count by.
+DefaultStoreMetricsManager.java, 5.4.0. `measures` has the histograms and the counts for this page alone;
+docs/monitoring.md names the metrics that are left out. No metric has the label `message_type`: this broker does not
+count by it.
 """
 
 from __future__ import annotations

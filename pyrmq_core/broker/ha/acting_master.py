@@ -1,9 +1,9 @@
-"""`ActingMaster`: a slave that acts in its master's place while that is gone (enableSlaveActingMaster).
+"""`ActingMaster`: a slave that acts in its master's place while the master is away (enableSlaveActingMaster).
 
-It acts while it has the smallest id of the brokers of its name. A NameServer with supportActingMaster then names it as
-the master of topics that are read-only; it serves pulls, locks queues for consumers, and keeps the offsets that they
-commit. It stores nothing: delayed messages, timers and transactions wait for a master. In RocketMQ they do so, too,
-unless enableRemoteEscape has them stored at another broker. Source: broker/BrokerController.java
+A slave acts while it has the smallest id of the brokers of its name. A NameServer with supportActingMaster then names
+it as the master of topics that are read-only; it serves pulls, locks queues for consumers, and keeps the offsets that
+they commit. It stores nothing: delayed messages, timers and transactions wait for a master. In RocketMQ they do so,
+too, unless enableRemoteEscape has them stored at another broker. Source: broker/BrokerController.java
 (syncBrokerMemberGroup, onMinBrokerChange), 5.4.0.
 """
 
@@ -87,7 +87,7 @@ class ActingMaster:
         self.on_end()
 
     def _note_failure(self, error: RocketMQError) -> None:
-        """Logs that no NameServer answers, once until the next answer; what this slave does stays as it is."""
+        """Logs that no NameServer answers, once until the next answer; the slave's role stays as it is."""
         if not self._is_failure_logged:
             self._is_failure_logged = True
             log.warning("no NameServer says which brokers %s has: %s", self._name, error)

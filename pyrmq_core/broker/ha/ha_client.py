@@ -1,8 +1,8 @@
 """`HaClient`: follows a master, so that this store's log has the master's bytes.
 
-The slave reports how far its log reaches, takes blocks that begin there, and reports again after each. What it takes is
-replayed in steps between: queues and index are this store's own. Nothing here ends the broker: what fails is one line
-in the log, and is tried again. Source: store/ha/DefaultHAClient.java (5.4.0).
+The slave reports how far its log reaches, takes blocks that begin there, and reports again after each. Between blocks
+the slave replays the copied bytes in steps: queues and index are this store's own. Nothing here ends the broker: a
+failure is one line in the log, and is tried again. Source: store/ha/DefaultHAClient.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NUMBERS: Final = re.compile(r"\d+")
 
 
 class FollowLines:
-    """Logs that the slave follows, or why not; lines that differ in numbers alone count as equal."""
+    """Logs that the slave follows its master, or why not; lines that differ in numbers alone count as equal."""
 
     def __init__(self) -> None:
         self._is_followed = False
@@ -59,7 +59,7 @@ class FollowLines:
             log.info("this slave follows the master at %s", address)
 
     def fails(self, line: str) -> None:
-        """Logs a failure, unless it is still the last one, or was logged a short time ago."""
+        """Logs a failure, unless it equals the last failure, or was logged a short time ago."""
         now, kind = trio.current_time(), NUMBERS.sub("", line)
         goes_on = kind == self._last and not self._is_followed
         self._is_followed, self._last = False, kind
@@ -71,11 +71,11 @@ class FollowLines:
 
 
 class HaClient:
-    """The slave's side; `run` follows until cancelled.
+    """The slave's end of the connection; `run` follows the master until cancelled.
 
-    `address` returns that of the master's port for slaves, None while it is unknown; `look_for_master` has it looked up
-    again soon. `check` raises `CannotFollow` if the store is no beginning of the master's log. `learn_topic` fetches a
-    topic that a record names.
+    `address` returns the address of the master's port for slaves, None while that is unknown; `look_for_master`
+    requests a new look-up. `check` raises `CannotFollow` if the store is no beginning of the master's log.
+    `learn_topic` fetches a topic that a record names.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class HaClient:
         self._lines.fails(line)
 
     async def _follow(self) -> None:
-        """Follows the master until its connection ends, or another one is to be followed."""
+        """Follows the master until the connection ends, or the slave gets another master."""
         self.attempts += 1
         address = self._address()
         if address is None:
@@ -223,7 +223,7 @@ class HaClient:
             self.taken += len(data)
 
     async def _report(self, stream: trio.abc.Stream) -> None:
-        """Reports the log's end: with SYNC_FLUSH, what is synced."""
+        """Reports the end of this store's log, or of its synced part with SYNC_FLUSH."""
         end = self._store.end
         if self._flusher.is_sync and not await self._flusher.wait_flushed(end):
             end = self._store.flushed

@@ -173,7 +173,7 @@ class HaServer:
                 raise NoSlave(f"it took nothing for {self._times.housekeeping:g} s (haHousekeepingInterval)")
 
     def _note_lag(self, replica: Replica) -> None:
-        """Logs that a slave fell too far behind, or is near again: within half the gap."""
+        """Logs that a slave lags too far, or has caught up to half the allowed gap."""
         behind, most_gap = self._store.end - max(replica.acknowledged, replica.first), self.replicas.rules.most_gap
         lags = behind >= ((most_gap + 1) // 2 if replica.lags else most_gap)
         if lags is replica.lags:
@@ -197,7 +197,7 @@ def _host(connection: ByteConnection) -> str:
 
 
 async def _ending(scope: trio.CancelScope, endings: list[Exception], work: Coroutine[Any, Any, None]) -> None:
-    """Does a part of the work for a slave; its end is that of the whole, and its reason is added to `endings`."""
+    """Runs one of the two tasks for a slave; its end also ends the other, and its reason is added to `endings`."""
     try:
         await work
     except (NoSlave, trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -207,12 +207,12 @@ async def _ending(scope: trio.CancelScope, endings: list[Exception], work: Corou
 
 
 async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nursery, host: str, port: int) -> int:
-    """Listens for slaves at haListenPort, or at the port behind `port`, or a free one if that is taken.
+    """Listens for slaves at haListenPort, or else at `port` + 1, or at a free port if that is in use.
 
-    `host` and `port` are those that the broker listens on: a name is not looked up again.
+    `host` and `port` are the broker's listening address: a name is not looked up again.
 
-    As slaves name no user and speak plain, a broker with access control or enforced TLS serves them only at a port that
-    is set.
+    Slaves name no user and use no TLS. So a broker with access control or enforced TLS serves them only at a port that
+    its settings name.
     """
     if guard := guard_without_ha_port(config):
         log.info("no slave can follow: with %s, set haListenPort, and let only slaves connect to it", guard)
@@ -242,7 +242,7 @@ def guard_without_ha_port(config: BrokerConfig) -> str:
 
 
 def check_slaves_possible(config: BrokerConfig) -> None:
-    """Raises `InvalidArgument` for a master whose sends wait for slaves that cannot follow it."""
+    """Raises `InvalidArgument` for a master whose sends wait for slaves although no slave can follow it."""
     copies = CopyRules.of(config).copies
     if copies > 1 and (guard := guard_without_ha_port(config)):
         raise InvalidArgument(

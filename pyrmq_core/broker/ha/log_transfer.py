@@ -29,8 +29,8 @@ MILLISECONDS: Final = 1000
 class HaTimes:
     """Settings of connections between master and slave, in seconds and bytes.
 
-    A heartbeat follows after `heartbeat` without other bytes; a peer that is silent, or takes nothing, for
-    `housekeeping` is gone. A block has at most `block_bytes`.
+    A heartbeat follows after `heartbeat` without other bytes. A peer that sends or reads nothing for `housekeeping`
+    counts as dead. A block has at most `block_bytes`.
     """
 
     heartbeat: float
@@ -47,7 +47,7 @@ class HaTimes:
 
 
 class Reports:
-    """Takes reports out of the bytes that a slave sends; only the last one counts."""
+    """A parser of the reports that a slave sends; only the last report counts."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -58,7 +58,7 @@ class Reports:
         return bool(self._rest)
 
     def feed(self, data: bytes | bytearray) -> int | None:
-        """Returns the last whole report in the bytes so far; None without a new one."""
+        """Returns the last complete report in the bytes so far; None if no new report is complete."""
         data = self._rest + data
         whole = len(data) - len(data) % REPORT.size
         self._rest = bytes(data[whole:])
@@ -69,12 +69,12 @@ class Reports:
 
 
 def first_transfer(reported: int, log_end: int, segment_bytes: int) -> int:
-    """Returns the offset of the first byte for a slave: where it ends, or for an empty one the newest segment."""
+    """Returns the offset of the first byte to send: the slave's log end, or for an empty slave the newest segment."""
     return reported or log_end - log_end % segment_bytes
 
 
 def in_blocks(offset: int, part: bytes, block_bytes: int) -> bytes:
-    """Returns the blocks in which a part of the log is sent that begins at an offset: a heartbeat for no bytes."""
+    """Returns the blocks that carry a part of the log from an offset on; a heartbeat if the part is empty."""
     blocks = list[bytes]()
     for at in range(0, len(part) or 1, block_bytes):
         body = part[at : at + block_bytes]

@@ -23,9 +23,9 @@ class CannotFollow(Exception):
 
 
 async def check_master(ask: Ask, store: MessageStore, address: str) -> None:
-    """Raises `CannotFollow` if the store is no beginning of the master's log; `ask` sends a request to the master.
+    """Raises `CannotFollow` if this store's log is not the beginning of the master's; `ask` sends it a request.
 
-    A master that does not answer the questions, as one with access control, is not checked.
+    A master that does not answer the requests, for example by access control, is not checked.
     """
     bounds = log_bounds(await ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO)))
     if bounds is None or not store.end:

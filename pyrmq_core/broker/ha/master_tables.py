@@ -36,7 +36,7 @@ MAX_LEVELS: Final = 1000
 
 @dataclass(slots=True)
 class Page(Generic[V]):
-    """A part of the master's topics or groups by name; `rows` counts those that are left out, too."""
+    """A part of the master's topics or groups by name; `rows` also counts the rows that are left out."""
 
     version: DataVersion
     table: dict[str, V]

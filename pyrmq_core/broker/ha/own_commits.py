@@ -60,10 +60,10 @@ class OwnCommits:
         return {queue_id: offset for queue_id, offset in row.items() if (group, topic, queue_id) not in self._noted}
 
     async def give_back(self, rows: OffsetTable, ask: Ask, address: str) -> None:
-        """Sends the master the offsets that are greater than those of its table `rows`, and puts them into `rows`.
+        """Sends the master each offset that is greater than in its table `rows`, and puts it into `rows`.
 
         Commits that arrive meanwhile are left for the next call. Raises `RocketMQError` if the master does not answer;
-        then all that it has not got are kept.
+        the offsets that it did not accept are kept.
         """
         sent, refused, reason = 0, 0, ""
         async for key in InTurns(list(self._noted)):
@@ -91,7 +91,7 @@ class OwnCommits:
 
 
 async def _commit(offset: UpdateConsumerOffset, ask: Ask) -> Command:
-    """Returns the master's answer to an offset, after it made the group if it did not know it.
+    """Returns the master's answer to an offset; a group unknown to the master is made there first.
 
     A commit makes no group; the query for its settings does, unless `autoCreateSubscriptionGroup` is off.
     """

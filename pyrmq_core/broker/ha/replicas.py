@@ -1,4 +1,4 @@
-"""`Replicas`: the slaves that follow this master, and the sends that wait until enough of them have a message."""
+"""`Replicas`: the slaves that follow this master, and the sends that wait for copies at enough slaves."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MILLISECONDS: Final = 1000
 class CopyRules:
     """The number of brokers that have a message before its send is answered, this master included.
 
-    A wait for them ends after `timeout` seconds. A slave that is `most_gap` bytes behind is not in sync; with
-    `needs_slaves`, as in RocketMQ 4.9, a send that finds too few in sync does not wait at all.
+    A wait for them ends after `timeout` seconds. A slave that lags by `most_gap` bytes is not in sync. With
+    `needs_slaves`, as in RocketMQ 4.9, a send does not wait at all if too few slaves are in sync.
     """
 
     copies: int = 1
@@ -29,7 +29,7 @@ class CopyRules:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> CopyRules:
-        """Returns RocketMQ 5's rules, by which inSyncReplicas=1 waits for no slave; 4.9's with haSlaveFallbehindMax."""
+        """Returns the rules of these settings: RocketMQ 5's, or 4.9's if haSlaveFallbehindMax is set."""
         needs_slaves = config.ha_slave_fallbehind_max >= 0
         copies = max(config.in_sync_replicas, 2 if needs_slaves else 1)
         return cls(
@@ -76,7 +76,7 @@ class Replicas:
         self.connected.pop(replica, None)
 
     def acknowledge(self, replica: Replica, offset: int) -> None:
-        """Notes that a slave has the log up to an offset, and ends the waits that were for it."""
+        """Notes that a slave has the log up to an offset, and ends the waits that this completes."""
         replica.acknowledged = max(replica.acknowledged, offset)
         ended = 0
         for end, _, copied in self._waiting:

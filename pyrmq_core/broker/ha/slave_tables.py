@@ -84,7 +84,7 @@ class DeliveryState:
         self._turn = trio.Lock()
 
     async def fetched(self, state: FetchedState) -> None:
-        """Notes a state; one that waits already stays, since a slave that is far behind would never reach the next."""
+        """Notes a state, unless another still waits: a slave that lags far would never reach the latest state."""
         if self._waiting is None or state.log_end < self._waiting.log_end:  # or the master lost its end
             self._waiting = state
         await self.adopt()
@@ -114,10 +114,10 @@ GROUP_FIELDS: Final = Fields("groupSeq", "maxGroupNum")
 
 
 class SlaveTables:
-    """The slave's side; `run` fetches until cancelled.
+    """The slave's fetches of its master's tables and progress; `run` repeats them until cancelled.
 
-    `ask` sends a request to the master, whose address `master_address` returns, None while it is unknown. `tried` is
-    set after the first attempt, `has_topics` after the first one that fetched the topics.
+    `ask` sends a request to the master. `master_address` returns its address, None while that is unknown. The event
+    `tried` is set after the first attempt, `has_topics` when the topics were fetched for the first time.
     """
 
     def __init__(

@@ -97,7 +97,7 @@ def consumer_status(calls: ConsumerCalls, clients: ClientTable, request: Command
 
 
 async def _collect(calls: ConsumerCalls, called: Mapping[str, Peer], header: GetConsumerStatus) -> Command:
-    """Calls the members in turns of a few; one that does not answer costs `STATUS_SECONDS` once in all."""
+    """Calls a few members at a time; members that do not answer cost `STATUS_SECONDS` once altogether."""
     offsets_of: dict[str, Mapping[MessageQueue, int]] = {}
     waiting = iter(called.items())
 

@@ -59,7 +59,7 @@ def heart_beat(broker: Broker, request: Command, peer: Peer) -> Answer:
 
 
 def _read_heart_beat(broker: Broker, request: Command) -> HeartBeat | Command:
-    """Returns the heartbeat without impossible names, or a refusal of one that is too large."""
+    """Returns the heartbeat without impossible names, or a refusal if it is too large."""
     config = broker.config
     if len(request.body) > config.max_heartbeat_bytes:
         remark = f"the heartbeat has {len(request.body)} bytes, and maxHeartbeatBytes is {config.max_heartbeat_bytes}"

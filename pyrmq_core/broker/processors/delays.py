@@ -17,7 +17,7 @@ from pyrmq_core.protocol.messages.properties import DELAY
 
 
 class StoredQueue(NamedTuple):
-    """The topic and queue that a message is stored in; `delay_ms` is that of a level."""
+    """The topic and queue that a message is stored in; `delay_ms` is the delay of its level."""
 
     topic: str
     queue_id: int
@@ -25,7 +25,7 @@ class StoredQueue(NamedTuple):
 
 
 def delayed(broker: Broker, topic: str, queue_id: int, properties: dict[str, str]) -> StoredQueue:
-    """Returns the queue that a message is stored in, and adds the real one to `properties` if it is delayed.
+    """Returns the queue to store a message in; for a delayed message it adds the real queue to `properties`.
 
     Raises `RequestRefused` for a level that is no number, and for a delivery time that is not possible.
     """
@@ -53,7 +53,7 @@ def delayed(broker: Broker, topic: str, queue_id: int, properties: dict[str, str
 
 
 def delay_level(properties: dict[str, str]) -> int:
-    """Returns the level of DELAY; 0 without one.
+    """Returns the level in the property DELAY; 0 if the message has no such property.
 
     Raises `RequestRefused` for a text that is no number; Java fails for it, too.
     """

@@ -75,7 +75,7 @@ def listed(rule: Rule) -> Rule:
 
 
 def checked(handler: Handler, **rules: Rule) -> Handler:
-    """Returns the handler behind a check of these header fields; an absent field is left to the handler."""
+    """Returns the handler with a check of these header fields before it; an absent field is left to the handler."""
 
     def check(broker: Broker, request: Command, peer: Peer) -> Answer:
         for field, rule in rules.items():

@@ -69,7 +69,7 @@ def earliest_store_time(reader: StoreReader, request: Command) -> Command:
 
 
 def query_consumer_offset(offsets: GroupOffsets, reader: StoreReader, request: Command) -> Command:
-    """Returns the committed offset; without one, 0 for a queue that has messages and lost none."""
+    """Returns the committed offset; if none is committed, 0 for a queue that still has its first message."""
     header = QueryConsumerOffset.from_command(request)
     committed = offsets.committed(header.consumer_group, header.topic, header.queue_id)
     if committed is not None:

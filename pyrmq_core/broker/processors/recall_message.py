@@ -47,7 +47,7 @@ def recall(broker: Broker, request: Command, peer: Peer) -> Command:
 
 
 def _possible(broker: Broker, message: RecallMessage) -> RecallHandle:
-    """Returns the handle's parts; raises `RequestRefused` if nothing can be taken back with it."""
+    """Returns the handle's parts; raises `RequestRefused` if it can recall no message."""
     config = broker.config
     if not config.recall_message_enable:
         raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
@@ -69,7 +69,7 @@ def _possible(broker: Broker, message: RecallMessage) -> RecallHandle:
 
 
 def _store(broker: Broker, message: RecallMessage, handle: RecallHandle, peer: Peer) -> None:
-    """Stores the message that takes the other one back, in the same slot of the timers."""
+    """Stores the message that recalls the delayed message, in the same slot of the timers."""
     properties = {
         TAGS: RECALL_TAG,
         TIMER_DEL_UNIQKEY: handle.unique_id,

@@ -113,7 +113,7 @@ def check_topic(broker: Broker, topic: str) -> None:
 
 
 async def _retry(broker: Broker, message: SendMessage, peer: Peer, version: int) -> Command | None:
-    """Stores a retry that a consumer sends itself; in the dead-letter topic if `divert` says so."""
+    """Stores a retry that a consumer itself sends; `divert` decides whether it goes to the dead-letter topic."""
     properties = decode_properties(message.properties or "")
     try:
         dead_letters = divert(broker, message, version, properties)
@@ -194,7 +194,7 @@ async def _answer_when_safe(broker: Broker, prepared: PreparedMessage, stored: A
 
 
 def queue_of_send(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
-    """Returns the queue that the sender chose, or any; raises `RequestRefused` for one that the topic lacks."""
+    """Returns the queue that the sender chose, or any queue; raises `RequestRefused` if the topic lacks it."""
     if message.queue_id < 0:
         return random.randrange(topic.write_queue_nums) if topic.write_queue_nums > 0 else 0
     if message.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
@@ -327,9 +327,9 @@ def _batch_as_one_record(
 
 
 def is_in_transaction(broker: Broker, properties: dict[str, str], sys_flag: int, reconsume_times: int) -> bool:
-    """Returns True for a half message; raises `RequestRefused` for one that cannot be kept.
+    """Returns True for a half message; raises `RequestRefused` if this broker cannot keep it.
 
-    A delayed retry in a transaction is one that a client before 4.6.1 sends back: it is no half message.
+    A delayed retry with a transaction flag comes from a client before 4.6.1: it is no half message.
     """
     if is_prepared(properties) and not (reconsume_times > 0 and delay_level(properties) > 0):
         if broker.config.reject_transaction_message:

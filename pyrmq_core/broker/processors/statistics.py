@@ -42,7 +42,7 @@ def topic_stats(broker: Broker, request: Command, _: Peer) -> Answer:
 def consume_stats(broker: Broker, request: Command, _: Peer) -> Answer:
     """Returns for each queue the offset that a group committed, beside the queue's end.
 
-    Unless the request lists topics, those that an online group does not subscribe to are left out.
+    If the request lists no topics, the answer leaves out topics to which an online group does not subscribe.
     """
     group, listed = request.ext.get("consumerGroup", ""), request.ext.get("topicList") or ""
     names = [topic for topic in listed.split(";") if topic]

@@ -129,7 +129,7 @@ def made(broker: Broker, *topics: TopicConfig) -> Answer:
 
 
 async def announced(broker: Broker, *topics: TopicConfig) -> Command:
-    """Makes or changes the topics; returns success when they, and those made before, are in the file and announced."""
+    """Makes or changes the topics; returns success when all topics so far are in the file and announced."""
     try:
         await make_topic(broker, *topics)
     except RequestRefused as refused:
@@ -274,7 +274,7 @@ def all_groups(long_work: BoundedWork, groups: GroupTable, request: Command) -> 
 
 
 def _page(request: Command, first: str, most: str, version: DataVersion) -> tuple[int, int | None]:
-    """Returns the numbers of the first row of a page and of the first row behind the page; None for all further rows.
+    """Returns the numbers of a page's first row and of the first row after the page; None for all further rows.
 
     A slave that names another version than this one, or none, begins again (TopicConfigManager.subTopicConfigTable).
     """

@@ -1,8 +1,8 @@
 """The delayed messages that were delivered after `delayOffset.json` was written: found in the commit log itself.
 
-A message that is delivered is stored in its own topic with the properties of the one that waited. It is recognized by
-topic, queue, level, UNIQ_KEY, born time, number of retries and the CRC of its body. So a broker that was killed, and a
-slave that became the master, repeat nothing.
+A delivered message is stored in its own topic, with the properties of the delayed message. It is recognized by topic,
+queue, level, UNIQ_KEY, born time, number of retries and the CRC of its body. So a broker that was killed, and a slave
+that became the master, repeat nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCHEDULE: Final = SCHEDULE_TOPIC.encode()
 
 
 class CopyKey(NamedTuple):
-    """The members that a delivered message has in common with the one that waited."""
+    """The members that a delivered message shares with the delayed message."""
 
     topic: str
     queue_id: int
@@ -42,7 +42,7 @@ def copy_key(record: RawRecord, properties: dict[str, str], topic: str, queue_id
 
 
 class DelayCopies:
-    """The deliveries that `find` found, each to be taken once."""
+    """The deliveries that `find` found; each counts once."""
 
     def __init__(self) -> None:
         self.until_ms = -1  # the time of the last copy
@@ -81,7 +81,7 @@ class DelayCopies:
 
 
 def first_copy(store: MessageStore, waiting: Iterable[tuple[int, int]], delays_ms: Sequence[int]) -> int:
-    """Returns a place in the log before which no message among those `waiting` was delivered: the log's end for none.
+    """Returns a log offset before which no `waiting` message was delivered: the log's end if none waits.
 
     `waiting` has each level and the offset of the first message that is not known to be delivered.
     """

@@ -93,7 +93,7 @@ class DelayLevels:
         self._copies_from = first_copy(self._store, waiting, self._delays_ms)
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that makes the file's text in any thread; None without a change since the last call."""
+        """Returns a function that makes the file's text in any thread; None if nothing changed since the last call."""
         if not self.is_changed:
             return None
         self.is_changed = False
@@ -213,7 +213,7 @@ class DelayLevels:
 
 
 def _pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]:
-    """Returns the message of a record; each of its own of a whole batch, which earlier versions took back as one.
+    """Returns the message of a record, or each message of a batch that an earlier version took back as one message.
 
     The batch's messages that were consumed come again: the record does not say which one failed.
     """

@@ -68,7 +68,7 @@ MAX_BROKER_ID: Final = 2**63 - 1
 
 
 def named(name: str, default: Any) -> Any:
-    """Returns the field of a setting, with RocketMQ's name."""
+    """Returns a dataclass field for a setting that RocketMQ calls `name`."""
     return dataclasses.field(default=default, metadata={"name": name})
 
 
@@ -247,7 +247,7 @@ class BrokerConfig:
 
     @property
     def advertised_ip(self) -> str:
-        """The address for clients: brokerIP1, else the one that the broker listens on, or one of this machine's."""
+        """The address for clients: brokerIP1, else the listening address, or an address of this machine."""
         return self.broker_ip1 or (local_ip() if self.bind_address in WILDCARDS else self.bind_address)
 
     @property
@@ -340,7 +340,7 @@ class BrokerConfig:
         return dict(sorted({**texts, **self.tls.to_settings(), **self.access.to_settings()}.items()))
 
     def with_settings(self, properties: Mapping[str, str]) -> BrokerConfig:
-        """Returns a copy with these settings; raises `InvalidArgument` for one that `setting_rules` refuses.
+        """Returns a copy with these settings; raises `InvalidArgument` for a setting that `setting_rules` refuses.
 
         Names that have no effect here are ignored; `unused_names` and `unknown_names` return them.
         """

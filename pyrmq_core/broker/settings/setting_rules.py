@@ -298,7 +298,7 @@ _REFUSED: Final = {name: row for row in REFUSED for name in row.names}
 
 
 def check(settings: Mapping[str, str]) -> None:
-    """Raises `InvalidArgument` with the name of every refused setting and its remedy; does nothing without one."""
+    """Raises `InvalidArgument` with the name and remedy of every refused setting, if there is any."""
     faults = [
         f"{name}={text.strip()}: {row.why}"
         for name, text in settings.items()
@@ -309,7 +309,7 @@ def check(settings: Mapping[str, str]) -> None:
 
 
 def nearest(unknown: Iterable[str], settings: Iterable[str]) -> list[str]:
-    """Returns each unknown name with the nearest known one, if any is near."""
+    """Returns each unknown name with the nearest known name, if any is near."""
     names = [*settings, *KNOWN]
     hints = []
     for name in unknown:

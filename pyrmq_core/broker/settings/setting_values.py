@@ -37,9 +37,9 @@ MAX_REPLICAS: Final = 64
 
 
 def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings with RocketMQ's JVM properties among them, which are fractions, in place of the percentages.
+    """Returns the settings; RocketMQ's JVM properties, which are fractions, replace the percentages.
 
-    Raises `InvalidArgument` for one that is no fraction.
+    Raises `InvalidArgument` for a property that is no fraction.
     """
     settings = dict(properties)
     for name in RATIOS:

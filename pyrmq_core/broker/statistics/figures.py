@@ -44,7 +44,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 class BrokerFigures:
-    """Tallies by topic, by `topic@group` and by `queue@topic@group`, those of the broker, and the store's rates."""
+    """Tallies by topic, by `topic@group`, by `queue@topic@group` and of the whole broker, and the store's rates."""
 
     def __init__(self, cluster: str, is_system: Callable[[str], bool]) -> None:
         self.store = StoreRates()
@@ -75,7 +75,7 @@ class BrokerFigures:
             self._put_by_users.messages += messages
 
     def note_delivery(self, topic: str, size_bytes: int) -> None:
-        """Counts a delayed message that came due: one that a group of the broker's own got, and stored in its topic."""
+        """Counts a delayed message that was delivered: read by the broker's own group, and stored in its topic."""
         self.note_get(SCHEDULE_TOPIC, SCHEDULE_GROUP, 0, 1, size_bytes, 0)
         self.note_put(topic, 1, size_bytes, 0)
 
@@ -192,7 +192,7 @@ class BrokerFigures:
         return tally
 
     def _forget(self, is_gone: Callable[[list[str], Tally], bool]) -> Iterator[None]:
-        """Removes the tallies for which this is true of the parts of their key, and of themselves."""
+        """Removes the tallies for which the predicate is true of their key's parts and of the tally."""
         for table in self._tables.values():
             for key, tally in list(table.items()):
                 if is_gone(key.split("@"), tally):

@@ -28,7 +28,7 @@ SECOND_MS: Final = 1_000
 
 
 class Measures:
-    """The counts of one broker since its start; `is_system` says whether a topic is one of RocketMQ's own."""
+    """The counts of one broker since its start; `is_system` returns whether a topic is RocketMQ's own."""
 
     def __init__(self, is_system: Callable[[str], bool]) -> None:
         self._is_system = is_system
@@ -58,7 +58,7 @@ class Measures:
             self._rolled_back.add((topic,))
 
     def note_timer_in(self, topic: str, delay_ms: int) -> None:
-        """Counts a timer message, and its delay in whole seconds; RocketMQ, too, leaves negative ones out."""
+        """Counts a timer message, and its delay in whole seconds; negative delays are left out, as in RocketMQ."""
         self._enqueued.add((*LOCAL_DISK, topic))
         if delay_ms > -SECOND_MS:
             self._delays.observe((*LOCAL_DISK, topic), max(0, delay_ms) // SECOND_MS)

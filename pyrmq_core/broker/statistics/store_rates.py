@@ -103,7 +103,7 @@ class StoreRates:
         self._samples.append(Totals(now_ms, *totals))
 
     def turn_minute(self) -> None:
-        """Begins to count times anew; the tables show those of the minute before."""
+        """Begins to count times anew; the tables show the times of the previous minute."""
         self._last_buckets, self._buckets = self._buckets, [0] * len(BUCKET_ENDS)
         self._last_spans, self._spans = self._spans, [0] * len(SPANS)
 

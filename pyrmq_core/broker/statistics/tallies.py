@@ -57,14 +57,14 @@ class Tally:
     samples: dict[Period, deque[Sample]] = field(default_factory=dict)
 
     def take_sample(self, period: Period, now_ms: int) -> None:
-        """Keeps the counters as they are now; the first sample of a period stands behind one of zeros."""
+        """Keeps the counters as they are now; a period's first sample follows a sample of zeros."""
         samples = self.samples.get(period)
         if samples is None:
             samples = self.samples[period] = deque([Sample(now_ms - period.every_ms)], maxlen=period.kept)
         samples.append(Sample(now_ms, self.messages, self.requests, self.size_bytes))
 
     def figure(self, period: Period, counter: str) -> Figure:
-        """Returns what `messages` or `size_bytes` gained between the first and the last sample of a period."""
+        """Returns the increase of `messages` or `size_bytes` between the first and the last sample of a period."""
         samples = self.samples.get(period)
         if not samples:
             return NO_FIGURE

@@ -72,7 +72,7 @@ class DoesNotFit(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Messages for one queue, which get consecutive offsets: one, or a batch. Hosts are packed (record.pack_host).
+    """One message or a batch for one queue, with consecutive offsets. Hosts are packed (record.pack_host).
 
     With `delay_ms` the queue entries have the store time plus the delay in place of the tags' hash. With `inner_num`
     the only piece is a whole batch of that many messages, for a queue of a batch topic.
@@ -98,7 +98,7 @@ class Append:
 
 
 class AppendResult(NamedTuple):
-    """The place of an append: its records in the log, its first queue offset, and the log's end behind it."""
+    """The place of an append: its records in the log, its first queue offset, and the log's end after it."""
 
     positions: list[int]
     queue_offset: int
@@ -136,7 +136,7 @@ def appended_bytes(append: Append) -> int:
 def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> EncodedRecords:
-    """Returns the bytes of an append whose first record has these offsets; entries are a plain or a batch queue's."""
+    """Returns the bytes of an append whose first record has these offsets, with a plain or a batch queue's entries."""
     if isinstance(append.pieces, BatchPieces) and not batch_topic and append.delay_ms is None:
         return _build_batch(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
@@ -208,7 +208,7 @@ def entry_of_record(record: RawRecord) -> bytes:
 
 
 def properties_tags_code(properties: bytes) -> int:
-    """Returns the hash of TAGS in a properties string, 0 without; of several the last that is not empty, as in Java."""
+    """Returns the hash of TAGS in a properties string, 0 without TAGS; the last non-empty TAGS counts, as in Java."""
     before, mark, behind = properties.rpartition(TAGS_INSIDE)
     while mark:
         if tags := behind.partition(SEPARATOR)[0]:

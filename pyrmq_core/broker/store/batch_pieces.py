@@ -1,4 +1,4 @@
-"""The messages of an append: a single one, or those of a batch body, whose parts are kept in lists."""
+"""The messages of an append: a single message, or the messages of a batch body, with their parts in lists."""
 
 from __future__ import annotations
 

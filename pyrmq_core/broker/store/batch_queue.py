@@ -74,7 +74,7 @@ class BatchSlots(EntryFiles):
 
 
 class BatchConsumeQueue:
-    """Messages from offset `start` to before `end`; `next_offset` is that of the next one stored, `end` or more."""
+    """Messages from offset `start` to before `end`; the next stored message gets `next_offset`, `end` or more."""
 
     __slots__ = ("end", "next_offset", "slots", "start")
 
@@ -113,12 +113,12 @@ class BatchConsumeQueue:
         return self.slots.entry(self.number_of(offset))
 
     def entries(self, offset: int) -> Iterator[BatchEntry]:
-        """Yields the entries from the one that holds `offset` on."""
+        """Yields the entries, beginning with the entry that holds `offset`."""
         for number in range(self.number_of(offset), self.slots.end):
             yield self.slots.entry(number)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes entries of messages from offset `index` on, which is `end` unless older messages are gone."""
+        """Writes entries of messages from offset `index` on. It is `end`, or more if older messages were removed."""
         if self.slots.start == self.slots.end:
             self.start = index
         self.slots.write(self.slots.end, entries)

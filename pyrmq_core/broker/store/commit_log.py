@@ -42,7 +42,7 @@ class CommitLog:
         self._cut_end: int | None = None  # the end of the last cut since `unsynced` was called
 
     def open(self) -> None:
-        """Finds the segments; `end` is right only after recovery. Raises `StoreError` for one of another length."""
+        """Finds the segments; `end` is right only after recovery. Raises `StoreError` for a segment's wrong length."""
         self._segments = open_all(self._files, self._folder, self.segment_bytes, "mappedFileSizeCommitLog")
         self._find_start()
         self.end = self.flushed = max(self._segments, default=-self.segment_bytes) + self.segment_bytes
@@ -53,7 +53,7 @@ class CommitLog:
 
     @property
     def missing(self) -> list[int]:
-        """The offsets of missing segments between those that exist."""
+        """The offsets of missing segments between existing segments."""
         return [offset for offset in range(self.start, self.end, self.segment_bytes) if offset not in self._segments]
 
     def fits(self, size: int) -> bool:
@@ -61,11 +61,11 @@ class CommitLog:
         return size + BLANK_BYTES <= self.segment_bytes
 
     def has_room(self, offset: int, size: int) -> bool:
-        """Returns True if `size` bytes fit behind an offset into its segment."""
+        """Returns True if `size` bytes after an offset fit into its segment."""
         return size + BLANK_BYTES <= -offset % self.segment_bytes
 
     def place(self, size: int) -> int:
-        """Returns the offset for the next `size` bytes; begins a new segment if they do not fit into this one."""
+        """Returns the offset for the next `size` bytes; begins a new segment if they do not fit into the last."""
         left = -self.end % self.segment_bytes
         if size + BLANK_BYTES <= left:
             return self.end
@@ -96,10 +96,10 @@ class CommitLog:
         return self.end
 
     def copy(self, offset: int, data: bytes) -> None:
-        """Writes bytes of another log, which all belong into one segment, at the end of this one.
+        """Writes bytes of another log, all of one segment, at the end of this log.
 
-        An empty log begins where they do. Raises `StoreError`, with nothing changed, if they belong elsewhere, or are
-        not all written.
+        An empty log begins at the bytes' offset. Raises `StoreError`, with nothing changed, if they belong elsewhere,
+        or are not all written.
         """
         position = offset % self.segment_bytes
         if position + len(data) > self.segment_bytes or (position and not self.end):
@@ -143,17 +143,17 @@ class CommitLog:
         return self.end, [segment.sync for offset, segment in self._segments.items() if first <= offset < self.end]
 
     def synced(self, end: int) -> None:
-        """Notes that the functions of `unsynced` have returned; bytes behind a cut since then are not synced."""
+        """Notes that the functions of `unsynced` have returned; bytes after a later cut do not count as synced."""
         self.flushed = max(self.flushed, end if self._cut_end is None else min(end, self._cut_end))
 
     @property
     def full_bytes(self) -> int:
-        """The length of all segments; of the last one, too, which is not full yet."""
+        """The length of all segments, with the full length of the last segment."""
         return -(-self.end // self.segment_bytes) * self.segment_bytes - self.start
 
     @property
     def oldest(self) -> OldSegment | None:
-        """The oldest segment; None if it is the last one, which is written to."""
+        """The oldest segment; None if it is the last segment, which takes the writes."""
         if len(self._segments) < 2:
             return None
         path, (first, second) = self._path(file_name(self.start)), itertools.islice(self._segments, 2)
@@ -189,7 +189,7 @@ class CommitLog:
                 self._segment_of(offset).write(offset % self.segment_bytes, data[: self.end - offset])
 
     def cut(self, end: int) -> None:
-        """Ends the log at `end`: bytes behind it become zeros, later segments are removed."""
+        """Ends the log at `end`: bytes after it become zeros, later segments are removed."""
         for offset in [offset for offset in self._segments if offset >= end]:
             del self._segments[offset]
             self._files.remove(self._path(file_name(offset)))

@@ -17,7 +17,7 @@ FILLER_RUN: Final = 4096
 
 
 class ConsumeQueue(EntryFiles):
-    """Entries from offset `start` to before `end`; `next_offset` is that of the next message stored, `end` or more."""
+    """Entries from offset `start` to before `end`; the next stored message gets `next_offset`, `end` or more."""
 
     __slots__ = ("next_offset",)
 
@@ -48,7 +48,7 @@ class ConsumeQueue(EntryFiles):
         return ENTRY.iter_unpack(data)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes entries from `index` on, which is `end` unless older messages are gone: then fillers precede them."""
+        """Writes entries from `index` on. It is above `end` if older messages were removed: then fillers precede."""
         if index > self.end:
             self._fill(index)
         self.write(index, entries)

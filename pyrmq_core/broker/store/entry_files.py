@@ -1,8 +1,8 @@
 """Queue files: entries of one length, one after another, in files of one length.
 
-Files are named after the byte offset of their first entry. Entries are found by their place alone, so all bytes behind
-the end must be zeros: bytes of a dropped entry would count as a message again when the log has grown past the record
-that it names. Source: store/MappedFileQueue.java (5.4.0).
+Files are named after the byte offset of their first entry. Entries are found by their place alone, so all bytes after
+the end must be zeros. Otherwise a dropped entry would count as a message again when the log has grown past its record.
+Source: store/MappedFileQueue.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class EntryFiles:
         return (self.end - self.first) * self._entry_bytes
 
     def open(self) -> None:
-        """Finds the files; `end` is that of the last one until it is cut. Raises `StoreError` for other lengths."""
+        """Finds the files; until `cut`, `end` is the last file's end. Raises `StoreError` for other lengths."""
         self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
         self.start = self.first
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes
 
     def is_complete(self, *, from_first: bool) -> bool:
-        """Returns True if no file is missing between those found or, with `from_first`, before them."""
+        """Returns True if no file is missing between the files or, with `from_first`, before them."""
         first = next(iter(self._opened), 0)
         expected = range(first, first + len(self._opened) * self._file_bytes, self._file_bytes)
         return list(self._opened) == list(expected) and not (from_first and first)
@@ -87,7 +87,7 @@ class EntryFiles:
         self.end = max(self.end, position // self._entry_bytes)
 
     def cut(self, end: int) -> None:
-        """Ends the entries at `end`: bytes behind it become zeros, later files are removed, but never the first."""
+        """Ends the entries at `end`: bytes after it become zeros, later files are removed, but never the first."""
         position = end * self._entry_bytes
         for base in [base for base in self._opened if base >= position and base > next(iter(self._opened))]:
             del self._opened[base]

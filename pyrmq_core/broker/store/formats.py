@@ -91,7 +91,7 @@ def blank_record(left: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The extent of synced data; RocketMQ's has no `safe_offset` and none of the fields behind it."""
+    """The extent of synced data; RocketMQ's checkpoint lacks `safe_offset` and all fields after it."""
 
     log_time_ms: int = 0
     queue_time_ms: int = 0
@@ -160,7 +160,7 @@ class Mark(NamedTuple):
 
 
 class IndexMark(NamedTuple):
-    """The newest index file that is full and synced, by the number that is its name, and the last store time in it.
+    """The newest full and synced index file: the number in its name, and the last store time in it.
 
     RocketMQ's checkpoint has the time alone: with it, `file` is None.
     """

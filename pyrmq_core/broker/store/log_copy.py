@@ -1,7 +1,7 @@
-"""`LogCopy`: the part of a slave's log that is readable, while its master's bytes arrive behind it.
+"""`LogCopy`: the readable part of a slave's log, while its master's bytes arrive after it.
 
-The bytes may end within a record: it is replayed when it is whole. What can never become a record is passed over, as
-recovery does with damage.
+The bytes may end within a record, which is replayed when it is complete. Bytes that can never become a record are
+passed over, as recovery does with damage.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class LogCopy:
 
     @property
     def has_all(self) -> bool:
-        """True if there is nothing behind `end` but the beginning of a record."""
+        """True if nothing follows `end` but the beginning of a record."""
         return self.end == self._log.end or (self._is_cut and self._replayed_to == self._log.end)
 
     def _passes_damage(self) -> bool:
-        """Moves behind bytes that can never become a record; returns False if there are none, or none that end."""
+        """Moves `end` past bytes that can never become a record; returns False if no later record is there yet."""
         log = self._log
         if self.end == log.end or 0 < log.end - self._searched < SEARCH_BYTES:
             return False

@@ -36,7 +36,7 @@ from pyrmq_core.protocol.messages.record import RawRecord
 
 
 class StoreListener:
-    """The parts around a store, which it informs in the order of the log; each method does nothing by itself."""
+    """The receiver of a store's events, in the order of the log; a subclass overrides the methods it needs."""
 
     def readable(self, key: QueueKey, entries: bytes) -> None:
         """Receives a queue that got messages, and their entries."""
@@ -129,7 +129,7 @@ class MessageStore:
 
     @property
     def readable_end(self) -> int:
-        """The physical offset behind the last record that a slave has replayed; a master's is `end`."""
+        """The physical offset after the last record that a slave has replayed; on a master it equals `end`."""
         return self._log.end if self._copy is None else self._copy.end
 
     @property
@@ -152,10 +152,10 @@ class MessageStore:
         return result
 
     def put_all(self, appends: Sequence[Append], now_ms: int) -> list[AppendResult | StoreError]:
-        """Stores appends of any queues in their order, with one write to each segment of the log and to each queue.
+        """Stores appends of any queues in their order, with one write to each log segment and one to each queue.
 
-        Returns for each append its place, or the reason why it is not stored. `DoesNotFit` and `UnsafePath` are of that
-        append alone. Any other `StoreError` is of the disk: all appends that follow have the same one.
+        Returns for each append its place, or the reason why it is not stored. `DoesNotFit` and `UnsafePath` concern
+        that append alone. Any other `StoreError` is the disk's: all later appends fail with the same error.
         """
         results: list[AppendResult | StoreError] = []
         while len(results) < len(appends):
@@ -207,7 +207,7 @@ class MessageStore:
         self.listener.stored()
 
     def dispatch(self, end: int) -> None:
-        """Makes messages stored before `end` readable; those that a full disk refuses are left for the next call."""
+        """Makes messages stored before `end` readable; messages that a full disk refuses are left for the next call."""
         dispatched, written = write_entries(self._waiting, end)
         for key, entries in written:
             self.listener.readable(key, entries)
@@ -249,7 +249,7 @@ class MessageStore:
 
     @property
     def unknown_topic(self) -> str | None:
-        """The topic that the next record of a slave's log waits for; None if it waits for none."""
+        """The topic that a slave has to fetch before it can replay its log's next record; None if none is missing."""
         return None if self._copy is None else self._copy.unknown_topic
 
     def take_damage(self) -> list[tuple[int, int]]:
@@ -283,8 +283,8 @@ class MessageStore:
         """Deletes queues and their folders, so that new ones begin at 0.
 
         Returns functions that free their space, to be called in another thread. All other queues and the log are
-        flushed first, and the mark behind the queues' records is synced before anything is removed: recovery begins
-        there, and does not bring the records back.
+        flushed first. A mark after the queues' records is synced before anything is removed: recovery begins at the
+        mark, and does not bring the records back.
         """
         if self.failure:
             raise StoreError(self.failure)
@@ -304,7 +304,7 @@ class MessageStore:
             return [self.files.set_aside(folder) for folder in folders]
 
     def oldest_segment(self) -> OldSegment | None:
-        """Returns the oldest segment of the log if it may be removed: recovery, too, begins behind it."""
+        """Returns the oldest segment of the log; None if recovery would still read it, so that it must stay."""
         oldest, safe = self._log.oldest, self._checkpoint.safe_offset
         if oldest is None or self.failure or safe is None or oldest.next_start > safe:
             return None

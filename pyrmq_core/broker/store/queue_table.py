@@ -1,6 +1,6 @@
 """The queues by topic and id, each beginning with its first message that the log still has, and what is added to them.
 
-When segments of the log are removed, a queue follows the next time that it is used: the store may have many queues.
+When segments of the log are removed, each queue adapts when it is next used: the store may have many queues.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Waiting(NamedTuple):
 def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Waiting], list[tuple[QueueKey, bytes]]]:
     """Writes the entries of messages stored before `end`, one write a queue; moves the messages out of `waiting`.
 
-    Returns them, and the entries that each queue got, in the form of plain queues. If a full disk refuses entries,
-    their first message is left in `waiting`, with all that follow it.
+    Returns the messages, and the entries that each queue got, in the form of plain queues. If a full disk refuses
+    entries, their first message stays in `waiting`, with all later messages.
     """
     due = list(waiting)
     if due and due[-1].end > end:
@@ -89,7 +89,7 @@ def _by_queue(messages: Iterable[Waiting]) -> Iterable[list[Waiting]]:
 
 
 class QueueTable:
-    """All queues; `is_batch_topic` returns True for a topic of batch queues, None for an unknown one."""
+    """All queues; `is_batch_topic` returns True for a topic of batch queues, None for an unknown topic."""
 
     def __init__(self, files: Files, settings: StoreSettings, log: CommitLog) -> None:
         self._files = files
@@ -106,14 +106,14 @@ class QueueTable:
         self._open(BATCH_QUEUES_FOLDER, are_batch=True)
 
     def get(self, key: QueueKey) -> AnyConsumeQueue | None:
-        """Returns the queue, which begins at its first message that the log still has; None for an unknown one."""
+        """Returns the queue, None if it is unknown; it begins at the first message that the log still has."""
         queue = self.by_key.get(key)
         if queue is not None and queue.log_start != self._log.start:
             follow_log(queue, self._log.start)
         return queue
 
     def make(self, key: QueueKey, has_batch: bool) -> AnyConsumeQueue:
-        """Returns the queue; a new one is a batch queue if its topic is, for an unknown topic if `has_batch`."""
+        """Returns the queue; a new queue is a batch queue if its topic is a batch topic, or unknown and `has_batch`."""
         queue = self.get(key)
         if queue is None:
             is_batch_topic = self.is_batch_topic(key[0])
@@ -181,7 +181,7 @@ class AppendGroup:
         self.entries = 0
 
     def add(self, append: Append, now_ms: int) -> AppendResult | None:
-        """Adds an append and returns its place; None if the segment has no room behind the others.
+        """Adds an append and returns its place; None if the segment has no room after the other appends.
 
         Raises `DoesNotFit` for more than a segment holds, and for a batch record that would count as one message;
         `UnsafePath` for a topic that cannot be a folder's name, another `StoreError` if the disk fails.
@@ -228,7 +228,7 @@ def slots_of(queue: AnyConsumeQueue) -> Slots:
 
 
 def follow_log(queue: AnyConsumeQueue, log_start: int) -> None:
-    """Moves the queue's start to its first message in a log that begins at `log_start`; without one, to its end."""
+    """Moves the queue's start to its first message at or after `log_start`, or to its end if there is none."""
     slots = slots_of(queue)
     if log_start:
         slots.start = first_slot(slots, slots.start, lambda entry: entry.physical_offset >= log_start)
@@ -240,7 +240,7 @@ def follow_log(queue: AnyConsumeQueue, log_start: int) -> None:
 
 
 def first_slot(slots: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
-    """Returns the first index from `low` on whose entry `holds`, as all behind it must; the end if there is none."""
+    """Returns the first index from `low` on for which `holds` is true, as for all later ones; the end if none is."""
     high = slots.end
     while low < high:
         middle = (low + high) // 2

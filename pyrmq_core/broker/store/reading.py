@@ -3,10 +3,9 @@
 Source: store/DefaultMessageStore.java getMessage (5.4.0), with its status, next offset and limits. Records that lie
 side by side in the log, as those of a batch do, are read as one piece, a run.
 
-An entry is right if its record has the same topic, queue, queue offset, log offset and size. Of a run only the first
-and the last record are checked: the others lie where the sizes before them end, and there is room for no others. A pull
-returns the messages before a wrong entry; a pull that begins at it raises `StoreError`. RocketMQ returns whatever
-bytes are there.
+An entry is right if its record has the same topic, queue, queue offset, log offset and size. Only the first and the
+last record of a run are checked: the sizes of the entries leave no room for other records between. A pull returns the
+messages before a wrong entry; a pull that begins at it raises `StoreError`. RocketMQ returns whatever bytes are there.
 """
 
 from __future__ import annotations
@@ -70,9 +69,9 @@ class GetLimits:
 
 @dataclass(frozen=True, slots=True)
 class GetResult:
-    """The answer to a pull: `records` as they lie in the log, and `next_offset` even if nothing was found.
+    """The answer to a pull: `records` as they lie in the log, and `next_offset`, also without records.
 
-    `last_place` is the place in the log of the last message that was examined; None without one.
+    `last_place` is the log offset of the last examined message; None if none was examined.
     """
 
     status: GetStatus
@@ -92,9 +91,9 @@ def read_messages(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> GetResult:
-    """Returns messages from `offset` on with one of `tags_codes` (None: all); of a batch topic whole records.
+    """Returns messages from `offset` on with one of `tags_codes` (None: all); a batch topic's as complete records.
 
-    Raises `StoreError` if the first one is not at the place that its entry names.
+    Raises `StoreError` if the first message is not at the place that its entry names.
     """
     if queue is None:
         return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
@@ -197,7 +196,7 @@ def _choose_records(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> _Chosen:
-    """Chooses whole records: that with `offset`, and the following ones while the answer has room.
+    """Chooses complete records: the record with `offset`, and following records while the answer has room.
 
     Each skipped offset counts as an entry, as in 5.4.0, so that an answer skips few offsets.
     """
@@ -228,7 +227,7 @@ def _choose_records(
 
 
 def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
-    """Returns a run's bytes; raises `StoreError` if its first or its last record is not that of its entry."""
+    """Returns a run's bytes; raises `StoreError` if its first or last record does not match its entry."""
     begin, size, _, first_index, last_begin, last_index = run
     if size > max_bytes:  # one message alone; a damaged entry must not cause the read of a whole segment
         check_record(log, begin, size, key, first_index)
@@ -294,7 +293,7 @@ def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int
 
 
 def search_time(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-    """Returns the offset of the first message stored at or after a time; with `upper`, of the last up to it."""
+    """Returns the offset of the first message stored at or after a time; with `upper`, of the last one not after it."""
     low, high = start, end = queue.start, queue.end
     while low < high:
         middle = (low + high) // 2

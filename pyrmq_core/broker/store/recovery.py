@@ -1,13 +1,13 @@
 """Recovery after a stop, clean or not: finds the end of the log, and makes the queues agree with it.
 
-The log is read from an offset up to which log and queues are known to be synced. Behind it, the first wrong record ends
+The log is read from an offset up to which log and queues are known to be synced. After it, the first wrong record ends
 the log. When the synced part is read again, a wrong record there is damage and is skipped. Queues are cut to the
 entries before the start and filled again from the records read, so that a second recovery changes nothing. Bytes that
 are cut become zeros, and a copy stays (damage.py). If a queue lacks entries, all queues are built anew.
 
 RocketMQ (store/CommitLog.java recoverAbnormally, store/ConsumeQueue.java recover, 5.4.0) differs in two points: it
-starts at a whole segment, and it leaves the bytes that it cuts, which may count as messages later. Either broker opens
-the other one's store.
+starts at a whole segment, and it leaves the bytes that it cuts, which may count as messages later. Each of the two
+brokers opens the other's store.
 """
 
 from __future__ import annotations
@@ -154,14 +154,14 @@ def recover(
 
 
 def _has_one_record(log: CommitLog, start: int) -> bool:
-    """Returns True if at most one record begins at or behind an offset."""
+    """Returns True if at most one record begins at or after an offset."""
     return sum([len(record_offsets(data, offset)) for offset, data in log.pieces(start)]) <= 1
 
 
 def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: bool) -> int:
     """Returns the latest offset that is safe to read from: this broker's mark, or the beginning of a segment.
 
-    If queues were taken away, so that all are built anew, that is the log's beginning.
+    If queue files are missing, so that all queues are built anew, it is the log's beginning.
     """
     safe = checkpoint.safe_offset
     if queues < checkpoint.queues or (safe is None and not queues):
@@ -185,9 +185,9 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
 def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:
     """Cuts a queue to the entries before `start` whose records are in the log.
 
-    Entries of records from `start` on are cut because the log is read again from there. Of the entries before, the last
-    ones are cut until one agrees with its record: a power cut may keep an entry and lose its record. Returns the number
-    of those.
+    Entries of records from `start` on are cut because the log is read again from there. Of the earlier entries, the
+    last are cut until an entry agrees with its record: a power cut may keep an entry and lose its record. Returns how
+    many of these earlier entries were cut.
     """
     slots = slots_of(queue)
     before_start = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
@@ -203,7 +203,7 @@ def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int
 
 
 def _entries_behind(slots: Slots, start: int) -> int:
-    """Returns the number of entries that name records from `start` on, which the log should have, too."""
+    """Returns the number of entries for records from `start` on: the log should have these records."""
     number = first = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
     while number < slots.end:
         entries: Sequence[Entry | BatchEntry] = slots.some(number, min(ENTRIES_AT_ONCE, slots.end - number))

@@ -31,11 +31,11 @@ QueueOf = Callable[[QueueKey, bool], AnyConsumeQueue]
 
 
 class MissingEntries(Exception):
-    """Entries that a queue lacks, of records that are not read again: the log has to be read from its start."""
+    """Raised if a queue lacks entries from before the replay's start: the log has to be read from its beginning."""
 
 
 class UnknownTopic(Exception):
-    """A topic that has to be known before its first queue is made."""
+    """Raised for a topic without settings: they decide the kind of its first queue."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -174,13 +174,13 @@ class _DamagedRecord(Exception):
 
 
 def _is_placed(queue: AnyConsumeQueue, record: RawRecord, entry: bytes) -> bool:
-    """Returns True if the queue offset is possible: behind the others, that of an equal entry, or a new beginning."""
+    """Returns True if the queue offset is possible: not before the queue's end, that of an equal entry, or 0."""
     index = record.queue_offset
     return not 0 < index < queue.end or queue.holds(index, entry)
 
 
 def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
-    """Returns the entry of a record in a batch queue, from its `entry` in a plain one.
+    """Returns the entry of a record in a batch queue, made from its `entry` in a plain queue.
 
     Raises `_DamagedRecord` for a batch with an impossible number of messages.
     """

@@ -28,7 +28,7 @@ WARNING_RANGE: Final = (35, 90)
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """The settings of retention; with `max_store_bytes` above 0 the store keeps to that size."""
+    """The settings of retention; a `max_store_bytes` above 0 limits the size of the store."""
 
     reserved_ms: int
     hours: frozenset[int]
@@ -68,10 +68,10 @@ def percent_within(value: int, limits: tuple[int, int]) -> int:
 def judge(
     rules: RetentionRules, hour: int, spaces: Iterable[DiskSpace], store_bytes: int, *, by_hand: bool
 ) -> Judgement:
-    """Returns what is to be done at an hour of the day, for the file systems of log and queues.
+    """Returns the actions due at an hour of the day, for the file systems of log and queues.
 
-    A store that keeps to a size needs no more: a file system with room for all that it may still take counts as empty,
-    however full it is.
+    For a store with a size limit, a file system with room for the rest of that size counts as empty, however full it
+    is.
     """
     needed = max(rules.max_store_bytes - store_bytes, rules.segment_bytes)
     used = max(

@@ -31,7 +31,7 @@ class StoreReader:
         return read_messages(self._log, self._queues.get(key), key, offset, limits, tags_codes)
 
     def bounds(self, key: QueueKey) -> tuple[int, int]:
-        """Returns the lowest offset that is kept and the one after the last readable; zeros for an unknown queue."""
+        """Returns the lowest kept offset, and the offset after the last readable one; zeros for an unknown queue."""
         queue = self._queues.get(key)
         return (0, 0) if queue is None else (queue.start, queue.end)
 
@@ -55,7 +55,7 @@ class StoreReader:
         return queue.entry(offset)
 
     def search(self, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-        """Returns the offset of the first message stored at or after a time; with `upper`, of the last up to it."""
+        """Returns the offset of the first message stored at or after a time, or of the last not after it (`upper`)."""
         queue = self._queues.get(key)
         return 0 if queue is None else search_time(self._log, queue, key, timestamp_ms, upper=upper)
 
@@ -94,6 +94,6 @@ class StoreReader:
         return position
 
     def last_message(self) -> int | None:
-        """Returns the physical offset of the last message that is in a queue; None without one."""
+        """Returns the physical offset of the last message that is in a queue; None if there is none."""
         slots = [slots_of(queue) for queue in self._queues.by_key.values()]
         return max([slot.entry(slot.end - 1).physical_offset for slot in slots if slot.end > slot.start], default=None)

@@ -1,8 +1,8 @@
 """Keeps the index of keys up with the log, in steps between other work, and answers look-ups, a few at a time.
 
 While messages are stored, a step is followed by ten times its length for other work: the index takes at most a tenth of
-the loop's time. A store that is filled faster than that leaves it behind; it catches up when there is less to do. A
-look-up does not rest between its steps, in which it also enters what waits.
+the loop's time. If a store is filled faster, the index lags, and catches up when there is less to do. A look-up does
+not rest between its steps, and also enters the waiting messages.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Found(NamedTuple):
 class KeyIndexing:
     """The index of one store; `run` works on it until cancelled.
 
-    With messageIndexEnable=false nothing enters it, and look-ups find what entered before.
+    With messageIndexEnable=false no message enters it, and look-ups find only earlier messages.
     """
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
@@ -87,7 +87,7 @@ class KeyIndexing:
 
     @property
     def stored_bytes(self) -> int:
-        """The length of the files of messages that are kept, without the last file, which always stays."""
+        """The length of the index files of kept messages, without the last file, which always stays."""
         return self._index.stored_bytes(self._store.start)
 
     async def remove_old(self) -> None:
@@ -101,7 +101,7 @@ class KeyIndexing:
             log.error("old files of the index are not removed: %s", error)
 
     async def catch_up(self) -> bool:
-        """Reads from the log the messages that the index lacks; returns True when it has all, False on a fault."""
+        """Reads from the log the messages that the index lacks; returns True when none is missing, False on a fault."""
         try:
             if self._is_on:
                 if not self._index.is_open:
@@ -155,7 +155,7 @@ class KeyIndexing:
     async def look_up(
         self, key: tuple[str, str, str | None], most: int, times_ms: tuple[int, int], most_bytes: int
     ) -> Found | None:
-        """Returns the newest records under a key; None if too many look-ups wait for their turn.
+        """Returns the newest records with a key; None if too many look-ups wait for their turn.
 
         A record that would make the answer longer than `most_bytes` is left out.
         """

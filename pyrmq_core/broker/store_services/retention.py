@@ -87,12 +87,12 @@ class Retention:
             except Exception:
                 log.exception("old files are not removed")
             interval = self._config.clean_resource_interval / MILLISECONDS
-            # A segment may go when the next checkpoint lies behind it, which is written every second.
+            # A segment may be removed once the checkpoint, which is written every second, is beyond it.
             with trio.move_on_after(min(interval, SOON_SECONDS) if self._is_above_size else interval):
                 await self._wanted.wait()
 
     async def work(self) -> None:
-        """Looks at the disk once, and removes what is to be removed."""
+        """Looks at the disk once, and removes the files that the rules name."""
         spaces = await trio.to_thread.run_sync(self._spaces)
         if self._rules.max_store_bytes:
             self._queue_bytes = await self._measure_queues()
@@ -180,9 +180,10 @@ class Retention:
         return await self._finish_removal()
 
     async def _finish_removal(self) -> bool:
-        """Removes the file of a segment that is no longer served; returns True if none is left.
+        """Removes the file of a segment that is no longer served; returns True if no such file is left.
 
-        While one is left no other goes, since a gap between segments would cut off what lies before it.
+        While such a file is left, no later segment is removed: a gap between segments would hide the segments before
+        it.
         """
         if not self._leaving:
             return True
@@ -198,7 +199,7 @@ class Retention:
         return True
 
     async def _clean_queues(self) -> None:
-        """Removes the queue files that the log's new start leaves behind; those that fail are tried again."""
+        """Removes the queue files that lie before the log's new start; a failed removal is tried again."""
         start = self._store.start
         for keys in _in_parts(list({**self._store.queues.by_key, **self._leaving_queues})):
             for key in keys:
@@ -237,7 +238,7 @@ def _call_all(calls: list[Callable[[], None]]) -> None:
 
 
 def unread_lines(store: MessageStore, offsets: GroupOffsets) -> list[str]:
-    """Returns a line for each queue of such a topic that lost messages behind its progress."""
+    """Returns a line for each queue of such a topic that lost messages which were still to be delivered."""
     lines = []
     for topic, group, what in OWN_WORK:
         for queue_id in store.reader.queues_of(topic):

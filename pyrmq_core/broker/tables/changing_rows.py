@@ -1,4 +1,4 @@
-"""`ChangingRows`: rows that change in place, and snapshots of all of them that do not, and cost no copy of a row."""
+"""`ChangingRows`: rows that change in place, with unchanging snapshots of all rows that copy no row."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ V = TypeVar("V")
 
 
 class ChangingRows(Generic[K, V]):
-    """Rows by key, dicts or sets. A row that a snapshot has is copied before its next change.
+    """Rows by key, dicts or sets. A row that belongs to a snapshot is copied before its next change.
 
-    `make` returns an empty row, or a copy of the one that it is called with.
+    `make` returns an empty row, or a copy of the row that is its argument.
     """
 
     def __init__(self, make: Callable[..., V]) -> None:
@@ -25,7 +25,7 @@ class ChangingRows(Generic[K, V]):
         return self._rows.get(key)
 
     def change(self, key: K) -> V:
-        """Returns a row to change at once; makes an empty one for an unknown key."""
+        """Returns a row, which the caller changes at once; makes an empty row for an unknown key."""
         row = self._unshared.get(key)
         if row is None:
             before: Any = self._rows.get(key, ())

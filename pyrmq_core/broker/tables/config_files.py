@@ -19,7 +19,7 @@ _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 
 
 def load_config(files: Files, name: str) -> dict[str, Any]:
-    """Returns the file's members, none without a file; raises `StoreError` if no version can be parsed."""
+    """Returns the file's members, empty if there is no file; raises `StoreError` if no version can be parsed."""
     path = f"{FOLDER}/{name}"
     reason = ""
     for version in (path, f"{path}.bak"):

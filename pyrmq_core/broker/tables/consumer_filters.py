@@ -39,7 +39,7 @@ MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 @dataclass(slots=True)
 class ConsumerFilter:
-    """A group's expression for one topic; it is dead since `dead_ms` if that is not before `born_ms`."""
+    """A group's expression for one topic. It is dead if `dead_ms`, its end, is not before `born_ms`."""
 
     expression: str
     client_version: int
@@ -99,7 +99,7 @@ class ConsumerFilters:
         return None if groups is None else groups.get(group)
 
     def members_of(self, group: str, topic: str) -> dict[str, Any] | None:
-        """Returns a group's expression as the file has it; None without one."""
+        """Returns a group's expression as the file has it; None if the group has none."""
         consumer_filter = self.find(group, topic)
         return None if consumer_filter is None else _members(topic, group, consumer_filter)
 
@@ -131,7 +131,7 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _put(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> bool:
-        """Keeps an expression, in the place of the first dead ones if need be; returns False if there is no room."""
+        """Keeps an expression, and drops the oldest dead ones for its room; returns False if there is still no room."""
         while not self._has_room(consumer_filter) and self._dead:
             self._remove(*next(iter(self._dead)))
         if not self._has_room(consumer_filter):
@@ -167,7 +167,7 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _replace(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> None:
-        """Keeps the changed expression as a new object, since a snapshot may hold the old one."""
+        """Keeps the changed expression as a new object, since a snapshot may hold the old object."""
         self._topics.change(topic)[group] = consumer_filter
 
     def clean(self, now_ms: int) -> None:
@@ -180,7 +180,7 @@ class ConsumerFilters:
             self._remove(topic, group)
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that makes the file's text in any thread; None without a change since the last call."""
+        """Returns a function that makes the file's text in any thread; None if nothing changed since the last call."""
         if not self.is_changed:
             return None
         self.is_changed = False

@@ -27,9 +27,10 @@ RESET_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class _Reset:
-    """A group's reset of one queue, first given to a pull at `given_at`; `is_over` once a member goes on there.
+    """A group's reset of one queue, first sent to a pull at `given_at`; `is_over` once a member reads from there.
 
-    `followers` are the ids of the members that have: two read a queue while it goes from one to the other.
+    `followers` are the ids of the members that read from there. Two members may read a queue while it moves between
+    them.
     """
 
     offset: int
@@ -71,7 +72,7 @@ class GroupOffsets:
         return len(self._committed.items())
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Returns the committed offset; None without one, and for a negative one."""
+        """Returns the committed offset; None if there is none, or it is negative."""
         queues = self._committed.find((topic, group))
         offset = -1 if queues is None else queues.get(queue_id, -1)
         return None if offset < 0 else offset
@@ -99,7 +100,7 @@ class GroupOffsets:
         return count
 
     def _queues(self, topic: str, group: str) -> dict[int, int]:
-        """Returns the table of a group's offsets in a topic to change it; makes it if it is missing."""
+        """Returns the mutable table of a group's offsets in a topic; creates a missing table."""
         queues = self._committed.change((topic, group))
         if not queues:
             self._topics.change(group).add(topic)
@@ -123,7 +124,7 @@ class GroupOffsets:
     ) -> bool:
         """Returns whether a consumer's commit counts: not while the queue is reset to another offset.
 
-        Nor does that of a member, by its id, which has not followed a reset that others follow.
+        After a reset, the commits of a member count only once it has followed the reset.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None:
@@ -136,22 +137,22 @@ class GroupOffsets:
         return reset.is_over
 
     def was_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        """Returns whether the queue was reset since this start: what was committed before elsewhere is out of date."""
+        """Returns whether the queue was reset since this start: older commits at another broker are out of date."""
         return queue_id in self._resets.get((topic, group), {})
 
     def may_move(self, group: str, topic: str, queue_id: int) -> bool:
-        """Returns whether `moved_to` can move a pull of the queue: not without a reset, nor long after one."""
+        """Returns whether `moved_to` can move a pull of the queue: only during a reset, or for some time after it."""
         resets = self._resets.get((topic, group))
         return resets is not None and (reset := resets.get(queue_id)) is not None and reset.given_at > -math.inf
 
     def moved_to(
         self, group: str, topic: str, queue_id: int, offset: int | None, now: float, member: str = ""
     ) -> int | None:
-        """Returns the offset to which a member's pull is moved by a reset; None if it goes on.
+        """Returns the offset to which a reset moves a member's pull; None if the pull goes on.
 
-        `offset` is that of the pull, None for one that began before the reset. The reset ends with the first pull there
-        by a member that was moved: the answer to another may be lost, or reach a client that has given the queue up.
-        Other members are moved, too, if they are not where the reset and the commits since then led.
+        `offset` is the pull's, None if the pull began before the reset. The reset ends when a moved member pulls at the
+        new offset: other answers may be lost, or reach a client that no longer reads the queue. Other members are
+        moved, too, unless they pull between the new offset and the committed offset.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None or member in reset.followers:
@@ -167,7 +168,7 @@ class GroupOffsets:
         return None
 
     def end_reset(self, group: str, topic: str, queue_id: int) -> None:
-        """Ends a reset for every member, or that of a group without members, whose pulls keep their own offsets."""
+        """Ends a reset for every member. A group without members calls it too: its readers keep their own offsets."""
         self._resets[topic, group][queue_id] = _Reset(0, given_at=-math.inf, is_over=True)
 
     def _current(self, group: str, topic: str, queue_id: int, now: float) -> _Reset | None:
@@ -222,7 +223,7 @@ class GroupOffsets:
         }
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that makes the file's text in any thread; None without a change since the last call."""
+        """Returns a function that makes the file's text in any thread; None if nothing changed since the last call."""
         if not self.is_changed:
             return None
         self.is_changed = False

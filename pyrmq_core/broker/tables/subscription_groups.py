@@ -54,7 +54,7 @@ MAX_GROUP_BYTES: Final = 64 * 1024
 
 
 def group_settings(members: Mapping[str, Any]) -> GroupConfig:
-    """Returns a group's settings, with RocketMQ's defaults for missing ones; `InvalidArgument` names a wrong one."""
+    """Returns a group's settings, with RocketMQ's defaults where missing; `InvalidArgument` names a wrong setting."""
     settings = {**DEFAULTS, **{name: value for name, value in members.items() if value is not None}}
     group = settings["groupName"]
     if group not in PLACEHOLDER_GROUPS:

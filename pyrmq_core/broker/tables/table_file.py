@@ -1,4 +1,4 @@
-"""`TableFile`: the JSON file of a table. One writing covers all changes that were made during the one before.
+"""`TableFile`: the JSON file of a table. Each write contains all changes that were made during the previous write.
 
 The text is made and written in a worker thread. A request that promises durability waits for `written`; others do not.
 """
@@ -33,7 +33,7 @@ UNASKED_PAUSES: Final = 9
 class TableFile:
     """The file of one table. `snapshot` is called in the loop's thread and copies no more than references.
 
-    `changes` counts the changes made, `written_changes` those in the file; `on_written` is called after each writing.
+    `changes` counts all changes, `written_changes` the changes in the file; `on_written` is called after each write.
     """
 
     def __init__(

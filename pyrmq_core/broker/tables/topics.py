@@ -1,4 +1,4 @@
-"""The broker's topics: those in `topics.json`, RocketMQ's own, and those that a send creates.
+"""The broker's topics: from `topics.json`, RocketMQ's own, and created by sends.
 
 Source: broker/topic/TopicConfigManager.java (5.4.0). A change is made in the table and its DataVersion, then in
 `topics.json` in the background (`file`); `registration` reports it to the NameServers. A new topic is `unsaved` until

@@ -1,7 +1,7 @@
 """`OpenSlot`: the messages of the slot that is being delivered, in the order of their exact times.
 
-Each takes 8 bytes of memory, the offset of its entry in the timer log. A message that takes another one back takes some
-100 bytes more, whatever the lengths of the topic and UNIQ_KEY that it names: they are kept as a digest.
+Each message uses 8 bytes of memory, the offset of its entry in the timer log. A message that recalls another uses some
+100 bytes more, whatever the lengths of the named topic and UNIQ_KEY: they are kept as a digest.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ DIGEST_BYTES: Final = 16
 
 
 class OpenSlot:
-    """The entries of one slot that are not delivered yet; equal times keep the order of the sends.
+    """The undelivered entries of one slot; equal times keep the order of the sends.
 
-    `take` takes the next entry that is due, `give_back` returns those that could not be delivered.
+    `take` removes the next due entry, `give_back` puts undeliverable entries back.
     """
 
     def __init__(self, slot_ms: int, precision_ms: int) -> None:
@@ -74,7 +74,7 @@ class OpenSlot:
         return late_ms if due_ms is None or (late_ms is not None and late_ms < due_ms) else due_ms
 
     def take(self, now_ms: int) -> tuple[int, int] | None:
-        """Takes the next entry that is due, and returns its time and its offset; None if there is none yet."""
+        """Removes the next due entry, and returns its time and its offset; None if none is due yet."""
         due_ms = self.next_ms
         if due_ms is None or due_ms > now_ms:
             return None
@@ -90,7 +90,7 @@ class OpenSlot:
         return due_ms, position
 
     def give_back(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Puts back the entries taken last, in the order in which they were taken; they are the next ones again."""
+        """Puts back the entries that `take` returned last, in its order; `take` returns them next."""
         self._given_back += reversed(entries)
 
     def left(self) -> Iterator[int]:

@@ -1,6 +1,6 @@
 """`Timers`: the tasks that deliver timer messages and write the checkpoint of their files.
 
-Both go on after an error of the disk, and try again after a second: no message is passed over for it.
+Both tasks go on after a disk error, and try again after a second: an error skips no message.
 
 Delivery looks at the system's clock at least every second: a clock that is set forward, or a machine that slept, is not
 noticed by a wait.
@@ -29,9 +29,9 @@ MAX_WAIT_SECONDS: Final = 1.0
 
 
 class Timers:
-    """The timer messages of one broker; without `enabled` they wait until a start with timerWheelEnable=true.
+    """The timer messages of one broker; if `enabled` is False they wait until a start with timerWheelEnable=true.
 
-    `now_ms` is the system's clock. With `counts_topics` a start reads the entries of all that wait.
+    `now_ms` is the system's clock. With `counts_topics` a start reads the entries of all waiting messages.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Timers:
                 nursery.start_soon(self._save)
 
     def close(self) -> None:
-        """Leaves the files so that the next start repeats nothing; blocks. Raises `StoreError` if it cannot."""
+        """Writes the files so that the next start repeats nothing; blocks. Raises `StoreError` if a write fails."""
         if self.enabled and self.messages.files.may_save:
             self.messages.close(self._now_ms())
 
@@ -107,9 +107,9 @@ class Timers:
                 await self._arrived.wait()
 
     async def _save(self) -> None:
-        """Syncs the timer files and writes the checkpoint, once the commit log is synced up to the same state.
+        """Syncs the timer files and writes the checkpoint, after the commit log is synced up to the same state.
 
-        After a failed sync the last checkpoint stays: the next start reads again what came after it.
+        After a failed sync the last checkpoint stays: the next start reads the messages after it again.
         """
         while self.messages.files.may_save:
             await trio.sleep(self._flush_seconds)
@@ -135,7 +135,7 @@ class Timers:
                     self.messages.files.is_saving = False
 
     async def _remove_files(self) -> None:
-        """Removes files of the timer log whose messages are gone; those that fail are tried again."""
+        """Removes files of the timer log whose messages were removed; a failed removal is tried again."""
         try:
             await trio.to_thread.run_sync(_call_all, self.messages.removals)
         except StoreError as error:

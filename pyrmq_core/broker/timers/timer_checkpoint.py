@@ -44,7 +44,7 @@ MAX_LOOKED_AT_BYTES: Final = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckpoint:
-    """The state of timers; in RocketMQ's file `log_end` and `precision_ms` are None."""
+    """The state of timers; read from RocketMQ's file, `log_end` and `precision_ms` are None."""
 
     read_ms: int = 0
     log_position: int = 0
@@ -104,7 +104,7 @@ def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
 
 
 def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | None) -> int:
-    """Returns the queue offset behind the last message in the timer log; the checkpoint's if that is later."""
+    """Returns the queue offset after the last message in the timer log, or the checkpoint's if it is greater."""
     record = None if last is None else store.reader.record_of(last.physical_offset, last.size)
     if record is None or record.topic != TOPIC_BYTES:
         return saved.queue_offset
@@ -114,7 +114,7 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
 
 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
-    """Returns an offset behind which copies lie that are newer than RocketMQ's checkpoint; None if that is too much.
+    """Returns a log offset after which all copies newer than RocketMQ's checkpoint lie; None if too much follows it.
 
     Copies of slots from its read time on were stored after that time, and after the last message stored before it, of
     timers or of any other topic. The queue offset may be of a later moment. A message from the queue offset on is read

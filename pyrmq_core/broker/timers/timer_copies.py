@@ -1,8 +1,8 @@
-"""The copy of a timer message that is delivered, and the copies that an earlier run had delivered already.
+"""The delivered copy of a timer message, and the copies that an earlier run of the broker delivered.
 
-A copy has the properties of its message and TIMER_ENQUEUE_MS and TIMER_DEQUEUE_MS. It is recognized by them: its topic
-and queue, UNIQ_KEY, time, born time and the CRC of its body are those of the message. So the commit log itself says
-what was delivered, and a broker that was killed repeats nothing.
+A copy has the properties of its message and TIMER_ENQUEUE_MS and TIMER_DEQUEUE_MS. It is recognized by its topic and
+queue, UNIQ_KEY, delivery time, born time and the CRC of its body, which equal the message's. So the commit log itself
+shows what was delivered, and a killed broker repeats nothing.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def read_message(record: RawRecord) -> TimerMessage:
 
 
 def copy_of(message: TimerMessage, enqueue_ms: int, now_ms: int, *, rolls: bool) -> Append:
-    """Returns the message that is delivered; with `rolls` the one that waits on instead."""
+    """Returns the message to deliver to its topic or, with `rolls`, to store in the timers' queue again."""
     record, added = message.record, {TIMER_ENQUEUE_MS: str(enqueue_ms)}
     if rolls:
         added[TIMER_ROLL_TIMES] = str(_rolled_times(message.properties) + 1)
@@ -94,7 +94,7 @@ def copy_of(message: TimerMessage, enqueue_ms: int, now_ms: int, *, rolls: bool)
 
 
 def key_of_copy(message: TimerMessage, *, rolls: bool) -> CopyKey:
-    """Returns the key by which the copy of a message is recognized."""
+    """Returns the key that identifies the copy of a message."""
     if not rolls:
         return _key(message.topic, message.queue_id, message.properties, message.record)
     rolled = message.properties | {TIMER_ROLL_TIMES: str(_rolled_times(message.properties) + 1)}

@@ -1,4 +1,4 @@
-"""`TimerDelivery`: reads the messages that timer entries name, and stores the copies that are delivered.
+"""`TimerDelivery`: reads the messages of timer entries, and stores their delivered copies.
 
 The copies of the messages that are due go into the store together, in groups of at most `STEP_BYTES`. An entry leaves
 the open slot when its copy is in the commit log, whether the copy's group is or not: a disk that fills up in the middle
@@ -41,10 +41,10 @@ class DueCopy(NamedTuple):
 
 
 class TimerDelivery:
-    """The way of messages out of the timers, each once.
+    """The delivery of messages from the timers, each message once.
 
-    `warn` is called with a line for messages that are lost, and the reason, `on_delivered` with topic and bytes of each
-    that is delivered. `copies` has those that an earlier run delivered.
+    `warn` is called with a line about lost messages and the reason, `on_delivered` with topic and bytes of each
+    delivered message. `copies` are the copies that an earlier run delivered.
     """
 
     def __init__(self, store: MessageStore) -> None:
@@ -65,7 +65,7 @@ class TimerDelivery:
         self.copies.find(records, start, self._store.reader.bounds(TIMER_QUEUE)[1], now_ms)
 
     def message(self, entry: TimerEntry) -> TimerMessage | None:
-        """Returns an entry's message; None if its record is gone. Raises `DamagedTimers` for an entry of another."""
+        """Returns an entry's message; None if its record was removed. Raises `DamagedTimers` for a wrong record."""
         record = self._store.reader.record_of(entry.physical_offset, entry.size)
         if record is None:
             self.note_unreadable(entry.physical_offset)
@@ -79,10 +79,10 @@ class TimerDelivery:
         return message
 
     def deliver(self, slot: OpenSlot, timer_log: TimerLog, now_ms: int) -> bool:
-        """Delivers the next messages of a slot that are due; returns True if more may be due.
+        """Delivers the next due messages of a slot; returns True if more may be due.
 
-        Raises `StoreError` if one cannot be delivered, after those before it were. The entry then stays the slot's
-        next.
+        Raises `StoreError` if a message cannot be delivered, after earlier messages were. Its entry then stays the
+        slot's next.
         """
         left_bytes, failure = STEP_BYTES, None
         entries: list[tuple[int, int]] = []
@@ -124,13 +124,13 @@ class TimerDelivery:
         return DueCopy(message.topic, copy_of(message, entry.enqueue_ms, now_ms, rolls=rolls))
 
     def _was_delivered(self, message: TimerMessage, *, rolls: bool) -> bool:
-        """Returns True, once for each copy, if an earlier run stored it; with `rolls`, the copy that waits further."""
+        """Returns True, once for each copy, if an earlier run stored the message's copy; `rolls` is as in `copy_of`."""
         return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
 
     def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:
-        """Stores copies in their order; returns the number of those that are done, and the error of the next one.
+        """Stores copies in order; returns how many are done, and the error of the next copy.
 
-        Messages whose topics or sizes the store refuses are done, too, since they are refused for ever.
+        A message whose topic or size the store refuses is done, too: a later try would be refused again.
         """
         results = self._store.put_all([copy.append for copy in copies], now_ms)
         for number, (copy, result) in enumerate(zip(copies, results, strict=True)):

@@ -1,8 +1,8 @@
 """`TimerFiles`: timer log, wheel and checkpoint together, opened, repaired and synced.
 
 Log and wheel are an index: everything in them can be built anew from the messages in rmq_sys_wheel_timer. A checkpoint
-is written when log, wheel and the commit log are synced up to the state that it names. After a crash the entries behind
-it are linked into the wheel once more, and the messages behind the last entry are read again.
+is written when log, wheel and the commit log are synced up to the state that it names. After a crash the later entries
+are linked into the wheel once more, and the messages after the last entry are read again.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class TimerFiles:
         return ""
 
     def add(self, entry: TimerEntry) -> int:
-        """Writes an entry as the last one of its slot, and returns its offset; raises `StoreError` if it cannot."""
+        """Writes an entry as the last of its slot, and returns its offset; raises `StoreError` if a write fails."""
         slot, end = self.wheel.slot(entry.slot_ms), self.log.end
         try:
             position = self.log.append(entry._replace(previous=slot.last))
@@ -112,11 +112,11 @@ class TimerFiles:
         return position
 
     def rewrite(self, slot_ms: int, positions: Iterable[int], by_topic: Mapping[int, int]) -> Iterator[None]:
-        """Gives a slot these of its entries only, in steps; the last step changes the slot, an earlier one nothing.
+        """Replaces a slot's entries by these, in steps; only the last step changes the slot.
 
-        `by_topic` has the numbers of its messages until then, by the hash of their topic.
+        `by_topic` counts the slot's messages until then, by the hash of their topic.
 
-        Raises `StoreError` if it cannot. What it wrote until then stays in the log, and no slot names it.
+        Raises `StoreError` if a write fails. Entries written until then stay in the log, and no slot names them.
         """
         before, after, left = self.wheel.slot(slot_ms), Slot(), Counter[int]()
         for number, position in enumerate(positions, 1):
@@ -154,9 +154,9 @@ class TimerFiles:
         return self.last(slot_ms) == NO_ENTRY
 
     def chain(self, slot_ms: int, position: int) -> Iterator[tuple[int, TimerEntry]]:
-        """Yields the entries of a slot from one on, newest first; raises `DamagedTimers` at one of another slot.
+        """Yields the entries of a slot from a position on, newest first; raises `DamagedTimers` at a wrong entry.
 
-        A file is removed when the commit log has none of its entries' messages: they are left out.
+        Entries in removed files are left out: the commit log no longer has their messages.
         """
         while position >= self.log.start:
             entry = self.log.entry(position)
@@ -207,7 +207,7 @@ class TimerFiles:
     def _link(self, start: int) -> bool:
         """Links the entries from `start` on into the wheel, and finds the end of the log.
 
-        Returns False if it passed over entries, as those of a `rewrite`.
+        Returns False if it passed over entries, for example of an unfinished `rewrite`.
         """
         are_linked = True
         for position, entry in self.log.scan(start):

@@ -75,9 +75,9 @@ class TimerLog:
         self.end = 0
 
     def open(self) -> None:
-        """Finds the files; raises `StoreError` for one of another length. `scan` finds the end.
+        """Finds the files; raises `StoreError` for a file of another length. `scan` finds the end.
 
-        A process that was killed may have left entries that are not synced: the next sync takes them along.
+        A killed process may have left unsynced entries: the next sync includes them.
         """
         self._opened = open_all(self._files, FOLDER, self._file_bytes, SETTING)
         self._unsynced = set(self._opened)
@@ -122,7 +122,7 @@ class TimerLog:
         return entry
 
     def scan(self, start: int) -> Iterator[tuple[int, TimerEntry]]:
-        """Yields offsets and entries from `start` on; afterwards `end` is behind the last one, and zeros follow it."""
+        """Yields offsets and entries from `start` on; afterwards `end` is set after the last, and zeros follow it."""
         for base in [base for base in self._opened if base + self._file_bytes > start]:
             position = max(base, start)
             for item in self._entries(base, position - base):
@@ -148,9 +148,9 @@ class TimerLog:
         self.end = end
 
     def retire_before(self, physical_offset: int) -> list[Callable[[], None]]:
-        """Forgets the first files as long as the messages of all their entries are gone from the commit log.
+        """Forgets the first files whose entries' messages were all removed from the commit log.
 
-        The last entry may name an older message than those before it: an open slot's entries are written once more.
+        The last entry may name an older message than earlier entries: an open slot's entries are written once more.
         Returns functions for any thread that remove the files, to be called in this order.
         """
         removals: list[Callable[[], None]] = []
@@ -198,7 +198,7 @@ class TimerLog:
         return self._newest[base]
 
     def _look_at(self, position: int) -> None:
-        """Reads an entry with its neighbours, among which the next one to be read often is."""
+        """Reads an entry with its neighbours, since a neighbour is often read next."""
         base = position - position % self._file_bytes
         if base not in self._opened:
             raise DamagedTimers(f"the timer log has no file for its entry at {position}")

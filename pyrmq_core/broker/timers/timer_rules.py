@@ -47,7 +47,7 @@ class TimerSettings:
 
 
 class BadTimer(ValueError):
-    """A delivery time that is no number or too far ahead, or in the past for a message that recalls another."""
+    """Raised for a delivery time that is no number or too far ahead, or, for a recall, in the past."""
 
 
 def is_timer(properties: Mapping[str, str]) -> bool:
@@ -82,7 +82,7 @@ def place_timer(
 
 
 def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
-    """Returns the time that the properties ask for; raises `BadTimer` if it is no number."""
+    """Returns the delivery time in the properties; raises `BadTimer` if it is no number."""
     try:
         if (seconds := properties.get(TIMER_DELAY_SEC)) is not None:
             return now_ms + parse_long(seconds) * 1000

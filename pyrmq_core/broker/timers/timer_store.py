@@ -59,9 +59,9 @@ class Earlier:
 class TimerStore:
     """The waiting messages of one broker.
 
-    `open` comes first. `work` does a step and returns the ms until the next one. `on_taken` is called with each message
-    that is read. `removals` has functions for any thread that remove files of the timer log, to be called
-    in this order.
+    `open` comes first. `work` does a step and returns the ms until the next step. `on_taken` is called with each
+    message that is read. `removals` has functions for any thread that remove files of the timer log, to be called in
+    this order.
     """
 
     def __init__(self, store: MessageStore, files: Files, settings: TimerSettings) -> None:
@@ -113,7 +113,7 @@ class TimerStore:
         return lines
 
     def work(self, now_ms: int) -> int:
-        """Does a step; returns the ms until the next one. Raises `StoreError`: call again later."""
+        """Does a step; returns the ms until the next step. After a `StoreError`, call it again later."""
         try:
             if self._leaving is not None or self._floor(now_ms) < self._read_ms:
                 self._go_back(self._floor(now_ms))
@@ -163,7 +163,7 @@ class TimerStore:
         return self._store.end, self._read_ms
 
     def close(self, now_ms: int) -> None:
-        """Leaves files from which any broker goes on without repeating anything; raises `StoreError` if it cannot."""
+        """Writes the files so that any broker can go on and repeats nothing; raises `StoreError` if a write fails."""
         if self.files.names:
             log_end, slot = self.state(now_ms).log_end, self._slot
             for _ in self._leaving or self._leave_slot():
@@ -178,7 +178,7 @@ class TimerStore:
         self.delivery.report()
 
     def _leave_slot(self) -> Iterator[None]:
-        """Closes the open slot in steps, with only those entries that are not delivered."""
+        """Closes the open slot in steps; only its undelivered entries stay in it."""
         slot = self._slot
         if slot is None:
             return
@@ -206,7 +206,7 @@ class TimerStore:
             self._read_ms = slot_ms
 
     def _needed_from(self) -> int:
-        """Returns the commit log's offset from which a next start has to look for copies."""
+        """Returns the commit-log offset from which the next start has to look for copies."""
         opened_at = self._store.end if self._slot is None else self._opened_at
         return opened_at if self.delivery.copies.start is None else min(opened_at, self.delivery.copies.start)
 
@@ -260,10 +260,10 @@ class TimerStore:
         return offset < end
 
     def _begin(self, now_ms: int) -> None:
-        """Writes a first checkpoint, so that a kill before the next one repeats nothing.
+        """Writes a first checkpoint, so that a kill before the next checkpoint repeats nothing.
 
-        After the clock was set back it writes the last one with the earlier time, so that a kill loses nothing, either:
-        a start passes over slots before the read time.
+        After the clock was set back it writes the last checkpoint with the earlier time. Otherwise a kill would lose
+        messages: a start skips slots before the read time.
         """
         write_ms = self._floor(now_ms)
         if not self.files.has_checkpoint:
@@ -308,9 +308,9 @@ class TimerStore:
                 self._take_back(slot, message)
 
     def _is_of_past_slot(self, message: TimerMessage, write_ms: int) -> bool:
-        """Returns True for a message of a slot that no broker delivered while none ran, or one was the master's slave.
+        """Returns True for a message whose slot passed undelivered: no broker ran, or this broker was a slave.
 
-        It waits in its slot until all earlier messages are read, since one of them may recall it.
+        Such a message waits in its slot until all earlier messages are read, since they may recall it.
         """
         oldest_ms = max(self._read_ms, write_ms - SLOTS // 2 * self._settings.precision_ms)
         return message.record.queue_offset < self._known_end and self._floor(message.out_ms) >= oldest_ms

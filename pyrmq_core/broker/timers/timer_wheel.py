@@ -29,7 +29,7 @@ NO_SLOTS: Final = bytes(COUNTED_AT_ONCE * SLOT.size)
 
 
 class Slot(NamedTuple):
-    """A slot's first and last entry, NO_ENTRY without one, and its number of messages."""
+    """A slot's first and last entry, NO_ENTRY if it is empty, and its number of messages."""
 
     first: int = NO_ENTRY
     last: int = NO_ENTRY
@@ -46,9 +46,9 @@ class TimerWheel:
         self._is_unsynced = False
 
     def open(self) -> bool:
-        """Opens the file if there is one; returns False if it has another length.
+        """Opens an existing file; returns False if it has another length.
 
-        A process that was killed may have left slots that are not synced: the next sync takes them along.
+        A killed process may have left unsynced slots: the next sync includes them.
         """
         size = self._files.size(PATH)
         if size is not None and size != WHEEL_BYTES:
@@ -62,7 +62,7 @@ class TimerWheel:
         return self._file is not None
 
     def slot(self, time_ms: int) -> Slot:
-        """Returns the slot of a time; an empty one if it holds another time."""
+        """Returns the slot of a time; an empty slot if the wheel holds another time there."""
         if self._file is None:
             return Slot()
         number = time_ms // self._precision_ms

@@ -50,7 +50,7 @@ class TopicCounts:
 
 
 def change_of(entry: TimerEntry) -> int:
-    """Returns the change by an entry of the number of waiting messages: one that takes another back lowers it."""
+    """Returns an entry's change of the number of waiting messages: -1 if the entry recalls another message."""
     return -1 if entry.magic & DELETE else 1
 
 

@@ -30,7 +30,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRules:
-    """The broker's settings for checks; `timeout_ms` is the age of a first check, `kept_ms` that of the last."""
+    """The broker's settings for checks; `timeout_ms` is the age of a first check, `kept_ms` the age of the last."""
 
     timeout_ms: int
     most_checks: int

@@ -1,7 +1,7 @@
-"""`EndedHalves`: the half messages that need no check any more; `WaitingHalves`: those without an end, by topic.
+"""`EndedHalves`: half messages that need no further check; `WaitingHalves`: half messages without an end, by topic.
 
 A half message that is stored again has a successor: the end of either is the end of both. RocketMQ knows only the
-offset that an end names, and checks the successor of a message whose end arrived late: it may be delivered twice.
+offset that an end names. If the end arrives late it checks the successor, and the message may be delivered twice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WaitingHalves:
 
 
 class EndedHalves:
-    """Half messages at or behind `position`, where the checks go on, and the latest ends of producers."""
+    """Half messages at or after `position`, where the checks go on, and the latest ends of producers."""
 
     def __init__(self, most_kept: int = MOST_KEPT) -> None:
         self.position = 0
@@ -61,7 +61,7 @@ class EndedHalves:
         self.unwritten: list[int] = []  # ends without a stored record
 
     def is_done(self, offset: int) -> bool:
-        """Returns True for a half message that needs no check, at or behind the position."""
+        """Returns True for a half message at or after the position that needs no check."""
         return offset in self._done
 
     def has_end(self, offset: int) -> bool:
@@ -123,7 +123,7 @@ class EndedHalves:
         self.position = position
 
     def first_needed(self, op_offset: int) -> int:
-        """Returns the first record, from `op_offset` on, that names a half message at or behind the position."""
+        """Returns the first record from `op_offset` on that names a half message at or after the position."""
         while (highest := self._lists.get(op_offset)) is not None and highest < self.position:
             del self._lists[op_offset]
             op_offset += 1

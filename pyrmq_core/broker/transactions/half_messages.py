@@ -107,7 +107,7 @@ def half_properties(topic: str, queue_id: int, properties: Mapping[str, str]) ->
 
 
 def half_message(raw: bytes | None, *, topics: Container[str] = (HALF_TOPIC,)) -> HalfMessage | None:
-    """Returns the half message in a record; None for one of other topics, or that does not say where it belongs."""
+    """Returns the half message in a record; None for a record of another topic or without the real topic and queue."""
     if raw is None:
         return None
     try:
@@ -128,27 +128,27 @@ def committed(half: HalfMessage) -> Append:
 
 
 def checked_again(half: HalfMessage, checks: int) -> Append | None:
-    """Returns the half message for the end of its queue, with the number of checks; None without room for it."""
+    """Returns the half message to store again, with the number of checks; None if its properties have no room."""
     return _again(half, {**half.properties, TRANSACTION_CHECK_TIMES: str(checks)})
 
 
 def postponed(half: HalfMessage) -> Append | None:
-    """Returns the half message for the end of its queue, before its first check; None without room for more.
+    """Returns the half message to store again before its first check; None if its properties have no room.
 
-    It remembers its first offset.
+    Its properties then hold the offset that it had first.
     """
     return _again(half, {TRAN_PREPARED_QUEUE_OFFSET: str(half.queue_offset), **half.properties})
 
 
 def resumed(half: HalfMessage) -> Append | None:
-    """Returns the half message for the end of its queue, as if it had never been checked; None without room for it."""
+    """Returns the half message to store again as never checked; None if its properties have no room."""
     properties = {**half.properties, TRANSACTION_CHECK_TIMES: "0"}
     properties.pop(TRAN_PREPARED_QUEUE_OFFSET, None)
     return _again(half, properties)
 
 
 def discarded(half: HalfMessage) -> Append:
-    """Returns the half message for the topic of those that are checked no more."""
+    """Returns the half message as stored in TRANS_CHECK_MAX_TIME_TOPIC, where no more checks reach it."""
     return _append(half, CHECK_MAX_TIME_TOPIC, QUEUE, half.properties, half.record.sys_flag)
 
 

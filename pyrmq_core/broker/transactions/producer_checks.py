@@ -77,4 +77,4 @@ def check_request(half: HalfMessage, broker_name: str) -> CheckTransactionState:
 
 
 def _sent(_: object) -> None:
-    """Ignores the outcome: a producer that misses a check gets the next one."""
+    """Ignores the outcome: a producer that misses a check gets the next check."""

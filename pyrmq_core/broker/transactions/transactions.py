@@ -1,4 +1,4 @@
-"""`Transactions`: ends half messages, and checks at intervals those that have no end.
+"""`Transactions`: ends half messages, and checks at intervals the half messages without an end.
 
 An end is stored in two steps: the committed message, then the record that its half message needs no check. A kill
 between the two leads to a check, and the message is delivered twice if the producer commits it again; it is never lost.
@@ -100,9 +100,9 @@ class Transactions:
         self._op_offset = self._progress(OP_QUEUE)
 
     def half_at(self, commit_log_offset: int, *, or_discarded: bool = False) -> HalfMessage | None:
-        """Returns the half message at a place of the log, or also one that is checked no more.
+        """Returns the half message at a place of the log, also a discarded half message if wanted.
 
-        Its queue has to name that place: bytes that look like a record may be a part of another message's body.
+        The message's queue has to name that place: bytes that look like a record may lie in another message's body.
         """
         topics = (HALF_TOPIC, CHECK_MAX_TIME_TOPIC) if or_discarded else (HALF_TOPIC,)
         half = half_message(self._store.reader.record(commit_log_offset), topics=topics)
@@ -166,7 +166,7 @@ class Transactions:
             self._is_loaded = True
 
     async def check(self, now_ms: int, make_topic: MakeTopic) -> None:
-        """Examines half messages from the position on, until one is too young.
+        """Examines half messages from the position on, until a half message is too young for a check.
 
         Raises `StoreError` if the disk fails; the next call goes on.
         """
@@ -185,7 +185,7 @@ class Transactions:
         self._save_progress()
 
     def _step(self, now_ms: int, end: int) -> Verdict | None:
-        """Examines some half messages; returns the verdict about the one at which it has to stop."""
+        """Examines some half messages; returns the verdict about the half message at which it has to stop."""
         rules, due, examined = self.rules, list[HalfMessage](), 0
         first = offset = max(self._ended.position, self._store.reader.bounds(HALF_QUEUE)[0])
         try:

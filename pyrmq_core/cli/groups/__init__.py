@@ -4,5 +4,5 @@
     rows           the rows of their tables, for people and for programs
     messages       `pyrmq query` and `pyrmq dlq`
 
-A table names the brokers that gave no answer below it; with `--json` on standard error.
+Below a table stand the brokers that gave no answer; with `--json` they are printed on standard error.
 """

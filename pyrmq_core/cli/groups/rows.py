@@ -29,7 +29,7 @@ TYPES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP":
 
 
 def failed_text(failures: Mapping[str, RocketMQError], *, as_json: bool) -> str:
-    """Returns a line for each broker that gave no answer, or a part that cannot be read.
+    """Returns a line for each broker without an answer, and for each part of an answer that cannot be read.
 
     With `--json` it is printed on standard error instead.
     """
@@ -46,7 +46,7 @@ def _failed(error: RocketMQError) -> str:
 
 
 async def check_group_known(admin: Admin, group: str) -> None:
-    """Raises `InvalidArgument` if no broker knows the group: an empty table of it may be that of a mistyped name."""
+    """Raises `InvalidArgument` if no broker knows the group: its empty table may mean a mistyped name."""
     await admin.groups.describe(group, running_info=False)
 
 

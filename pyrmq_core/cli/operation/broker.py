@@ -1,4 +1,4 @@
-"""`pyrmq broker`: runs a broker; `pyrmq broker list` and its neighbours administer those that run."""
+"""`pyrmq broker`: runs a broker; `pyrmq broker list` and its neighbours administer running brokers."""
 
 from __future__ import annotations
 

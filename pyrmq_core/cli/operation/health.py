@@ -1,7 +1,7 @@
 """`pyrmq health`: whether a cluster takes and gives messages, for scripts: status 0, or 1 with what is wrong.
 
 Every master answers, and has the slaves for which it waits; no queue is without a master, no disk is full, and with
-`--max-lag` no group is too far behind.
+`--max-lag` no group lags too far.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def slaves_awaited(settings: Mapping[str, str]) -> int:
 
 
 async def _check_replication(admin: Admin, rows: Iterable[BrokerStatus]) -> list[Check]:
-    """Checks that the slaves for which masters wait follow them; a master that waits for none needs no line."""
+    """Checks that masters have the slaves for which they wait; a master that waits for no slave needs no line."""
     checks = []
     for row in rows:
         if not row.is_master or not row.reachable or row.error is not None:
@@ -133,7 +133,7 @@ async def _check_replication(admin: Admin, rows: Iterable[BrokerStatus]) -> list
 
 
 async def _slaves_of(admin: Admin, broker: str) -> int:
-    """Returns the number of slaves that are near their master; of a 4.9 broker, that of its registered slaves."""
+    """Returns the number of slaves that are near their master; for a 4.9 broker, of its registered slaves."""
     try:
         return (await admin.brokers.ha_status(broker)).in_sync_slave_nums
     except ResponseError:
@@ -142,7 +142,7 @@ async def _slaves_of(admin: Admin, broker: str) -> int:
 
 
 async def _check_nameservers(connection: Connection) -> list[Check]:
-    """Checks each NameServer; one of several that is away is a warning, since clients go on to the next.
+    """Checks each NameServer; if there are several, a missing one is a warning, since clients go on to the next.
 
     NameServers that list different brokers are a failure: a Java client believes the NameServer that it chose.
     """
@@ -172,7 +172,7 @@ def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[Check]:
 
 
 async def _check_queues(admin: Admin, info: ClusterInfo) -> list[Check]:
-    """Checks that each broker with queues has a master; routes are looked up only if one has none."""
+    """Checks that each broker with queues has a master; routes are looked up only if a broker has no master."""
     from pyrmq_core.client.admin.topics import ORDER_NAMESPACE
     from pyrmq_core.client.query_many import query_many
 

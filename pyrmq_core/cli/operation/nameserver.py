@@ -1,4 +1,4 @@
-"""`pyrmq nameserver`: runs a NameServer; `pyrmq nameserver config` shows and changes settings of those that run."""
+"""`pyrmq nameserver`: runs a NameServer; `pyrmq nameserver config` shows and changes running NameServers' settings."""
 
 from __future__ import annotations
 

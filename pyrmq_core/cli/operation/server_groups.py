@@ -1,6 +1,6 @@
 """`pyrmq broker` and `pyrmq nameserver`: each runs a server, and is a group of commands about such servers, too.
 
-Arguments that begin with a word go to the command of that name. All others, and none, go to the server's own program
+Arguments that begin with a word go to the command of that name. Any other arguments go to the server's own program
 unread: `pyrmq broker`, `pyrmq broker -c FILE`.
 """
 
@@ -28,7 +28,7 @@ class ServerGroup(CommandGroup):
         self._program = program
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keeps the arguments of the server, and reads those of a command."""
+        """Leaves the server's arguments unread, and reads a command's arguments."""
         if args and not args[0].startswith("-"):
             return super().parse_args(ctx, args)
         ctx.meta[SERVER_ARGUMENTS] = list(args)

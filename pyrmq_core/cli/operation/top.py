@@ -1,4 +1,4 @@
-"""`pyrmq top`: brokers with their rates, and the groups that are furthest behind, again and again."""
+"""`pyrmq top`: brokers with their rates, and the groups with the greatest lag, again and again."""
 
 from __future__ import annotations
 

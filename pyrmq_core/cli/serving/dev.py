@@ -52,7 +52,7 @@ def _name_and_queues(text: str) -> tuple[str, int]:
 
 
 def _numeric_address(host: str) -> str:
-    """Checks that clients can use the address that brokers register: an IP address, not that of all interfaces."""
+    """Checks that clients can use the brokers' registered address: an IP address, not the one of all interfaces."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -32,9 +32,9 @@ async def serve_dev(
     topics: Mapping[str, int],
     as_json: bool,
 ) -> None:
-    """Serves until a signal stops it, then prints whether the stores are kept; without `web_port` there is no page.
+    """Serves until a signal stops it, then prints whether the stores are kept; `web_port` None means no page.
 
-    With `as_json` all that is printed is one object, when everything serves.
+    With `as_json` it prints only one JSON object, when everything serves.
     """
     own_cluster = EmbeddedCluster(
         brokers, slaves=slaves, sync=sync, settings=SETTINGS, topics=topics, host=host, port=port, directory=directory

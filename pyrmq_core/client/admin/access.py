@@ -1,8 +1,8 @@
 """`Admin.users`, `Admin.policies` (RocketMQ 5.x) and `Admin.accounts` (4.9's `plain_acl.yml`): access control.
 
-Each broker keeps its own; a change goes to all of a cluster, slaves too, as mqadmin's. An address `host:port` may also
-be that of a NameServer, which keeps users and policies of its own. A secret is in no `repr`.
-Sources: tools/command/auth/*.java (5.4.0), tools/command/acl/*.java (4.9.7).
+Each broker keeps its own; a change goes to all brokers of a cluster, slaves too, as mqadmin's. An address `host:port`
+may also name a NameServer, which keeps users and policies of its own. No `repr` contains a secret. Sources:
+tools/command/auth/*.java (5.4.0), tools/command/acl/*.java (4.9.7).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class UserInfo:
 
 @dataclass(frozen=True, slots=True)
 class PolicyInfo:
-    """One entry about a subject: what it may do with a resource, and from where."""
+    """One entry about a subject: its permitted actions on a resource, and from which addresses."""
 
     subject: str
     policy_type: str | None
@@ -66,7 +66,7 @@ class PolicyInfo:
 
 @dataclass(frozen=True, slots=True)
 class AccountInfo:
-    """One account of `plain_acl.yml`, and what it may do where no entry says otherwise."""
+    """One account of `plain_acl.yml`, with its default permissions where no entry applies."""
 
     access_key: str
     admin: bool
@@ -143,7 +143,7 @@ class Users(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Changes a user; what is None stays. `user_status` is `enable` or `disable`."""
+        """Changes a user; an argument of None changes nothing. `user_status` is `enable` or `disable`."""
         given = {"username": username, "password": password, "userType": user_type, "userStatus": user_status}
         members = {name: value for name, value in given.items() if value is not None}
         command = UpdateUser(username, members).to_command()
@@ -247,7 +247,7 @@ class Accounts(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Makes or changes an account; permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`; what is None stays.
+        """Makes or changes an account; permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`; None changes nothing.
 
         Returns the names of the brokers.
         """

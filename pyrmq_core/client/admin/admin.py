@@ -146,17 +146,17 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         perm: int = Permission.READ | Permission.WRITE,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Creates the topic with `queues` queues on every master of the cluster (without one: of all), or changes it.
+        """Creates or changes the topic, with `queues` queues, on every master of the cluster, or of all clusters.
 
-        With `broker` at the master of that name alone.
-        `read_queues` differs while a topic shrinks: queues that are no longer written to are still read.
-        `batch` makes a batch topic of 5.x: a whole batch is one record, several times cheaper for the broker. An
-        existing plain topic stays plain, which raises an error. Brokers before 5.0 keep no attributes, and would
-        silently create a plain topic: they are refused before anything is created.
+        With `broker` only at the master of that name. `read_queues` differs while a topic shrinks: queues that are no
+        longer written to are still read. `batch` makes a batch topic of 5.x: a whole batch is one record, several times
+        cheaper for the broker. An existing plain topic stays plain, which raises an error. Brokers before 5.0 keep no
+        attributes, and would silently create a plain topic: they are refused before anything is created.
 
-        A master that fails does not keep it from the others; the error has a note of those that have the topic.
-        Returns when a NameServer names all these masters with so many queues: keys are divided over all of them then.
-        Raises `NoRoute` when it does not within the timeout; the topic is made, and brokers announce it later.
+        A failure at one master does not stop the change at the others; the error has a note of the masters that have
+        the topic. Returns when a NameServer names all these masters with so many queues: keys are divided over all of
+        them then. Raises `NoRoute` when it does not within the timeout; the topic is made, and brokers announce it
+        later.
         """
         check_topic(topic)
         if is_system_topic(topic):
@@ -215,10 +215,10 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return configs
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """Deletes the topic and its messages on every master, then on every NameServer; a missing one is no error.
+        """Deletes the topic and its messages on every master, then on every NameServer; a missing topic is no error.
 
-        A master that fails does not keep it from the others; NameServers then keep the topic. The error has a note of
-        the servers that deleted it.
+        A failure at one master does not stop the deletion at the others; NameServers then keep the topic. The error has
+        a note of the servers that deleted it.
         """
         check_topic(topic)
         on_wire, about = self._servers.on_wire(topic), f"topic {topic}"
@@ -228,7 +228,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteTopicInNamesrv(on_wire, cluster).to_command(), about)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
-        """Returns a value of KV configuration, as the chosen NameServer has it, or another; None without one."""
+        """Returns a value of KV configuration from the chosen NameServer, or from another that has it, or None."""
         query = GetKvConfig(namespace, key).to_command()
         return await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
 

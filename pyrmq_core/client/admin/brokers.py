@@ -1,4 +1,4 @@
-"""`Admin.brokers`: every broker with its health, figures and settings, and what an operator has it remove.
+"""`Admin.brokers`: every broker with its health, figures and settings, and the removals that an operator starts.
 
 A broker is chosen by its name (its master, or the server with `broker_id`) or by an address `host:port`.
 Source: tools/admin/DefaultMQAdminExtImpl.java, 5.4.0.
@@ -35,7 +35,7 @@ class Brokers(AdminFamily):
     """Administration of brokers."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[BrokerStatus, ...]:
-        """Returns a row for each registered address, slaves too; one that gives no answer has its error in its row."""
+        """Returns a row for each registered address, slaves too; without an answer the row holds the broker's error."""
 
         async def status(server: Server) -> RuntimeInfo | RocketMQError:
             try:
@@ -85,11 +85,11 @@ class Brokers(AdminFamily):
         cluster: str | None = None,
         force: bool = False,
     ) -> tuple[str, ...]:
-        """Changes settings of one broker, or of the masters of a cluster (without either: of all); returns their names.
+        """Changes settings of one broker, of a cluster's masters, or of all masters; returns the brokers' names.
 
-        A name that is not among a broker's settings is refused before anything is changed, since RocketMQ ignores it
-        silently; `force` sends it all the same: Java's brokers do not list settings without a value. A failure at one
-        broker does not keep it from the others; the error has a note of those that changed.
+        A name that a broker does not list is refused before anything is changed, since RocketMQ ignores it silently.
+        `force` sends it anyway: Java's brokers do not list settings without a value. A failure at one broker does not
+        stop the change at the others; the error has a note of the changed brokers.
         """
         if not settings:
             raise InvalidArgument("settings is empty; it has one name with its value at least")

@@ -1,6 +1,6 @@
-"""The choice of brokers for a request: one by its name or address, or all of a cluster; and what each is asked.
+"""The choice of brokers for a request: one by its name or address, or all of a cluster; and the request itself.
 
-`one_figure` reads a statistic of one.
+`one_figure` reads a statistic of one broker.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData
 
 
 async def one_broker(servers: AdminServers, broker: str, broker_id: int = MASTER_ID) -> Server:
-    """Returns the broker of a name, or of an address `host:port`; raises `InvalidArgument` for one that is not known.
+    """Returns the broker of a name or an address `host:port`; raises `InvalidArgument` for an unknown name.
 
-    An address is not looked up: it may be that of a NameServer, or of a broker that is not registered.
+    An address is not looked up: it may belong to a NameServer, or to an unregistered broker.
     """
     if ":" in broker:
         return Server(broker, broker)
@@ -47,7 +47,7 @@ async def one_figure(servers: AdminServers, server: Server, name: str, key: str)
 async def chosen_brokers(
     servers: AdminServers, broker: str | None, cluster: str | None, *, slaves: bool = False
 ) -> tuple[Server, ...]:
-    """Returns the one broker, or the masters of the cluster (without one: of all); with `slaves` those, too."""
+    """Returns the named broker, or the masters of the cluster, or all masters; with `slaves` their slaves, too."""
     if broker is not None:
         if cluster is not None:
             raise InvalidArgument(f"broker={broker!r}, cluster={cluster!r}: give one of them")

@@ -126,7 +126,7 @@ class GroupOffsets:
         return tuple(sorted(copied))
 
     async def check_offline(self, servers: Iterable[Server]) -> None:
-        """Raises `InvalidState` while members are connected to one of the brokers."""
+        """Raises `InvalidState` while members are connected to any of the brokers."""
         if await self._is_online(servers):
             raise InvalidState(f"members of group {self._group} are connected; stop them first")
 
@@ -140,7 +140,7 @@ class GroupOffsets:
         return tuple(sorted({queue.topic for queue in progress.stats.offsets}))
 
     async def _masters_of(self, topic: str) -> dict[str, Server]:
-        """Returns the masters of the topic's brokers; `BrokerNotFound` if one of these has none."""
+        """Returns the masters of the topic's brokers; raises `BrokerNotFound` if a broker has no master."""
         routes = self._servers.session.routes
         route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
         if route is None:

@@ -91,7 +91,7 @@ async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityL
 async def progress_of(
     servers: AdminServers, server: Server, group: str, topic: str | None, *, times: bool
 ) -> BrokerProgress:
-    """Returns the offsets of a group; with `times` the ages of waiting messages, where the broker knows the topic."""
+    """Returns the offsets of a group; with `times` also the ages of waiting messages, if the broker knows the topic."""
     answer = await servers.ask(server, GetConsumeStats(group, topic).to_command(), f"group {group}")
     stats = ConsumeStats.from_command(answer)
     behind = {queue.topic for queue, row in stats.offsets.items() if row.broker_offset > row.consumer_offset}
@@ -186,8 +186,8 @@ def queue_progress(
 def _waiting_since(row: OffsetWrapper, span: QueueTimeSpan | None, now: datetime) -> datetime | None:
     """Returns the store time of the oldest message that waits.
 
-    A broker finds none for an offset that was never committed, or whose message was removed; the queue's first message
-    is the oldest then.
+    A broker finds no time for an offset that was never committed, or whose message was removed. Then the queue's first
+    message is the oldest.
     """
     if span is None or row.broker_offset <= row.consumer_offset:
         return None

@@ -51,14 +51,14 @@ class Groups(AdminFamily):
     """Administration of consumer groups.
 
     A table is read from each broker's master, or from a slave while there is none. A broker that gives no answer is
-    named in the table's `failures`; only if none answers is its error raised. A change goes to all masters; a
-    failure at one does not keep it from the others, and the error has a note of those that changed.
+    named in the table's `failures`; only if none answers is its error raised. A change goes to all masters; a failure
+    at one does not stop it at the others, and the error has a note of the changed masters.
     """
 
     async def list(self) -> GroupList:
-        """Returns all groups with the number of their members, their type and their lag; RocketMQ's own included.
+        """Returns all groups, RocketMQ's own included, with their number of members, type and lag.
 
-        With a namespace, those of the namespace.
+        With a namespace, returns the groups of the namespace.
         """
         servers = await self._servers.brokers()
         limit = trio.CapacityLimiter(QUERIES_AT_ONCE)
@@ -76,7 +76,7 @@ class Groups(AdminFamily):
     async def describe(self, group: str, *, running_info: bool = True) -> GroupDescription:
         """Returns the group's settings, its members with the queues that they hold, and its subscriptions.
 
-        A member that does not report itself in time has an `error`; without `running_info` none is queried. Raises
+        A member that does not answer in time has an `error`; with `running_info=False` no member is queried. Raises
         `InvalidArgument` if no broker that answers knows the group.
         """
         on_wire = self._on_wire(group)
@@ -108,7 +108,7 @@ class Groups(AdminFamily):
         )
 
     async def progress(self, group: str, *, topic: str | None = None, members: bool = False) -> GroupProgress:
-        """Returns offsets, lag and the time of the oldest waiting message, queue by queue; of one topic, or of all.
+        """Returns each queue's offsets, lag and time of its oldest waiting message, for one topic or all.
 
         The progress of an online group covers the topics to which it subscribes. With `members` each queue names the
         client that holds it, which costs a query for each member. No queues are no error: the group has no offsets.
@@ -141,7 +141,7 @@ class Groups(AdminFamily):
         which_broker_when_consume_slowly: int | None = None,
         notify_consumer_ids_changed_enable: bool | None = None,
     ) -> None:
-        """Creates the group on every master of the cluster (without one: of all), or changes its settings.
+        """Creates the group on every master of the cluster, or of all clusters, or changes its settings.
 
         A setting that is None stays as it is, or takes RocketMQ's default in a new group.
         """
@@ -204,9 +204,9 @@ class Groups(AdminFamily):
     ) -> tuple[OffsetChange, ...]:
         """Gives the group new offsets in all queues of the topic: the ends, or the first message stored at `to`.
 
-        Members that are connected follow; with `offline` the call raises `InvalidState` instead of moving them. Brokers
-        that leave a reset to members, as those before 5.0 do, cannot reset a group without any: its offsets are
-        committed instead. Raises `InvalidArgument` for a time without a zone.
+        Connected members follow; with `offline` the call raises `InvalidState` if there are any. Brokers that leave a
+        reset to members, as before 5.0, cannot reset a group without members: its offsets are committed instead. Raises
+        `InvalidArgument` for a time without a zone.
         """
         check_topic(topic)
         return await self._offsets(group).reset(topic, to, offline=offline)

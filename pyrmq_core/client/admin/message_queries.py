@@ -52,7 +52,7 @@ class MessageQueries:
         self._namespace = namespace
 
     async def by_id(self, offset_msg_id: str, topic: str | None) -> MessageExt:
-        """Returns the message at the place that the id names; raises `ResponseError` if its broker has none there."""
+        """Returns the message at the place in the id; raises `ResponseError` if its broker has no message there."""
         place = decode_offset_msg_id(_text("offset_msg_id", offset_msg_id))
         address = unpack_host(place.ip + (place.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
         on_wire = None if topic is None else self._on_wire(topic)
@@ -94,7 +94,7 @@ class MessageQueries:
     async def _everywhere(
         self, topic: str, request: QueryMessage, is_wanted: Callable[[MessageExt], bool]
     ) -> MessageList:
-        """Returns the messages of the topic that its brokers find and that are wanted; an index holds hashes.
+        """Returns the topic's messages that its brokers find and `is_wanted` accepts; an index holds only hashes.
 
         Raises an error only when no broker answers.
         """

@@ -45,9 +45,9 @@ class TrackType(enum.Enum):
 class MessageTrack:
     """One message in one group.
 
-    `consumer_offset` is the group's offset in the message's queue, None without one. `retries` are copies in the
-    group's retry topic, `dead_letters` those among its dead letters. `error` is the reason of UNKNOWN, or why some of
-    these may be missing.
+    `consumer_offset` is the group's offset in the message's queue, or None. `retries` are the message's copies in the
+    group's retry topic, `dead_letters` its copies among the dead letters. `error` is the reason of UNKNOWN, or why
+    copies may be missing.
     """
 
     group: str

@@ -27,7 +27,7 @@ DEAD_LETTERS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class MessageTrace:
-    """The events in a message's life that traces report, in their order, and the brokers that gave no answer."""
+    """The events of a message that traces report, in order, and the brokers that gave no answer."""
 
     events: tuple[TraceEvent, ...]
     failures: Mapping[str, RocketMQError]
@@ -37,10 +37,10 @@ class Messages(AdminFamily):
     """Stored messages. A list is made of the brokers that answer; `failures` has the errors of the others."""
 
     async def by_id(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
-        """Returns the message with this `offset_msg_id`; of a batch that is stored whole, its first.
+        """Returns the message with this `offset_msg_id`, or the first message of a batch record.
 
         Queries the broker whose address the id contains: use ids of a source that you trust. Raises `ResponseError` if
-        it has no message there. A broker of 5.x with authorization wants its `topic`.
+        the broker has no message there. A broker of 5.x with authorization needs the message's `topic`.
         """
         return await self._queries().by_id(offset_msg_id, topic)
 

@@ -48,7 +48,7 @@ class Producers(AdminFamily):
     """The connected producers. A producer is connected to the brokers to which it has sent."""
 
     async def list(self) -> ProducerList:
-        """Returns all producers of all groups; with a namespace, those of its groups."""
+        """Returns the producers of all groups; with a namespace, of the namespace's groups."""
 
         async def ask(server: Server) -> list[ConnectedProducer]:
             answer = AllProducers.from_command(await self._servers.ask(server, GetAllProducers().to_command()))

@@ -1,7 +1,7 @@
-"""The servers of an `Admin`, as its families query them: NameServers, masters, and every broker that is there.
+"""The servers of an `Admin`, as its families query them: NameServers, masters, and all registered brokers.
 
-A table over several brokers is made of the answers that came: `gather` keeps the error of each broker that gave none.
-A change goes on after a failure: `change_each` notes in the error which servers took it, and which did not.
+A table over several brokers contains the answers that came: `gather` keeps the errors of the other brokers. A change
+goes on after a failure: `change_each` notes in the error which servers took it, and which did not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Gathered(Generic[T]):
-    """The answers of several brokers, by name, and the errors of those that gave none."""
+    """The answers of several brokers, and the errors of brokers without an answer, by name."""
 
     answers: dict[str, T]
     failures: dict[str, RocketMQError]
@@ -79,7 +79,7 @@ class AdminServers:
         return _brokers(await self.cluster_info(), cluster)
 
     async def masters(self, cluster: str | None) -> dict[str, Server]:
-        """Returns every master of the cluster (without one: of all) by its broker's name; raises without any."""
+        """Returns every master of the cluster, or of all clusters, by broker name; raises an error if there is none."""
         brokers = await self.registered(cluster)
         masters = {
             broker.broker_name: Server(broker.broker_name, broker.master)
@@ -115,7 +115,7 @@ class AdminServers:
     ) -> T:
         """Returns the result of `read` for a NameServer's answer with code SUCCESS or one of `accepted`.
 
-        If its result lacks the thing (is false), the other NameServers are queried, too.
+        If the result is false, because the NameServer lacks the thing, the other NameServers are queried, too.
         """
 
         def checked(answer: Command, address: str) -> T:
@@ -174,8 +174,8 @@ class AdminFamily:
 async def change_each(servers: Iterable[Server], change: Callable[[Server], Awaitable[object]]) -> tuple[str, ...]:
     """Makes a change at each server, one after the other, and returns their names.
 
-    A failure does not keep it from the others: the first is raised at the end, with a note of the servers that took the
-    change.
+    A failure at one server does not stop the change at the others: the first is raised at the end, with a note of the
+    changed servers.
     """
     failure: RocketMQError | None = None
     changed, unchanged = [], []

@@ -48,9 +48,9 @@ class Topics(AdminFamily):
     """Administration of topics."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[str, ...]:
-        """Returns all topics that the NameServer knows, RocketMQ's own included, or those of one cluster; sorted.
+        """Returns all topics that the NameServer knows, RocketMQ's own included, or one cluster's topics; sorted.
 
-        With a namespace, those of the namespace and RocketMQ's own.
+        With a namespace, returns the topics of the namespace and RocketMQ's own.
         """
         query = GetAllTopicList() if cluster is None else GetTopicsByCluster(cluster)
         topics = await self._servers.ask_nameserver(
@@ -88,9 +88,9 @@ class Topics(AdminFamily):
         return TopicGroupNames(tuple(own), gathered.failures)
 
     async def rates(self, topic: str, groups: Iterable[str] = ()) -> TopicRates:
-        """Returns the messages a second of the last minute: those stored in the topic, and those these groups got.
+        """Returns messages a second over the last minute: stored in the topic, and received by each of the groups.
 
-        They are the brokers' statistics, which every release has; a broker without a figure counted nothing.
+        The figures are the brokers' statistics, which every release keeps; a broker without a figure counted nothing.
         """
         on_wire, names = self._servers.on_wire(topic), tuple(groups)
         keys = {name: f"{on_wire}@{self._servers.on_wire(name)}" for name in names}
@@ -113,8 +113,8 @@ class Topics(AdminFamily):
         """Changes whether the topic is read (4), written (2) or both (6), and leaves its other settings.
 
         The change is made at the named broker, at the brokers of the cluster, or at all brokers of the topic. Returns
-        the permissions before and after by broker name, when a NameServer names them; raises `NoRoute` if that takes
-        longer than the timeout.
+        the old and new permission by broker name, once a NameServer reports the new ones; raises `NoRoute` if it does
+        not within the timeout.
         """
         check_topic(topic)
         if perm not in PERMISSIONS:
@@ -134,7 +134,7 @@ class Topics(AdminFamily):
         return changes
 
     async def order(self, topic: str) -> dict[str, int] | None:
-        """Returns the numbers of queues by broker that the topic's order configuration names; None without one.
+        """Returns the topic's order configuration, the number of queues by broker; None if the topic has none.
 
         Clients take these queues for an order topic, also while a broker is away.
         """
@@ -157,7 +157,7 @@ class Topics(AdminFamily):
         await self._servers.change_nameservers(command, f"the order of topic {topic}")
 
     async def _route(self, topic: str, *, is_kept: bool = True) -> TopicRouteData:
-        """Returns the topic's route; one that is kept is polled from now on, as that of a topic in use."""
+        """Returns the topic's route; the client polls it from now on, like the route of a topic in use."""
         routes = self._servers.session.routes
         look_up = routes.refresh if is_kept else routes.query
         route = await look_up(self._servers.on_wire(topic), timeout=self._servers.timeout)
@@ -184,7 +184,7 @@ class Topics(AdminFamily):
         return 0.0 if figure is None else figure.minute.tps
 
     async def _config(self, server: Server, topic: str) -> TopicConfig:
-        """Returns a topic's settings at one broker; of a broker before 5.0, by the list of all its topics."""
+        """Returns a topic's settings at one broker; at a broker before 5.0 it reads the list of all topics."""
         on_wire = self._servers.on_wire(topic)
         try:
             answer = await self._servers.ask(server, GetTopicConfig(on_wire).to_command(), f"topic {topic}")
@@ -235,7 +235,7 @@ def _queue_stats(offset: TopicOffset) -> QueueStats:
 
 
 def _masters_of(topic: str, route: TopicRouteData, broker: str | None, cluster: str | None) -> builtins.list[Server]:
-    """Returns the masters of the route that are meant; raises `InvalidArgument` if none is, or one has no master."""
+    """Returns the chosen masters of the route; raises `InvalidArgument` if none is chosen, or a broker has none."""
 
     def meant(data: BrokerData) -> bool:
         return broker in (None, data.broker_name) and cluster in (None, data.cluster)

@@ -85,7 +85,7 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """One queue: the offsets of its first message and behind its last, and the last's store time, if any."""
+    """One queue: the offset of its first message, the offset after its last, and the last's store time, if any."""
 
     min_offset: int
     max_offset: int
@@ -93,7 +93,7 @@ class QueueStats:
 
     @property
     def messages(self) -> int:
-        """The number of offsets between both; of a batch topic's records, each message."""
+        """The number of messages between both offsets; each message of a batch record counts."""
         return self.max_offset - self.min_offset
 
 
@@ -127,7 +127,7 @@ class TopicRates:
 
 @dataclass(frozen=True, slots=True)
 class TopicGroupNames:
-    """The groups of one topic, without those that only brokers in `failures` know."""
+    """The groups of one topic; groups that only brokers in `failures` know are missing."""
 
     groups: tuple[str, ...]
     failures: Mapping[str, RocketMQError]
@@ -138,7 +138,7 @@ class GroupSummary:
     """One group of the list; `lag` is the sum over all topics, and a type is None while no member is connected.
 
     `clients` are the members, without the queues that they hold. An offset beyond the end of its queue is no lag:
-    `queues_beyond_end` counts these. `lags` has the lag of each topic, `consume_tps` is messages a second.
+    `queues_beyond_end` counts such queues. `lags` has the lag of each topic, `consume_tps` is messages a second.
     """
 
     group: str
@@ -156,7 +156,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupList:
-    """All groups by name, without those that only brokers in `failures` have."""
+    """All groups by name; groups that only brokers in `failures` have are missing."""
 
     groups: tuple[GroupSummary, ...]
     failures: Mapping[str, RocketMQError]
@@ -182,7 +182,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group: its settings by broker name, its members, and what they said of the group in heartbeats."""
+    """One group: its settings by broker name, its members, and the group's data in their heartbeats."""
 
     group: str
     configs: Mapping[str, SubscriptionGroupConfig]
@@ -198,9 +198,9 @@ class GroupDescription:
 class QueueProgress:
     """One queue of a group.
 
-    `last_consumed` is the store time of the last message before the committed offset, `waiting_since` that of the
-    oldest message that is not consumed, by this host's clock; None where there is none or the broker cannot tell.
-    `pull_offset` is None before 5.0.
+    `last_consumed` is the store time of the last message before the committed offset. `waiting_since` is the store time
+    of the oldest unconsumed message, by this host's clock. Either is None if there is no such message or the broker
+    cannot find it. `pull_offset` is None before 5.0.
     """
 
     queue: MessageQueue
@@ -238,7 +238,7 @@ class GroupProgress:
 
     @property
     def waiting_since(self) -> datetime | None:
-        """The store time of the oldest message that waits in any queue; None without one."""
+        """The store time of the oldest message that waits in any queue; None if no message waits."""
         return min((queue.waiting_since for queue in self.queues if queue.waiting_since is not None), default=None)
 
 

@@ -47,7 +47,7 @@ class TopicWatch:
         self._known: dict[str, frozenset[MessageQueue] | None] = {}
 
     async def add(self, topic: str, listener: TopicListener) -> None:
-        """Calls the listener from now on when the queues are other ones than at this moment."""
+        """Adds a listener, called when the topic's queues differ from the queues of this moment."""
         queues = (await self._lookups.current_queues([topic]))[topic]
         self._known[topic] = None if queues is None else frozenset(queues)
         self._listeners[topic] = listener
@@ -249,7 +249,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await self._seek(wrapped, await self._lookups.min_offset(wrapped))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Goes behind the last message, to the next one that will be stored."""
+        """Sets the offset after the last message, so that polls return only messages stored later."""
         wrapped = self._own(queue)
         await self._seek(wrapped, await self._lookups.max_offset(wrapped))
 
@@ -262,9 +262,9 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         self._at_work().resume([self._own(queue) for queue in tuple_of("queues", queues, "MessageQueues")])
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores the offsets of all messages that polls have returned, or those of `offsets`, of assigned queues.
+        """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
 
-        Returns when they are stored; raises the first failure. The offset to store is that of the next message.
+        Returns when they are stored; raises the first failure. The offset to store is the offset of the next message.
         """
         await self._commit(offsets, None)
 
@@ -278,7 +278,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await running.commit(own)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the group's stored offset of the queue; None without one (4.9 brokers answer 0 then)."""
+        """Returns the group's stored offset of the queue, or None (4.9 brokers answer 0 then)."""
         return await self._at_work().committed(self._wrapped(queue))
 
     async def offset_for_timestamp(self, queue: MessageQueue, when: datetime) -> int:
@@ -294,11 +294,11 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return tuple(replace(queue, topic=topic) for queue in queues)
 
     async def on_topic_changed(self, topic: str, listener: TopicListener | None) -> None:
-        """Calls `listener(topic, queues)` whenever the topic's queues are other ones than before.
+        """Calls `listener(topic, queues)` whenever the topic's queues change.
 
-        They are compared every `topic_metadata_check_interval` seconds. The listener is a plain function, called on
-        the library's loop between other work: it must not wait, nor call a blocking name of this library. A topic has
-        one; None takes it away.
+        They are compared every `topic_metadata_check_interval` seconds. The listener is a plain function, called on the
+        library's loop between other work: it must not wait, nor call a blocking name of this library. A topic has one
+        listener; None removes it.
         """
         self._life.check_running()
         assert self._nursery is not None
@@ -359,7 +359,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return self._running
 
     def _own(self, queue: MessageQueue) -> MessageQueue:
-        """Returns an assigned queue under its name at brokers; `InvalidArgument` for another one."""
+        """Returns an assigned queue under its name at brokers; raises `InvalidArgument` for any other queue."""
         running, wrapped = self._at_work(), self._wrapped(queue)
         if wrapped not in running.assigned:
             raise self._not_assigned(queue)
@@ -374,7 +374,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return replace(queue_of(queue), topic=with_namespace(queue.topic, self._settings.namespace))
 
     async def _check_sql(self, topic: str, wanted: Filter) -> None:
-        """Asks one broker of the topic to check an SQL expression; without a route, when there is one."""
+        """Queries a broker of the topic to check an SQL expression; an unknown topic is checked when it has a route."""
         if isinstance(wanted, SqlFilter):
             timeout = self._settings.timeout
             await check_at_first_broker(self._session, self._wrapped_group, topic, wanted, timeout=timeout)

@@ -1,4 +1,4 @@
-"""Reads the manifest of a topic: which batches of committed writes there are, and what is decided at its end."""
+"""Reads the manifest of a topic: the batches of committed writes, and the decisions at the manifest's end."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Commits:
 
 @dataclass(frozen=True, slots=True)
 class ManifestEnd:
-    """The end of a manifest's queue, and what is decided there: the latest batch of each writer.
+    """The end of a manifest's queue, and the latest decided batch of each writer there.
 
-    `without_decided` records lie between the last one that says what is decided and the end.
+    `without_decided` records follow the last record that lists the decided batches.
     """
 
     queue: MessageQueue
@@ -51,7 +51,7 @@ class ManifestEnd:
 
 
 class ManifestReader:
-    """Reads manifests for one consumer; the topics in what it returns are the tenant's, as those of its arguments."""
+    """The reading of manifests for one consumer; topics in arguments and results are the tenant's own."""
 
     def __init__(self, puller: Puller, lookups: QueueOffsets, namespace: str | None) -> None:
         self._puller = puller
@@ -69,7 +69,7 @@ class ManifestReader:
         return queues[0]
 
     async def commits(self, manifest: str, start: int | None, end: int | None, window: ReadWindow) -> Commits:
-        """Returns the batches between two offsets; by default all that are kept. Raises `DataLost` for expired ones."""
+        """Returns the batches between two offsets, by default all kept ones; raises `DataLost` for expired batches."""
         queue = await self.queue(manifest)
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         first = kept.start if start is None else start
@@ -90,7 +90,7 @@ class ManifestReader:
         return Commits(first, max(first, last), tuple(map(self._of_tenant, commits_between(entries, first, last))))
 
     async def end(self, manifest: str, window: ReadWindow) -> ManifestEnd:
-        """Returns the end as it is readable now, and what is decided there."""
+        """Returns the manifest's end as it is readable now, and the decided batches there."""
         queue = await self.queue(manifest)
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         start, entries, looked_at = kept.end, dict[int, Entry](), FIRST_LOOK
@@ -130,7 +130,7 @@ class ManifestReader:
 async def read_proven(
     puller: Puller, ranges: Sequence[CommittedRange], window: ReadWindow
 ) -> AsyncIterator[AsyncIterator[RawPull]]:
-    """Reads the ranges, one behind another; raises `DataLost` where a message is not the committed one."""
+    """Reads the ranges, one after another; raises `DataLost` where a message is not the committed message."""
     wanted = [(part.queue, OffsetRange(part.start, part.end)) for part in ranges]
     ids = ids_by_queue(ranges)
 

@@ -60,7 +60,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         self._manifests = ManifestReader(self._puller, self._lookups, self._namespace)
 
     async def topics(self) -> tuple[str, ...]:
-        """Returns every topic the NameServer knows, RocketMQ's own too; with a namespace, those that have it."""
+        """Returns every topic that the NameServer knows, RocketMQ's own too; with a namespace, its topics only."""
         return await self._asking().topics()
 
     async def cluster_info(self) -> ClusterInfo:
@@ -76,7 +76,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().current_queues(topics)
 
     async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
-        """Returns the queues as `current_queues` does, and also those that exist but may not be read."""
+        """Returns the queues as `current_queues` does, with existing queues that may not be read."""
         return await self._asking().topic_queues(topics)
 
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
@@ -169,7 +169,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
         share_lists: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
-        """Reads several ranges, one behind another, in lists of pulls as `read_joined`.
+        """Reads several ranges, one after another, in lists of pulls as `read_joined`.
 
         A list is of one range, or, with `share_lists`, of several small ones, in their order. Up to eight ranges are
         pulled at once, each within a window of its own, and up to 64 small ones within one. The error of a range is
@@ -262,12 +262,12 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         *,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> ManifestEnd:
-        """Returns the end of a manifest, and which batch of each writer is the latest that is decided there."""
+        """Returns the end of a manifest, and the latest decided batch of each writer there."""
         self._pulling()
         return await self._manifests.end(manifest, window)
 
     async def infer_schema(self, topic: str, *, sample: int = 100) -> BodySchema:
-        """Returns the columns that the bodies of a topic have, by the newest `sample` messages of each queue.
+        """Returns the columns of a topic's bodies, inferred from the newest `sample` messages of each queue.
 
         At most 64 MiB of bodies are looked at. Raises as `message_queues` and `read`; never for what a body holds.
         """
@@ -288,7 +288,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset of the next readable message; an acknowledged one may take a moment to be readable."""
+        """Returns the offset of the next readable message; an acknowledged message is readable after a moment."""
         return await self._asking().max_offset(queue)
 
     async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
@@ -308,8 +308,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> dict[MessageQueue, OffsetRange]:
         """Returns the minimum and maximum offsets of many queues, queried together.
 
-        One request gets those of a topic on a broker where there are many. The range of a queue that still ends at its
-        offset in `reached` may be returned empty, without a request for its minimum.
+        Where there are many queues, one request gets the offsets of a topic on a broker. A queue that still ends at its
+        offset in `reached` may be returned as an empty range, without a request for its minimum.
         """
         return await self._asking().offset_bounds(queues, reached)
 
@@ -322,7 +322,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().offsets_at(when_ms)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the group's committed offset of the queue; None without one (4.9 brokers answer 0 then)."""
+        """Returns the group's committed offset of the queue, or None (4.9 brokers answer 0 then)."""
         return await self._asking().committed(queue)
 
     async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:

@@ -73,7 +73,7 @@ class PushMember:
         self._rebalancer.wake()
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Begins to consume those of the queues that are this consumer's from the new offsets."""
+        """Begins to consume this consumer's queues among them from the new offsets."""
         own = {
             queue: offset
             for queue, offset in offsets.items()

@@ -60,7 +60,7 @@ class QueueOffsets:
         self._statistics = TopicStatistics(client, timeout=timeout, namespace=namespace)
 
     async def topics(self) -> tuple[str, ...]:
-        """Returns every topic the NameServer knows, system topics too; of a tenant, those that it can name."""
+        """Returns every topic that the NameServer knows, system topics too; for a tenant, its own topics."""
         question = GetAllTopicList().to_command()
         topics = await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
         if self._namespace is None:
@@ -72,8 +72,8 @@ class QueueOffsets:
     async def cluster_info(self) -> ClusterInfo:
         """Returns the brokers that a NameServer knows.
 
-        A proxy does not answer that: there the brokers count that all current routes of this client name, none before
-        its first topic. Its routes are up to 20 s old, each by itself: a broker that one of them lacks may be away.
+        A proxy refuses this request. Then the result has the brokers that the client's current routes name, none before
+        its first topic. Each route is up to 20 s old: a broker that a route lacks may be away.
         """
         try:
             return await self._client.nameservers.ask_for(
@@ -106,7 +106,7 @@ class QueueOffsets:
         return {topic: None if queues is None else queues.readable for topic, queues in queues_of.items()}
 
     async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
-        """Returns the queues as `current_queues` does, and also those that may not be read."""
+        """Returns the queues as `current_queues` does, with queues that may not be read."""
 
         async def current(topic: str) -> TopicQueues | None:
             check_topic(topic)
@@ -177,9 +177,10 @@ class QueueOffsets:
         )
 
     async def committed(self, queue: MessageQueue, *, zero_if_young: bool = False) -> int | None:
-        """Returns the group's committed offset; None without one.
+        """Returns the group's committed offset, or None.
 
-        With `zero_if_young` a broker answers 0 without one if the queue still has its first message, in memory.
+        With `zero_if_young`, a broker without a committed offset answers 0 if the queue's first message is still in
+        memory.
         """
         request = QueryConsumerOffset(
             self._group,
@@ -208,9 +209,8 @@ class QueueOffsets:
             await self._ask(queue, request)
 
     async def _create_group(self, queue: MessageQueue) -> None:
-        """Asks the queue's broker to create the group, if it permits that: by a query for it, or, at a proxy, which
-        passes
-        none on, by giving back a message that does not exist."""
+        """Makes the queue's broker create the group, if its settings allow that: a query for the group does so. A proxy
+        passes no such query on; there it sends a nonexistent message back."""
         try:
             await self._ask(queue, GetSubscriptionGroupConfig(self._group))
         except ResponseError as error:
@@ -244,10 +244,10 @@ class QueueOffsets:
     async def offset_bounds(
         self, queues: Iterable[MessageQueue], reached: Mapping[MessageQueue, int] | None = None
     ) -> dict[MessageQueue, OffsetRange]:
-        """Returns the offsets that each queue keeps: from its minimum up to, without, its maximum.
+        """Returns each queue's kept offsets: from its minimum to before its maximum.
 
-        Where there are many, one request gets those of a topic on a broker. `reached` spares a request for each queue
-        that still ends there: its minimum may be left out, and its range is empty then.
+        Where there are many queues, one request gets the offsets of a topic on a broker. `reached` saves requests: a
+        queue that still ends at its offset there may be returned as an empty range.
         """
         wanted = tuple(queues)
         bounds = await self._statistics.bounds(wanted)
@@ -274,8 +274,8 @@ class QueueOffsets:
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Returns `offset_at` of many queues, each with its own time.
 
-        A broker searches one queue a request. Where there are many, one request finds those of a topic on a broker that
-        have nothing so late, which need no search.
+        A broker searches one queue a request. Where there are many queues, one request finds the queues of a topic on a
+        broker whose last message is older: they need no search.
         """
         ends = await self._statistics.ends_before(when_ms)
         asked = await query_many(
@@ -289,9 +289,9 @@ class QueueOffsets:
     async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Commits the offsets of many queues.
 
-        The first one of a topic at a broker goes alone. RocketMQ's brokers make the group's table for it without a
-        lock (broker/offset/ConsumerOffsetManager.java, commitOffset, 4.9.7 and 5.4.0): of several first commits at once
-        some would be lost, all of them acknowledged.
+        The first commit for a topic at a broker goes alone. RocketMQ's brokers make the group's table without a lock
+        (broker/offset/ConsumerOffsetManager.java, commitOffset, 4.9.7 and 5.4.0): of several first commits at once some
+        would be lost, although all are acknowledged.
         """
         places = {(queue.broker_name, queue.topic): queue for queue in offsets}
         first = {queue: offsets[queue] for place, queue in places.items() if place not in self._committed_places}

@@ -192,7 +192,7 @@ class RunningLitePull:
         return {queue: offset for queue, offset in reached.items() if self._committed.get(queue) != offset}
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Stores offsets, also lower ones than before; raises the first failure."""
+        """Stores offsets, even if they are lower than before; raises the first failure."""
         for queue, offset in offsets.items():
             self._store.update(queue, offset, increase_only=False)
         if self._clusters:
@@ -213,7 +213,7 @@ class RunningLitePull:
             await self.membership.leave()
 
     async def start_of(self, queue: MessageQueue) -> int:
-        """Returns the start offset of a queue, after its broker has checked the SQL expression, if there is one."""
+        """Returns the start offset of a queue, after its broker has checked the SQL expression, if any."""
         wanted = self._filter_of(queue.topic)
         if isinstance(wanted, SqlFilter) and (queue.broker_name, wanted.expression) not in self._checked:
             await self._lookups.check_filter(queue, wanted)

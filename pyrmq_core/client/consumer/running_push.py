@@ -117,7 +117,7 @@ class RunningPushConsumer:
         )
 
     async def start(self) -> None:
-        """Joins the group and starts all tasks but those that call the handler."""
+        """Joins the group and starts all tasks except the tasks that call the handler."""
         await self._store.load()
         for topic in self.membership.topics:
             await self._learn_route(topic)
@@ -126,7 +126,7 @@ class RunningPushConsumer:
             self._nursery.start_soon(task)
 
     async def finish_handlers(self, timeout: float) -> None:
-        """Calls no further handler, and waits until those at work have finished, or for `timeout` seconds."""
+        """Starts no further call of the handler, and waits until running calls end, or for `timeout` seconds."""
         with trio.move_on_after(timeout):
             await self.service.finish()
 
@@ -159,7 +159,7 @@ class RunningPushConsumer:
             self.service.arrived(assigned)
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Stores the offset to which the broker moved the queue, drops the queue, and takes it again at that offset."""
+        """Stores the offset to which the broker moved the queue, and reads the queue anew from that offset."""
         log.info(
             "%s moves %s from offset %d to %d: a reset of the group, or the next offset that it keeps",
             process_queue.queue.broker_name,
@@ -173,7 +173,7 @@ class RunningPushConsumer:
         return self._clusters
 
     def move(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Begins to drop the queues and to take them again at other offsets."""
+        """Begins to read the queues anew from other offsets."""
         self._nursery.start_soon(self._move, offsets)
 
     async def _move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:

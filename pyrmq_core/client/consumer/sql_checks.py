@@ -1,8 +1,8 @@
 """Checks of SQL92 expressions by the brokers that are to evaluate them.
 
-A broker answers a pull whose expression it cannot read with every message, so each broker checks an expression before
-the first pull. The client itself refuses none: what a release takes is the broker's to say. But a broker also ignores
-the end of an expression that it cannot read further, and of that the client warns.
+A broker that cannot read a pull's expression returns every message, so each broker checks an expression before the
+first pull. The client itself refuses no expression, since releases differ. But a broker also ignores an unreadable end
+of an expression: the client warns of such an end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHOWN_CHARS: Final = 200
 async def check_at_first_broker(
     session: ClientSession, group: str, topic: str, wanted: SqlFilter, *, timeout: float
 ) -> None:
-    """Asks one broker of the topic to check the expression; a topic without a route is checked when it has one.
+    """Queries one broker of the topic to check the expression; a topic without a route is not checked now.
 
     `group` and `topic` carry their namespace. Raises `ResponseError` if the broker cannot evaluate the expression.
     """
@@ -62,7 +62,7 @@ async def check_filter(
 
 
 def _warn_of_ignored_rest(expression: str, broker_name: str, version: int) -> None:
-    """Logs the end of an expression that a broker of this version takes and ignores, if there is one."""
+    """Logs the end of an expression that a broker of this version accepts and ignores, if there is such an end."""
     has_text_tests = version >= V5_1_3
     rest = ignored_rest(expression, text_tests=has_text_tests)
     if rest:

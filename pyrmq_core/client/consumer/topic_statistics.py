@@ -3,7 +3,7 @@
 Its offsets are those of GET_MIN_OFFSET and GET_MAX_OFFSET (AdminBrokerProcessor.getTopicStatsInfo of 5.4.0 and 4.9.7
 calls the same functions of the store). An answer may lack queues: 4.9.7 lists as many as may be written to. It may be
 refused: an account may lack the right, and 5.4.0 refuses it if one queue's file cannot be read. So a queue without a
-row is left to the requests for single queues; only they know what is wrong with it.
+row is left to the requests for single queues: only their answers name the fault.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class TopicStatistics:
         self._skipped_until: dict[Place, float] = {}
 
     async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
-        """Returns the bounds of queues by the statistics of their topics, where one such request replaces many.
+        """Returns the bounds of queues from the statistics of their topics, where one such request replaces many.
 
-        Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for one that
-        is busy: single requests would fare no better.
+        Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for a busy
+        broker: single requests would fare no better.
         """
         bounds: Bounds = {}
         for answered in await self._answers(queues):
@@ -73,7 +73,7 @@ class TopicStatistics:
         return bounds
 
     async def ends_before(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Returns the end of those queues that have a row, and no message stored at or after their time.
+        """Returns the end of each queue that has a row and no message stored at or after its time.
 
         Raises as `bounds`.
         """

@@ -1,8 +1,8 @@
 """Messages that share a request, encoded in two steps.
 
-When a message is sent it is checked, and its properties are written but for its id. When the request leaves, its
-messages get their ids together and are written one after another: together that is half the work of encoding each as a
-request and joining those.
+A sent message is checked at once, and its properties are encoded except for its id. When the request is sent, all its
+messages get their ids and are written one after another. That is half the work of encoding each message as a request
+and joining the requests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MemberParts: TypeAlias = tuple[int, bytes, str, str]
 
 
 def message_of(content: Payload | BatchMember) -> Payload | Message:
-    """Returns the part that has the topic and the body."""
+    """Returns the payload itself, or the member's message: both have the topic and the body."""
     return content[0] if isinstance(content, tuple) else content
 
 
@@ -43,10 +43,10 @@ def batch_member(
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     system_properties: Mapping[str, str] = NO_PROPERTIES,
 ) -> BatchMember | None:
-    """Returns the message checked, ready to share a request; None for one that has to travel alone.
+    """Returns the message checked, ready to share a request; None if it has to travel alone.
 
-    Alone go bodies of `below_bytes` or more, delayed messages, those to retry topics, and large properties.
-    `InvalidMessage` names the rule that the message breaks. `system_properties` are the producer's own.
+    Messages travel alone if they are delayed, go to retry topics, or have large properties or a body of `below_bytes`
+    or more. `InvalidMessage` names the rule that the message breaks. `system_properties` are the producer's own.
     """
     check_message(message, max_message_bytes)
     topic, body_bytes = message.topic, len(message.body)
@@ -67,7 +67,7 @@ def batch_member(
 def join_members(
     topic: str, waits: bool, members: Sequence[MemberParts], unique_ids: Sequence[str], *, single_tag: bool = False
 ) -> Payload:
-    """Returns messages of one topic and one wait flag as one request; a single one becomes no batch."""
+    """Returns messages of one topic and one wait flag as one request; a single message becomes no batch."""
     if len(members) == 1:
         ((flag, body, before, after),), (unique_id,) = members, unique_ids
         properties = f"{before}UNIQ_KEY\x01{unique_id}\x02{after}"

@@ -26,7 +26,7 @@ BATCH_BYTES: Final = 1024 * 1024
 class MessageEncoder:
     """Settings of one producer; `own_properties` go with every single message.
 
-    `hooks` are called with each message in the caller's thread and context, and may give back another one. Messages
+    `hooks` are called with each message in the caller's thread and context, and may return another message. Messages
     with bodies below `joined_below_bytes` may share a request: 0 without automatic batching.
     """
 
@@ -85,7 +85,7 @@ class MessageEncoder:
         return message
 
     def checked(self, messages: Sequence[Message]) -> CheckedBatch:
-        """Returns the messages of a batch; raises `InvalidMessage` with the rule that one of them breaks."""
+        """Returns the messages of a batch; raises `InvalidMessage` with the rule that a message breaks."""
         return checked_batch(messages, self.max_message_bytes)
 
     def batch(self, batch: CheckedBatch, *, split_by_tag: bool = False) -> Iterator[Payload]:

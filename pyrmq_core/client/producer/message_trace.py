@@ -1,6 +1,6 @@
 """Message trace of a producer: each message with its queue and time, and the ends of transactions.
 
-A hook like any other, which the producer adds itself; `TraceDispatcher` sends what it notes. Trace messages are not
+A hook like any other, which the producer adds itself; `TraceDispatcher` sends its records. Trace messages are not
 traced. Source: client/trace/hook/SendMessageTraceHookImpl.java, 5.3.3.
 """
 

@@ -298,8 +298,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> TransactionSendResult:
         """Calls `begin_transaction`, your function, and `end_transaction` with the state that it returned.
 
-        `execute_local_transaction(message, result)` may be async, or plain: then it runs in a worker thread. When it
-        raises, the state is UNKNOW, and `error` of the result has what it raised.
+        `execute_local_transaction(message, result)` may be async, or plain: then it runs in a worker thread. If the
+        function raises, the state is UNKNOW, and the result's `error` is the exception.
         """
         transaction = await self.begin_transaction(message, timeout=timeout)
         if not transaction.is_safe:
@@ -399,7 +399,7 @@ class Draft(NamedTuple):
         return self.parts.in_flight.start(payload, self.to, timeout, (pending,), CommunicationMode.SYNC, loop)
 
     def begin_soon(self, pending: PendingSend) -> None:
-        """Starts a send on the loop, for which no caller waits yet."""
+        """Starts a send on the loop; no caller waits for it yet."""
         self.parts.begin(self.payload, self.to, self.seconds_left(), pending)
 
     def give_up(self, pending: PendingSend, soon: Callable[..., object]) -> None:

@@ -46,7 +46,7 @@ class AwaitedReply:
 
 
 class Replies:
-    """The handler of pushed replies: those that a client waits for, by correlation id."""
+    """The handler of pushed replies, with the client's waiting requests by correlation id."""
 
     def __init__(self) -> None:
         self._awaited: dict[str, AwaitedReply] = {}
@@ -55,7 +55,7 @@ class Replies:
         return {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._take}
 
     def _take(self, request: Command, peer: Peer) -> Command:
-        """Passes a reply to its waiting task; one without such a task is also acknowledged, as in Java."""
+        """Passes a reply to its waiting task; a reply without a waiting task is also acknowledged, as in Java."""
         message = PushReply.from_command(request).message()
         arrived = {**message.properties, ARRIVE_TIME: str(time.time_ns() // 1_000_000)}
         awaited = self._awaited.get(message.properties.get(CORRELATION_ID, ""))
@@ -114,7 +114,7 @@ class RequestSender:
     async def _make_known(self, topic: str, timeout: float) -> None:
         """Sends a heartbeat to every broker that may push the reply: brokers push only to clients they know.
 
-        A replier sends to any broker of the cluster that has its reply topic, so those count too.
+        A replier sends to any broker of the cluster with its reply topic, so these brokers get a heartbeat too.
         """
         info = await self._sender.publish_info(topic, timeout=timeout)
         names = {queue.broker_name for queue in info.queues}

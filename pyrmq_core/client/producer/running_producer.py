@@ -48,7 +48,7 @@ class RunningProducer:
     tracer: Tracer | None
 
     def begin(self, payload: Payload | BatchMember, to: Target, seconds: float, pending: PendingSend) -> None:
-        """Sends in the background a message that has entered, together with others if it may."""
+        """Sends an admitted message in the background, in a shared batch if it may share one."""
         try:
             if isinstance(payload, tuple):
                 accumulator = self.accumulator

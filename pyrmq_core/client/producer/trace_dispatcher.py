@@ -1,8 +1,8 @@
 """Trace records on their way: kept in memory, and sent to the trace topic in the background.
 
-Records wait in a bounded queue, which drops those that do not fit; at least ten are sent together, or fewer after 5 s.
-A producer's and a consumer's tracer are `TraceDispatcher`s that note records from their hooks. The sends are those of a
-producer of its own, whose sends are not traced. Source: client/trace/AsyncTraceDispatcher.java, 5.4.0.
+Records wait in a bounded queue, which drops a record that does not fit; at least ten are sent together, or fewer after
+5 s. A producer's and a consumer's tracer are `TraceDispatcher`s that note records from their hooks. A separate
+producer, whose sends are not traced, sends the records. Source: client/trace/AsyncTraceDispatcher.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TRACE_NUMBERS: Final = itertools.count(1)
 
 
 class TraceDispatcher:
-    """The records of one producer or consumer; `run` sends what its hooks noted."""
+    """The records of one producer or consumer; `run` sends the records that its hooks noted."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -79,7 +79,7 @@ class TraceDispatcher:
             await self.flush(sender)
 
     async def flush(self, sender: Sender) -> None:
-        """Sends the noted records, after those under way; drops and logs a record that cannot be sent."""
+        """Sends the noted records, after the sends under way; drops and logs a record that cannot be sent."""
         async with self._sending:
             if self._dropped and self._dropped_line.is_due():
                 log.warning("%d trace records were dropped: they came faster than they were sent", self._dropped)
@@ -95,7 +95,7 @@ class TraceDispatcher:
                         log.warning("trace records were dropped, because they could not be sent: %s%s", error, more)
 
     def _next_message(self) -> Message:
-        """Returns a message of as many records as fit, at least one."""
+        """Returns a message with as many records as fit, at least one record."""
         texts: list[str] = []
         keys: dict[str, None] = {}
         size = keys_size = 0
@@ -115,7 +115,7 @@ class TraceDispatcher:
 async def open_tracing(
     tracer: TraceDispatcher | None, nursery: trio.Nursery, client: ClientSession, group: str, kind: str
 ) -> AsyncIterator[None]:
-    """Sends a tracer's records, if there is one, during the block, and the last ones when it ends.
+    """Sends a tracer's records during the block, and the last records when it ends; without a tracer it does nothing.
 
     `group` is the name of the traced producer or consumer without its namespace, `kind` PRODUCE or CONSUME.
     """

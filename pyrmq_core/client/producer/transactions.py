@@ -86,9 +86,9 @@ ExecuteLocalTransaction = Callable[[Message, SendResult], State | Awaitable[Stat
 class TransactionListener(Protocol):
     """Answers a broker's check of a transaction whose end was lost, or whose state was unknown.
 
-    The function may be plain (it is called in a worker thread, one at a time) or async. What it raises counts as
-    UNKNOW. Any producer of the group may be asked, also after a restart: the answer has to come from what your local
-    transaction left behind.
+    The function may be plain (it is called in a worker thread, one at a time) or async. An exception counts as UNKNOW.
+    A broker may query any producer of the group, also after a restart: decide by stored results of your local
+    transaction.
     """
 
     def check_local_transaction(self, message: MessageExt) -> State | Awaitable[State]:
@@ -97,7 +97,7 @@ class TransactionListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A half message that is stored. `result` is of the half message, not of what consumers will read."""
+    """A stored half message. `result` belongs to the half message, not to the message that consumers will read."""
 
     message: Message
     result: SendResult
@@ -138,7 +138,7 @@ class Transactions:
         self._checks.unregister(self._group)
 
     def properties(self, message: Message) -> dict[str, str]:
-        """Returns the properties that make a half message; raises `InvalidMessage` for one that is delayed too."""
+        """Returns the properties that make a half message; raises `InvalidMessage` for a delayed message."""
         if self._listener is None:
             raise InvalidState(
                 f"producer {self._group} has no transaction_listener: brokers would ask it about lost ends in vain; "
@@ -238,7 +238,7 @@ async def decided(
 ) -> tuple[State, Exception | None]:
     """Returns the state that the user's function decided: UNKNOW if it raised, or returned something else.
 
-    An async function runs here, a plain one in a worker thread: local transactions wait for databases.
+    An async function runs here, a plain function in a worker thread: local transactions wait for databases.
     """
     return await decided_by(partial(trio.to_thread.run_sync, limiter=limiter), function, *args)
 

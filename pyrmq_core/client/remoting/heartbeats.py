@@ -35,7 +35,7 @@ HEARTBEAT: Final = "the heartbeat to"
 
 
 class Heartbeats:
-    """The groups of one client, and what brokers answered about themselves."""
+    """The groups of one client, and the brokers' answers about themselves."""
 
     def __init__(
         self, client_id: str, caller: RemotingClient, brokers: Callable[[], Iterable[BrokerData]], problems: Problems
@@ -79,7 +79,7 @@ class Heartbeats:
         return address in self._reached
 
     async def send_round(self) -> None:
-        """Sends a heartbeat to every broker that should know the groups; one without an answer gets the next."""
+        """Sends a heartbeat to every broker that should know the groups; a failed one is not repeated in this round."""
         limit = trio.CapacityLimiter(TOLD_AT_ONCE)
         addresses = self._addresses()
         self._problems.keep(HEARTBEAT, addresses)
@@ -89,7 +89,7 @@ class Heartbeats:
                 nursery.start_soon(self._introduce, address, limit)
 
     async def tell(self, address: str, *, timeout: float = TIMEOUT_SECONDS) -> int:
-        """Sends one to a broker now and returns its version. Raises `NetworkError`s and `ResponseError`."""
+        """Sends a heartbeat to a broker now; returns its version. Raises `NetworkError` and `ResponseError`."""
         with trio.move_on_after(timeout):
             async with self._locks[address]:
                 return await self._tell(address, timeout)
@@ -100,7 +100,7 @@ class Heartbeats:
         )
 
     async def introduce(self, address: str) -> None:
-        """Sends one to a broker now; a failure is a problem of the client."""
+        """Sends a heartbeat to a broker now; a failure is recorded among the client's problems."""
         try:
             await self.tell(address)
         except RocketMQError as error:
@@ -155,7 +155,7 @@ class Heartbeats:
         return answer.version
 
     def _forget_others(self) -> None:
-        """Drops what is kept of addresses that no route names any more: a cluster's brokers may move without end."""
+        """Drops the data of addresses that no route names any more: a cluster's brokers may move without end."""
         named = {address for broker in self._brokers() for address in broker.broker_addrs.values()}
         for address in self._versions.keys() - named:
             del self._versions[address]

@@ -26,7 +26,7 @@ class Credentials:
 def credentials_of(
     access_key: str | None, secret_key: str | None, security_token: str | None = None
 ) -> Credentials | None:
-    """Returns None without keys; raises `InvalidArgument` for half a pair, and for a token without a pair."""
+    """Returns the credentials, None without keys; raises `InvalidArgument` for one key alone, or only a token."""
     for name, key in (("access_key", access_key), ("secret_key", secret_key), ("security_token", security_token)):
         if key is not None and not _is_text(key):
             raise InvalidArgument(f"{name} is a {type(key).__name__}; it is a text")
@@ -80,7 +80,7 @@ def checked_unit_name(unit_name: str | None) -> str | None:
 
 
 def namespace_of(namespace: str | None) -> str | None:
-    """Checks the namespace by the rules of a group's name; returns None for an empty one."""
+    """Checks the namespace by the rules of a group's name; returns None for an empty namespace."""
     if namespace:
         check_group(namespace)
     return namespace or None

@@ -79,7 +79,7 @@ class RemotingClient:
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
     def begin(self, address: str, command: Request, deadline: float, timeout: float) -> Call | None:
-        """Sends a request and returns its `Call`, for which the task has to wait at once: the first half of `call`.
+        """Sends a request and returns its `Call`; the task has to wait for it at once. It is the first half of `call`.
 
         Returns None, and sends nothing, if the caller would have to wait for a connection or for room, or there are
         hooks to call.
@@ -95,8 +95,8 @@ class RemotingClient:
     ) -> Callable[[], None] | None:
         """Sends a request without waiting; `done` receives the answer or the error, once, on the loop.
 
-        Returns a function that abandons the call; None, and nothing is sent, if no connection to the address is open or
-        much waits to be written there, and as `Connection.post_until`.
+        Returns a function that abandons the call. Returns None, and sends nothing, if no connection to the address is
+        open, if much waits to be written there, or if `Connection.post_until` returns None.
         """
         connection = self._pool.ready_connection(address)
         if connection is None:
@@ -116,11 +116,11 @@ class RemotingClient:
         return self._signed(self._hooks.before(address, command))
 
     def close(self, address: str) -> None:
-        """Drops the connection; the next call opens a new one."""
+        """Drops the connection; the next call opens a new connection."""
         self._pool.close(address)
 
     def forget(self, address: str) -> None:
-        """Drops the release of the server at an address: the next connection there may be to another one."""
+        """Drops the known release of the server at an address: the next connection may reach another server."""
         self._versions.pop(address, None)
 
     def hooked(self, address: str, command: Command, done: Done) -> tuple[Command, Done]:

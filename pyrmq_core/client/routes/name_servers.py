@@ -45,7 +45,7 @@ class Asking(Protocol):
 
 
 class NameServers:
-    """The list of NameServers, and the chosen one (remoting/netty/NettyRemotingClient.java,
+    """The list of NameServers, and the chosen NameServer (remoting/netty/NettyRemotingClient.java,
     getAndCreateNameserverChannel)."""
 
     def __init__(self, pool: Asking, addresses: Sequence[str], *, random_start: int) -> None:
@@ -89,12 +89,11 @@ class NameServers:
         timeout: float,
         lacks: Callable[[T], bool] = operator.not_,
     ) -> T:
-        """Returns `read(answer, address)` of the first answer that does not lack the thing; else of the first answer.
+        """Returns `read(answer, address)` of the first answer that has the thing, or else of the first answer.
 
-        By default a result lacks it that is false, such as None or an empty tuple.
-        Each NameServer is tried once, with a fair share of the time left. A `ProtocolError` of `read` counts as that
-        NameServer's failure, and the next one is tried; any other error of `read` is raised. `NoNameServer` names all
-        NameServers tried, and why each failed.
+        By default a false result, such as None or an empty tuple, lacks the thing. Each NameServer is tried once, with
+        a fair share of the time left. A `ProtocolError` of `read` counts as that NameServer's failure, and the next one
+        is tried; any other error of `read` is raised. `NoNameServer` names all NameServers tried, and why each failed.
         """
         if not self.addresses:
             raise NoNameServer(self.none_named)

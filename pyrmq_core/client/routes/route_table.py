@@ -54,9 +54,9 @@ Place = tuple[str, str]
 class _Question:
     """The query for one topic's route.
 
-    The task that holds the lock sends it, or takes the answer that arrived while the task waited for the lock.
-    `count` counts the queries, `timeout` is that of the last one. `last_read` is the route of the last body that was
-    read, under a digest of that body: a poll that brings the same body need not read it again.
+    The task that holds the lock sends the query, or uses the answer that arrived while the task waited for the lock.
+    `count` counts the queries, `timeout` is the last query's. `last_read` is the last route with the digest of its
+    body: a poll that brings the same body need not parse it again.
     """
 
     __slots__ = ("count", "error", "last_read", "lock", "route", "timeout")
@@ -156,7 +156,7 @@ class Routes:
     async def publish_info(
         self, topic: str, *, create_topic_key: str, default_topic_queue_nums: int, timeout: float
     ) -> TopicPublishInfo:
-        """Returns the queues to write the topic to; an unknown topic borrows those of the topic that auto-creates.
+        """Returns the queues to write the topic to; an unknown topic borrows TBW102's, which creates topics.
 
         All callers share the result's counter, so that they take the queues in turn. Borrowed queues serve until the
         next query for the topic, by the next poll or after a failure, and longer while no NameServer answers. So each
@@ -278,7 +278,7 @@ class Routes:
         return route
 
     def _shared(self, broker: BrokerData) -> BrokerData:
-        """Returns the equal value that other topics' routes have, if there is one: topics are many, and brokers few."""
+        """Returns the equal object of another topic's route, or else this one: topics are many, and brokers few."""
         other = self._brokers.get(broker.broker_name)
         return other if other == broker else broker
 
@@ -295,7 +295,7 @@ class Routes:
             self._publish_infos[topic] = info
 
     def _learn(self, topic: str, route: TopicRouteData) -> None:
-        """Records the route; does nothing if it equals the known one (topicRouteDataIsChange)."""
+        """Records the route; does nothing if it equals the known route (topicRouteDataIsChange)."""
         if _same(self._routes.get(topic), route):
             return
         self._publish_infos[topic] = publish_info_of(topic, route, counter_start=self._random_start())
@@ -326,9 +326,9 @@ class Routes:
 
 
 def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ()) -> NoRoute:
-    """Returns the error in the words that Java users search for (`No route info of this topic`).
+    """Returns the error, in the words that Java users search for (`No route info of this topic`).
 
-    `brokers` are those that had the topic. NameServers that gave no answer are named as such.
+    `brokers` are the brokers that had the topic. The text names the NameServers that gave no answer.
     """
     failures = asked.failures
     nameservers = ";".join(address for address in asked.addresses if address not in failures) or "(none)"
@@ -349,7 +349,7 @@ def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ())
 
 
 class BatchTopics:
-    """The batch topics among a client's topics: their brokers store a batch as one record.
+    """The client's knowledge of batch topics, whose brokers store a batch as one record.
 
     A broker's answer is never older than the topic's route.
     """
@@ -380,7 +380,7 @@ class BatchTopics:
             return self._known[place][1]
 
     async def any_batch_topic(self, topic: str, info: TopicPublishInfo, *, timeout: float) -> bool:
-        """Returns whether any broker of the topic stores its batches whole, as `keeps_whole`; queries all at once."""
+        """Returns whether `keeps_whole` is True at any broker of the topic; queries all brokers at once."""
         answers: list[bool] = []
 
         async def ask(place: Place) -> None:
@@ -399,9 +399,9 @@ class BatchTopics:
         return self._known[place][1] if self._is_fresh(place) else None
 
     async def keeps_whole(self, topic: str, broker_name: str, *, timeout: float) -> bool:
-        """Returns the answer of `is_batch_topic`, but never fails a send.
+        """Returns the answer of `is_batch_topic`, but never raises, so that it fails no send.
 
-        If the broker does not answer, its previous answer is used, or the topic is treated as a plain one.
+        If the broker does not answer, its previous answer is used; without one the topic counts as plain.
         """
         try:
             if (address := self._routes.known_master(broker_name)) is not None:

@@ -1,4 +1,4 @@
-"""The NameServers of a client: their addresses from text, and the chosen one.
+"""The NameServers of a client: their addresses from text, and the chosen NameServer.
 
 Source: remoting/netty/NettyRemotingClient.java (choice of NameServer), 5.3.3.
 """
@@ -36,7 +36,7 @@ def _texts(nameserver: object) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class NameServerChoice:
-    """The NameServers and the chosen one, which is kept while it answers."""
+    """The NameServers and the chosen NameServer, which is kept while it answers."""
 
     addresses: tuple[str, ...]
     chosen: int

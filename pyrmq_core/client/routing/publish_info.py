@@ -50,9 +50,9 @@ class TopicPublishInfo:
         self._counter = counter_start
 
     def select_one_message_queue(self, last_broker_name: str | None = None) -> MessageQueue:
-        """Returns the next queue; after a failure at `last_broker_name`, the next one of another broker, if any.
+        """Returns the next queue; after a failure at `last_broker_name`, another broker's next queue, if any.
 
-        `NoRoute` when there is no queue to write to.
+        Raises `NoRoute` when there is no queue to write to.
         """
         if not self.queues:
             why = "its brokers have no master, or it is read-only"
@@ -79,7 +79,7 @@ class TopicPublishInfo:
     def queue_of_key(self, sharding_key: str) -> MessageQueue:
         """Returns the queue `abs(hashCode % n)`, as Java's SelectMessageQueueByHash: its remainder keeps the sign.
 
-        `NoRoute` when there is no queue to write to.
+        Raises `NoRoute` when there is no queue to write to.
         """
         if not self.keyed_queues:
             return self.select_one_message_queue()
@@ -149,7 +149,7 @@ def publish_queues(topic: str, route: TopicRouteData, *, needs_master: bool = Tr
 
 
 def brokers_without_master(route: TopicRouteData) -> tuple[str, ...]:
-    """Returns the brokers whose permission allows writing, and which have only slaves now."""
+    """Returns the brokers that may be written to but have only slaves now."""
     masters = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
     writable = {data.broker_name for data in route.queue_datas if data.perm & Permission.WRITE}
     return tuple(sorted(writable - masters))
@@ -161,7 +161,7 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, .
 
 
 def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
-    """Returns the queues of `subscribe_queues`, those without read permission, and the brokers without a master.
+    """Returns the queues of `subscribe_queues`, the queues without read permission, and the brokers without a master.
 
     A slave that acts as master (5.x) is a master in the route, but its topic has no write permission.
     """
@@ -207,7 +207,7 @@ def broker_addresses(routes: Sequence[TopicRouteData]) -> dict[str, BrokerData]:
 
 
 def reading_address(broker: BrokerData) -> str | None:
-    """Returns the address to pull from: the master, else the slave with the lowest id; None without either."""
+    """Returns the address to pull from: the master, else the slave with the lowest id, else None."""
     if broker.master is not None:
         return broker.master
     return broker.broker_addrs[min(broker.broker_addrs)] if broker.broker_addrs else None

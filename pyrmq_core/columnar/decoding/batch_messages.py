@@ -1,6 +1,6 @@
 """The messages inside batch records, as rows in place of the records.
 
-Their layout is that of `protocol/messages/batch.py`.
+`protocol/messages/batch.py` describes their layout.
 """
 
 from __future__ import annotations

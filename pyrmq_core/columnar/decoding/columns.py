@@ -72,7 +72,7 @@ DEFAULT_COLUMNS: Final = tuple(SOURCE_COLUMNS)[:12]
 
 
 def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
-    """Returns the schema of the named columns, or of the default ones; raises `InvalidArgument` for an unknown name.
+    """Returns the schema of the named or default columns; raises `InvalidArgument` for an unknown name.
 
     A `pa.Schema` is returned as it is: it may have other types that hold the same values.
     """

@@ -212,7 +212,7 @@ class _Columns:
         return offset_msg_ids(self.rows)
 
     def topic(self) -> pa.Array:
-        """Returns the topics; those of a tenant without its namespace."""
+        """Returns the topics, without the tenant's namespace."""
         topics = self._topics()
         namespaces = {pull.namespace for pull in self._pulls}
         if not any(namespaces):

@@ -1,6 +1,6 @@
 """Decodes pulls to record batches one message after another.
 
-It is used for few messages, and for input that the columns cannot read: it reads that too, or raises the error that
+It is used for few messages, and for input that the columns cannot read: it reads such input, or raises an error that
 names the fault.
 """
 

@@ -1,8 +1,8 @@
 """Reads properties strings of few layouts: a layout is the names of the pairs in their order.
 
-Most topics have few: what one program sends, with or without an optional property or two. Strings of one layout differ
-only in their values, and so in the positions of names and separators. So only the separators are searched for, strings
-with equally many are compared with the names of the first of them, and no name is copied.
+Most topics have few layouts: one program sends the same names, with or without an optional property or two. Strings of
+one layout differ only in their values, and so in the positions of names and separators. So only the separators are
+searched for, strings with equally many are compared with the names of the first of them, and no name is copied.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class LayoutPairs:
-    """The properties of `count` messages; those of no layout have none."""
+    """The properties of `count` messages; a message without a layout has no properties."""
 
     data: pa.Buffer
     count: int
@@ -74,7 +74,7 @@ class LayoutPairs:
         return as_string(spans(self.data, starts, ends, ends == 0))
 
     def map(self, takes: Callable[[bytes], bool] = bool) -> pa.Array:
-        """Returns the properties of each message whose names `takes` accepts, as a map; without it all."""
+        """Returns each message's properties as a map: those whose names `takes` accepts, or all if it is None."""
         accepted = [[n for n, name in enumerate(layout.names) if takes(name)] for layout in self.layouts]
         offsets = np.zeros(self.count + 1, np.int32)
         for layout, numbers in zip(self.layouts, accepted, strict=True):
@@ -136,9 +136,9 @@ def _show_many(texts: list[bytes]) -> bool:
 
 
 def _separators(octets: Octets, bounds: Int32s) -> tuple[Int32s, Ints]:
-    """Returns the places of all separators, and the number of the first of each string, and of one behind the last.
+    """Returns the positions of all separators, and for each string the number of its first one, then the count of all.
 
-    The end of a string that leaves out its last separator, as 4.9 does, counts as one.
+    The end of a string without its last separator, as 4.9 writes it, counts as a separator.
     """
     places: Int32s = np.flatnonzero(octets <= LAST_SEPARATOR).astype(np.int32)
     firsts: Ints = np.searchsorted(places, bounds)
@@ -151,7 +151,7 @@ def _separators(octets: Octets, bounds: Int32s) -> tuple[Int32s, Ints]:
 
 
 def _split(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> Iterator[Layout | None]:
-    """Yields the layouts of strings with equally many pairs; None in place of one that has none."""
+    """Yields the layouts of strings with equally many pairs; None for strings without a layout."""
     whole = _layout(octets, rows, starts, ends)
     if whole is not None:
         yield whole

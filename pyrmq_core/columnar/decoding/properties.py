@@ -75,7 +75,7 @@ class Pairs:
         return self._taken(pa.array(places, mask=places < 0))
 
     def map(self, takes: Callable[[bytes], bool] = bool) -> pa.Array:
-        """Returns the properties of each message whose names `takes` accepts, as a map; without it all."""
+        """Returns each message's properties as a map: those whose names `takes` accepts, or all if it is None."""
         accepted = [code for name, code in self.known.items() if takes(name)]
         names, counts, places = self.names, self.counts, strided_indices(4, 2, len(self.bounds))
         if len(accepted) < len(self.known):
@@ -174,7 +174,7 @@ def _messages_of(counts: Ints, pairs: Bools) -> Bools:
 
 
 def _emptied(strings: pa.Array, wrong: Bools) -> pa.Array:
-    """Returns the strings, with empty ones in place of those marked as wrong."""
+    """Returns the strings, with an empty string in place of each string marked as wrong."""
     bounds = offsets_of(strings).astype(np.int64)
     return spans(strings.buffers()[2], bounds[:-1], np.where(wrong, bounds[:-1], bounds[1:]))
 
@@ -205,6 +205,6 @@ def _with_messages(read: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
 def _elements(data: pa.Buffer, pairs: Int32s) -> pa.Array:
     """Returns an array whose element 4 i is the name of pair i, and 4 i + 2 its value.
 
-    The elements between are separators, or bytes that belong to no pair; they are never taken.
+    The elements between are separators, or bytes that belong to no pair; no caller reads them.
     """
     return slices_between(data, pairs.ravel() if len(pairs) else np.zeros(1, np.int32))

@@ -1,9 +1,9 @@
 """Finds where the items begin in stretches of bytes: the records of a pull, or the messages of a batch record.
 
-A stretch is a run of items, one behind another. An item begins with its size, so the next item's place is known only
-after that is read. If the first size divides the stretch, all items are assumed to have that size, and checked. Else
-many stretches are followed together, one item of each in a step; few stretches are followed by a loop. Nanoseconds for
-an item in 2 MiB of records: 10 for equal sizes, 30 with 200 stretches, 100 with few.
+A stretch is a sequence of items without gaps. An item begins with its size, so the next item's place is known only
+after that is read. If the first size divides the stretch, all items are assumed to have that size, and checked.
+Otherwise many stretches are followed together, one item of each in a step; few stretches are followed by a loop.
+Nanoseconds for an item in 2 MiB of records: 10 for equal sizes, 30 with 200 stretches, 100 with few.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Sizes = npt.NDArray[np.int32]
 
 
 class Unreadable(Exception):
-    """Bytes that the columns cannot read; the path by row reads them, or raises the error that names the fault."""
+    """Raised for bytes that the columns cannot read: the path by row reads them, or raises an error with the fault."""
 
 
 def items(octets: Octets, starts: Ints, ends: Ints, least: int) -> tuple[Ints, Ints]:
     """Returns the place where each item begins, and the number of items in each stretch `octets[start:end]`.
 
-    Raises `Unreadable` for an item of fewer than `least` bytes, and for one that leads beyond its stretch's end.
-    Stretches are in order, and none is empty.
+    Raises `Unreadable` for an item of fewer than `least` bytes, or beyond its stretch's end. Stretches are in order,
+    and none is empty.
     """
     if not len(starts):
         return starts, starts

@@ -81,7 +81,7 @@ def check_crcs(rows: Rows, which: Ints) -> None:
 
 
 def have_crcs(octets: Octets, starts: Ints, ends: Ints, crcs: npt.NDArray[Any]) -> bool:
-    """Returns whether each body `octets[start:end]` has its CRC."""
+    """Returns whether each body `octets[start:end]` matches its CRC."""
     count = len(starts)
     if (ends - starts).sum() <= SHORT_BODY_BYTES * count:
         bodies: Iterator[Any] = _copied(spans(pa.py_buffer(octets), starts, ends))
@@ -138,7 +138,7 @@ def _plain_rows(octets: Octets, places: Ints, pull: Ints) -> Rows:
 
 
 def _heads(octets: Octets, places: Ints) -> tuple[npt.NDArray[np.void], Ints]:
-    """Returns the headers in the form with IPv4 hosts, without the bytes of IPv6 ones, and where the bodies begin."""
+    """Returns the headers in the form with IPv4 hosts, IPv6 hosts left out, and the positions of the bodies."""
     heads = gathered(octets, places, HEAD_BYTES)
     flags = heads.view(HEAD)["sys_flag"]
     if not (flags & (BORN_HOST_V6 | STORE_HOST_V6)).any():

@@ -48,7 +48,7 @@ SHORT_BYTES: Final = 2
 class Rows:
     """Messages in the order of their pulls: a vector for each fact, with an element for each message.
 
-    `octets` is one buffer, the records of all pulls one behind another. For message i:
+    `octets` is one buffer, the records of all pulls one after another. For message i:
 
         octets   ... | header | body | n | topic | n | properties | the next record ...
                      ^        ^      ^   ^       ^   ^            ^
@@ -62,9 +62,9 @@ class Rows:
 
     `heads[i]` is a copy of that header in the form with IPv4 hosts; hosts are read from `octets`, by `host`. `pull[i]`
     is the number of the pull that the message came with. The messages inside a batch record share its place, header and
-    topic, and have their own spans of body and properties. A decompressed body lies behind all records.
+    topic, and have their own spans of body and properties. A decompressed body lies after all records.
 
-    With `record`, heads and places are those of records instead, and `record[i]` is the number of message i's record.
+    If `record` is set, heads and places belong to records instead, and `record[i]` is the number of message i's record.
     """
 
     octets: Octets
@@ -96,7 +96,7 @@ class Rows:
         return spans(self.data, *bounds)
 
     def host(self, name: str, v6: bool) -> Octets:
-        """Returns the packed hosts of those messages whose host is IPv6 (`v6`), or IPv4, as the rows of a matrix."""
+        """Returns the packed hosts of all messages with an IPv6 host (`v6`), or with IPv4, as the rows of a matrix."""
         rows = np.flatnonzero(self.has_v6(name) == v6)
         start = self.places[rows if self.record is None else self.record[rows]]
         if name == "born_host":

@@ -117,10 +117,10 @@ def _block_end(words: Ints, start: int) -> int:
 
 
 def _words_of(octets: npt.NDArray[np.uint8], starts: Ints, length: Ints) -> Words:
-    """Returns `octets[start:start + length]` of each row as a row of words, with zeros behind its end.
+    """Returns `octets[start:start + length]` of each row as a row of words, padded with zeros.
 
-    Two words that differ only in their highest bits would have products that differ only there. So each word's upper
-    half is mixed into its lower half.
+    Two words that differ only in their highest bits would have products that differ only in these bits. So each word's
+    upper half is mixed into its lower half.
     """
     shortest = int(length.min())
     width = (int(length.max()) + WORD_BYTES - 1) // WORD_BYTES

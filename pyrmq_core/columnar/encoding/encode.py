@@ -1,7 +1,7 @@
 """Encodes rows as the payloads of send requests: many rows at once, cut into requests without copying.
 
-Rows are cut by the size of a request, and by the kinds of bodies that may share one. The columns are listed in
-`sink_rows.py`. The payloads equal those that `protocol/messages` makes of the same messages.
+Rows are divided by the size of a request, and by the kinds of bodies that may share a request. `sink_rows.py` lists the
+columns. The payloads equal the payloads of `protocol/messages` for the same messages.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class BatchLimit:
     """The limits of one request, and which bodies are compressed.
 
     Requests of 4,000 small messages cost this process 0.7 of what requests of 1,000 cost, and a broker 0.9 to 0.95;
-    5,000 gain nothing more, and 10,000 were slower where several are under way.
-    A request that fails is repeated whole.
+    5,000 gain nothing more, and 10,000 were slower where several are under way. A failed request is repeated as a
+    whole.
     """
 
     messages: int = 4000
@@ -87,7 +87,7 @@ class BatchLimit:
 
     @property
     def max_batched_body_bytes(self) -> int:
-        """The largest body that is sure to fit into a batch with its properties; a larger one goes alone."""
+        """The largest body that surely fits into a batch with its properties; a larger body goes alone."""
         return self.max_message_bytes - MAX_PROPERTIES_BYTES - 64
 
     @property
@@ -110,7 +110,7 @@ class Run:
 
 
 def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[Run]:
-    """Yields the rows in order, divided where their kind changes; with `alone` no two rows share a request."""
+    """Yields the rows in runs of one kind, in order; with `alone` no two rows share a request."""
     largest = int(body_bytes.max(initial=0))
     compressed_from = limit.compress_over_bytes if limit.compression is not None else largest + 1
     if largest < min(compressed_from, limit.max_batched_body_bytes + 1):
@@ -212,7 +212,7 @@ def encode_rows(
     wait_store_msg_ok: bool = True,
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Yields rows without a fault as requests of `topic`, in their order. `ids(count)` returns the next unique ids.
+    """Yields checked rows as requests of `topic`, in order. `ids(count)` returns the next unique ids.
 
     The bodies of payloads are views of larger buffers. `compress_all` maps a function over bodies, maybe in threads
     (`executor.map`). `single_tag` says that the rows share their tag, or have none (`by_tag`), which batch topics need.

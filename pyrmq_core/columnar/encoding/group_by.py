@@ -38,7 +38,7 @@ def by_topic(rows: pa.RecordBatch, topic: str | None = None) -> Iterator[tuple[s
 
 
 def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of each tag, and those without one, by first appearance; requests to batch topics need that."""
+    """Yields the rows of each tag, and the rows without a tag, by first appearance, for requests to batch topics."""
     if "tags" not in rows.schema.names or rows.num_rows < 2:
         yield rows
         return
@@ -55,9 +55,9 @@ def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Yields the rows whose sharding keys share one of `queues` queues, divided as by Java's SelectMessageQueueByHash.
+    """Yields the rows of each of `queues` queues, by their sharding keys as Java's SelectMessageQueueByHash.
 
-    Each group comes with one of its keys. The rows without a key come first, with None.
+    Each group comes with a key of its rows. The rows without a key come first, with None.
     """
     if "shardingKey" not in rows.schema.names:
         yield None, rows

@@ -1,10 +1,10 @@
 """The bytes of many rows as parts, their ids and properties strings among them, and the join of parts to one buffer.
 
 A part is constant bytes, numbers, or a column of bytes. Arrow's join costs about 100 instructions for each argument and
-row, so neighbours of fixed width are first copied into one argument. Columns of one size are copied with them
-(`column_part`), and two arguments are joined by a third. This made `send_arrow` of 1,000 rows take 1.16 million
-instructions for rows of 100 B and 1.36 for 1 KiB, instead of 1.75 and 1.95 (callgrind); with keys and tags of any
-length 1.73 instead of 1.79.
+row, so neighbours of fixed width are first copied into one argument. Columns whose elements have one size are copied as
+well (`column_part`). Two arguments are joined with a third as Arrow's separator. This made `send_arrow` of 1,000 rows
+take 1.16 million instructions for rows of 100 B and 1.36 for 1 KiB, instead of 1.75 and 1.95 (callgrind); with keys and
+tags of any length 1.73 instead of 1.79.
 
 Properties strings have the bytes of `protocol/messages/properties.py`, in its order: KEYS, UNIQ_KEY, WAIT, TAGS,
 __SHARDINGKEY, then the user's own.
@@ -36,7 +36,7 @@ class FixedWidth(NamedTuple):
 
 
 class OptionalConstant(NamedTuple):
-    """Constant bytes of the rows that `there` marks; the other rows have nothing."""
+    """Constant bytes of the rows that the mask `there` selects; the other rows have nothing."""
 
     raw: bytes
     there: Bools
@@ -209,7 +209,7 @@ def properties_bytes(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> 
 
 
 def _sometimes(part: OptionalConstant, first: int, count: int) -> pa.Array:
-    """Returns the bytes once for each row, and null for a row that does not have them."""
+    """Returns the constant bytes for each row that has them, and null for every other row."""
     there = np.packbits(part.there[first : first + count], bitorder="little")
     bounds = np.arange(count + 1, dtype=np.int32) * len(part.raw)
     buffers = [pa.py_buffer(there), pa.py_buffer(bounds), pa.py_buffer(part.raw * count)]
@@ -263,7 +263,7 @@ def _text_parts(rows: SinkRows, name: str) -> list[RowPart]:
 
 
 def _user_parts(properties: UserProperties) -> list[RowPart]:
-    """Returns the parts for the users' pairs. If names differ from row to row, all pairs are joined first."""
+    """Returns the parts for the users' properties; if names differ from row to row, each row's are joined first."""
     if properties.names is None:
         return [_strings_of_pairs(properties)]
     parts: list[RowPart] = []

@@ -9,7 +9,7 @@
     properties    map<string, string>                      map<string, string>
     flag          int32                                    int32
 
-`large_`, view and dictionary types of these are taken too. Only `body` is required.
+`large_`, view and dictionary types of these are accepted too. Only `body` is required.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ JOINED_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BytesColumn:
-    """A column of bytes with the sizes of its elements; `there` marks those neither null nor empty, None means all."""
+    """A column of bytes with its elements' sizes; the mask `there` selects non-empty elements, None means all."""
 
     array: pa.Array
     sizes: Int32s
@@ -105,9 +105,9 @@ class SinkRows:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """Rows without a fault, or some of them: those of the `numbers`, in their order; None for all.
+    """Checked rows: only the rows with these `numbers`, in their order, or all rows if that is None.
 
-    It is divided as a `RecordBatch` is; only `to_encode` copies the values, of all divisions at once.
+    It is divided like a `RecordBatch`; only `to_encode` copies the values, after all divisions.
     """
 
     batch: pa.RecordBatch
@@ -134,7 +134,7 @@ class CheckedRows:
         return replace(self, numbers=numbers if self.numbers is None else self.numbers.take(numbers))
 
     def filter(self, mask: pa.Array) -> CheckedRows:
-        """Returns the rows for which the mask is true."""
+        """Returns the rows that the mask selects."""
         return self.take(pc.indices_nonzero(mask))
 
     def slice(self, start: int, count: int) -> CheckedRows:
@@ -148,7 +148,7 @@ class CheckedRows:
         return self.batch if self.numbers is None else self.batch.take(self.numbers)
 
     def to_encode(self) -> SinkRows:
-        """Returns these rows as `encode_rows` takes them."""
+        """Returns these rows in the form that `encode_rows` expects."""
         return self.outgoing if self.numbers is None else self.outgoing.take(self.numbers)
 
 
@@ -194,7 +194,7 @@ def _is_large(rows: pa.RecordBatch) -> bool:
 
 
 def outgoing_parts(rows: pa.RecordBatch) -> Iterator[SinkRows]:
-    """Yields the rows of each window as `encode_rows` takes them, without a check."""
+    """Yields the rows of each window in the form that `encode_rows` expects, without a check."""
     for _, part in windows(rows):
         yield outgoing_rows(part)
 

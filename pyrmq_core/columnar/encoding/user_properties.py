@@ -36,7 +36,7 @@ class UserProperties:
         return type(self)(array, _names_of_all(array) if self.names is None or not len(array) else self.names)
 
     def pairs(self) -> tuple[Ints, Ints]:
-        """Returns the number of each row's first pair, and of the pair behind its last one; a null row has no pairs."""
+        """Returns the number of each row's first pair, and of the pair after its last; a null row has no pairs."""
         offsets = self.array.offsets.to_numpy().astype(np.int64)
         first, last = offsets[:-1], offsets[1:]
         if self.array.null_count:

@@ -1,7 +1,7 @@
-"""Finds the first row that no message can be made of, and names its column and the reason.
+"""Finds the first row that cannot become a message, and names its column and the reason.
 
-The rules are those of `payload.check_message` and `properties`, checked for a whole column at a time: first by a quick
-test that a column without faults passes, then precisely.
+The rules of `payload.check_message` and `properties` are checked for a whole column at a time: first by a quick test
+that a correct column passes, then precisely.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> list
 
 
 def first_fault(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
-    """Returns the lowest row's fault, or None without one; raises `InvalidArgument` for a column of another type."""
+    """Returns the first fault by row, or None; raises `InvalidArgument` for a column of another type."""
     checked = check(rows, max_body_bytes)
     return checked if isinstance(checked, Fault) else None
 
@@ -183,7 +183,7 @@ def _too_long(rows: SinkRows, size: Ints) -> Iterator[Fault]:
 
 
 def _topic_fault(topics: pa.Array) -> Fault | None:
-    """Returns the fault of the lowest row without a topic, or with an invalid one."""
+    """Returns the fault of the first row without a topic, or with an invalid topic."""
     coded = encoded(topics)
     wrong = {-1: NO_TOPIC}
     for code, name in enumerate(coded.dictionary.to_pylist()):
@@ -197,7 +197,7 @@ def _topic_fault(topics: pa.Array) -> Fault | None:
 
 
 def _holding(text: pa.Array, byte_values: tuple[int, ...]) -> Bools | None:
-    """Returns for each element whether it holds one of the bytes; None if no element does."""
+    """Returns for each element whether it contains any of the bytes; None if no element does."""
     bounds, octets = offsets_of(text), byte_view(text)
     used = octets[bounds[0] : bounds[-1]]
     if not len(used) or used.min() > max(byte_values):

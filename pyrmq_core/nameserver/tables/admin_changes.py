@@ -28,8 +28,8 @@ def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) ->
 
 
 def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
-    """Sets a topic's queues. An unknown broker ends this: a new topic then gets no queues, an existing one those before
-    it.
+    """Sets a topic's queues. An unknown broker ends this: a new topic then gets no queues, an existing topic the queues
+    of the brokers before the unknown broker.
 
     Raises `BodyError` when the tables have no room for them.
     """

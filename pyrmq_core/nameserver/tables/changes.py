@@ -18,7 +18,7 @@ class RemovalReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerJoined:
-    """A broker's address that was not alive before."""
+    """An address of a broker became alive."""
 
     broker_name: str
     broker_id: int
@@ -48,7 +48,7 @@ class AddressMoved:
 
 @dataclass(frozen=True, slots=True)
 class PlaceTaken:
-    """An address that took the broker id of another address, whose broker is alive."""
+    """An address that displaced another address with the same broker id, although that broker is alive."""
 
     broker_name: str
     broker_id: int
@@ -80,7 +80,7 @@ class RegistrationIgnored:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationRefused:
-    """A first registration with one topic, where the settings require a full one first."""
+    """A first registration with one topic, where the settings require all topics first."""
 
     broker_name: str
     broker_id: int
@@ -250,7 +250,7 @@ class RegistrationResult:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The changes when one or more addresses left; `connections` are those of silent brokers, to be closed."""
+    """The changes when addresses left; `connections` are the connections of silent brokers, to be closed."""
 
     changes: tuple[Change, ...] = ()
     notices: tuple[MinBrokerIdChange, ...] = ()

@@ -58,7 +58,8 @@ def register(
     """Registers a broker's address and topics; `body` is None when `knows` returned True for its digest.
 
     Raises `BodyError`, before it changes anything, for topics that no broker can have and when the tables have no room.
-    The broker itself is registered in one step and its topics in later ones: when it leaves meanwhile, so do they.
+    The broker itself is registered in one step and its topics in later steps: if the broker leaves meanwhile, its
+    topics leave too.
     """
     while header.broker_name in tables.leaving:  # topics of the name's former broker are still being removed
         yield
@@ -168,7 +169,7 @@ def _refusal(
     version: DataVersion,
     body: RegistrationBody | None,
 ) -> RegistrationIgnored | RegistrationRefused | None:
-    """Returns why the registration is not accepted, or None; `holder` is the address that has the id now.
+    """Returns the reason to refuse the registration, or None; `holder` is the address that has the id now.
 
     A registration does not displace a living broker whose state version is higher.
     """
@@ -186,7 +187,7 @@ def _refusal(
 
 
 def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: Mapping[int, str]) -> BrokerData:
-    """Returns the broker with these addresses; its cluster is always that of its first registration."""
+    """Returns the broker with these addresses; it stays in the cluster of its first registration."""
     return BrokerData(
         cluster=header.cluster_name if before is None else before.cluster,
         broker_name=header.broker_name,
@@ -199,7 +200,7 @@ def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: M
 def _take(
     tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
 ) -> Steps[list[Change]]:
-    """Takes over a broker's topics; without `news` (the version is known) only the missing ones."""
+    """Takes over a broker's topics; without `news` (the version is known) only the missing topics."""
     changes: list[Change] = []
     name = broker.broker_name
     if tables.rules.delete_topic_with_broker_registration and not body.topic_queue_mapping_infos:
@@ -258,7 +259,7 @@ def _live(
     body: RegistrationBody | None,
     before: BrokerLiveInfo | None,
 ) -> BrokerLiveInfo:
-    """Returns the broker's entry, without a digest while its topics are being taken: the tables lack some of them."""
+    """Returns the broker's entry, without a digest until all its topics are in the tables."""
     timeout_ms = header.heartbeat_timeout_ms
     return BrokerLiveInfo(
         last_update_ms=now_ms,
@@ -290,7 +291,7 @@ def _answer(
     changes: tuple[Change, ...],
     notice: MinBrokerIdChange | None,
 ) -> RegistrationResult:
-    """Returns the result; for a slave it names the master, if that is alive."""
+    """Returns the answer; for a slave it names the master, if the master is alive."""
     master = None if header.broker_id == MASTER_ID else broker.master
     live = None if master is None else tables.broker_live_table.get(BrokerAddrInfo(header.cluster_name, master))
     if live is None:

@@ -32,7 +32,7 @@ from pyrmq_core.protocol.routes.route import BrokerData
 
 
 class _Leaving(NamedTuple):
-    """An address to remove; without a name when no broker has it."""
+    """An address to remove; its broker name is None if no broker has the address."""
 
     key: BrokerAddrInfo
     broker_name: str | None
@@ -45,7 +45,7 @@ def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broke
 
 
 def connection_closed(tables: RouteTables, connection: object) -> Steps[Removal]:
-    """Removes the address that is alive on this connection; of several, only the oldest (Java, too, removes one)."""
+    """Removes the address that is alive on this connection, of several only the oldest, as Java does."""
     keys = tables.connections.get(connection)
     if not keys:
         return Removal()

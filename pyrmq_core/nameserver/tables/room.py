@@ -58,7 +58,7 @@ def check_queues(tables: RouteTables, topic: str, broker_names: Iterable[str]) -
 
 
 def check_room(tables: RouteTables, header: RegistrationHeader, connection: object) -> None:
-    """Raises `BodyError` when there are too many brokers, or too many addresses of this one."""
+    """Raises `BodyError` when there are too many brokers, or too many addresses of this broker."""
     key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
     is_new = key not in tables.broker_live_table
     if is_new and tables.connections.get(connection) and len(tables.broker_live_table) >= tables.rules.max_brokers:

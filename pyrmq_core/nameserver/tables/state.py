@@ -64,8 +64,8 @@ class BrokerAddrInfo(NamedTuple):
 class BrokerLiveInfo:
     """An address that is alive.
 
-    `digest` is that of its last body, or None when the tables no longer hold all of that body. `contributed` is True
-    when its topics were taken. Of two entries the older has the smaller `number`.
+    `digest` is the digest of its last body, or None when the tables no longer hold all of that body. `contributed` is
+    True when its topics entered the tables. Of two entries the older has the smaller `number`.
     """
 
     last_update_ms: int
@@ -82,7 +82,7 @@ class BrokerLiveInfo:
 
 
 class Switched(NamedTuple):
-    """The number of topics a broker has, and of those whose permission changed."""
+    """The number of a broker's topics, and how many of their permissions changed."""
 
     topics: int
     changed: int
@@ -154,7 +154,7 @@ class RouteTables:
         return emptied
 
     def name_of(self, key: BrokerAddrInfo) -> str | None:
-        """Returns the broker name that has this address; of several, the one that came first."""
+        """Returns the broker name that has this address; of several, the name that was registered first."""
         return min(self.names.get(key, ()), key=self._name_numbers.__getitem__, default=None)
 
     def join_cluster(self, cluster: str, broker_name: str) -> None:

@@ -21,7 +21,7 @@ REQUEST_BYTES: Final = 4096
 
 
 async def ask(handler: Handler, request: Command, peer: Peer) -> Command | None:
-    """Returns the handler's answer, plain function or async; for functions that wrap a handler."""
+    """Returns the answer of a plain or async handler, for functions that wrap a handler."""
     answer = handler(request, peer)
     return answer if answer is None or isinstance(answer, Command) else await answer
 

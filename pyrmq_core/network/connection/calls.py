@@ -118,11 +118,12 @@ class PostedCall(Call):
 
 
 class BulkCall:
-    """A request posted in bulk. Subclasses receive the result in `end`.
+    """A request posted in bulk; a subclass receives the result in `end`.
 
     The object itself is the entry in the call table, which saves one allocation for each request and keeps the garbage
-    collector idle. It cannot be withdrawn; a caller that is no longer interested ignores the result. One that `borrows`
-    may receive a body that is a view of received bytes, and keeps a MiB or more of them alive as long as the view.
+    collector idle. The request cannot be withdrawn; a caller that is no longer interested ignores the result. If it
+    `borrows`, the answer's body may be a view of received bytes, and keeps a MiB or more of them alive as long as the
+    view.
     """
 
     __slots__ = ("code", "deadline", "frames", "numbers", "opaque", "timeout")
@@ -159,9 +160,9 @@ class Calls:
         self._numbers = count(1)
 
     def open(self, command: Request, timeout: float, deadline: float, done: Done | None = None) -> Call:
-        """Returns a new call under an unused opaque, ready to be written; with `done` a posted one.
+        """Returns a new call under an unused opaque, ready to be written; with `done`, a `PostedCall`.
 
-        Raises `HeaderError`, and registers nothing then.
+        If it raises `HeaderError`, nothing is registered.
         """
         while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
             pass
@@ -200,7 +201,7 @@ class Calls:
             call.forget()
 
     def open_all(self, form: RequestForm, requests: Iterable[BulkCall], timeout: float, deadline: float) -> Outgoing:
-        """Registers the requests and returns their frames; one that cannot be encoded ends at once, alone."""
+        """Registers the requests and returns their frames; a request that cannot be encoded fails alone, at once."""
         table, frames, code = self.table, Outgoing(), form.code
         opaques, frame, parts = self._numbers, form.frame, []
         for bulk_call in requests:
@@ -270,7 +271,7 @@ class Calls:
         return CallTimeout(f"{text}; {REMEDY}", address=self._address, request_left=call.started)
 
     def no_time(self, code: int) -> CallTimeout:
-        """Returns the error of a call for which no time was left before it was opened."""
+        """Returns the error of a call whose time ran out before it was opened."""
         text = f"no time was left to ask {self._address} for {request_name(code)}"
         return CallTimeout(f"{text}; {REMEDY}", address=self._address, request_left=False)
 
@@ -357,7 +358,7 @@ class DeadlineSweeper:
 
 
 def _end(end: Callable[[_Error], None], error: _Error, code: int) -> None:
-    """Ends a call and logs what its callback raises: the sweeper and the connection's other calls go on."""
+    """Ends a call and logs any exception of its callback: the sweeper and the connection's other calls go on."""
     try:
         end(error)
     except Exception:

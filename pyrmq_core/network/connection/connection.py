@@ -173,8 +173,8 @@ class Connection:
     ) -> Callable[[], None] | None:
         """Posts a request with a deadline on trio's clock; `timeout` is for the error's text.
 
-        By an access that `writes_here` the request is sent only if no other call is under way and the socket takes it
-        at once; otherwise returns None and sends nothing.
+        If `loop` is an access that `writes_here`, the request is sent only if no other call is under way and the socket
+        accepts it at once; otherwise this returns None and sends nothing.
         """
         if loop.writes_here:
             return self._post_from_thread(command, deadline, timeout, done)
@@ -243,11 +243,11 @@ class Connection:
             self._nursery.cancel_scope.cancel()
 
     async def wait_closed(self) -> None:
-        """Returns when the connection has ended, its tasks and its socket are gone."""
+        """Returns when the connection's tasks have ended and its socket is closed."""
         await self._closed.wait()
 
     async def aclose(self) -> None:
-        """Ends the connection; returns when its tasks and its socket are gone."""
+        """Ends the connection; returns when its tasks have ended and its socket is closed."""
         self.close()
         await self.wait_closed()
 

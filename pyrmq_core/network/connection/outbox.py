@@ -1,4 +1,4 @@
-"""The frames that a connection has to write, in order: a single one is written at once, several are joined.
+"""The frames that a connection has to write, in order: a single frame is written at once, several are joined.
 
 A frame is either not begun, and can be withdrawn without a trace, or begun, and is then written whole. (A frame that
 was torn by a cancelled task would end the connection for all its calls.)
@@ -102,7 +102,7 @@ class Outbox:
         return not self._queue and not self._writer_runs and not self._held
 
     def send(self, frame: Outgoing, *, alone: bool) -> None:
-        """Writes as much of the frame as the wire takes and queues the rest; raises one of `WIRE_ERRORS`."""
+        """Writes as much of the frame as the wire accepts and queues the rest; raises `WIRE_ERRORS`."""
         if not self._queue and self.is_idle and self._write(frame):
             if not alone:
                 self._wake_writer()
@@ -115,7 +115,7 @@ class Outbox:
             self._wake_writer()
 
     def write_from_thread(self, frame: Outgoing, soon: Callable[[Callable[[], None]], None]) -> bool:
-        """Writes to an idle outbox from another thread while the loop waits; returns False if the wire takes nothing.
+        """Writes to an idle outbox from another thread while the loop waits; returns False if the wire accepts nothing.
 
         The writer task writes the rest of a frame that the wire took in part; `soon` wakes it on the loop.
         """
@@ -194,7 +194,7 @@ class Outbox:
         self._noted_bytes, self._note_at = 0, math.inf
 
     async def run(self) -> None:
-        """Writes queued frames for the life of the connection; raises one of `WIRE_ERRORS`."""
+        """Writes queued frames for the life of the connection; raises `WIRE_ERRORS`."""
         self._writer = trio.lowlevel.current_task()
         while True:
             if chunks := self._next_chunks():

@@ -1,4 +1,4 @@
-"""The commands that a connection takes before other tasks run; of a server's connections with many, one at a time."""
+"""The number of commands that a connection handles before other tasks run: busy connections of a server alternate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARED_SECONDS: Final = 0.001
 
 
 class ReadTurns:
-    """The number of a server's connections that are amid commands that have come, and their turns."""
+    """The number of a server's connections with received commands to handle, and the lock by which they take turns."""
 
     __slots__ = ("lock", "reading")
 
@@ -27,11 +27,11 @@ class ReadTurns:
 
 
 class ReadSlice:
-    """The work of a connection before other tasks run: a number of commands or of seconds, whichever ends first.
+    """The work of a connection before other tasks run, bounded by a number of commands and by seconds.
 
-    Trio looks for what has come only when all tasks that can run have run. So each connection begins what it received
-    at once, and waits for its turn before the next slice: of a hundred that flood a server, one works in a round of the
-    loop, and the question of a client that asks little waits for one slice, not for a hundred.
+    Trio looks for received bytes only when all runnable tasks have run. So each connection begins the commands that it
+    received at once, and waits for its turn before the next slice. Of a hundred connections that flood a server, one
+    works in a round of the loop: a quiet client's request waits for one slice, not for a hundred.
     """
 
     __slots__ = ("_ends", "_has_turn", "_left", "is_over", "turns")
@@ -44,7 +44,7 @@ class ReadSlice:
         self.is_over = True
 
     def begin(self) -> None:
-        """Starts the first slice of what has come, a part of one where others have begun theirs."""
+        """Starts the first slice of received commands; it is shorter while other connections have begun theirs."""
         self.turns.reading = reading = self.turns.reading + 1
         self.is_over = False
         if reading == 1:
@@ -54,7 +54,7 @@ class ReadSlice:
             self._ends = time.monotonic() + max(SECONDS_AT_ONCE / reading, SHARED_SECONDS)
 
     def count(self) -> None:
-        """Counts a command that was taken; `is_over` is True if it was the last of this slice."""
+        """Counts a handled command; after the slice's last command `is_over` is True."""
         self._left -= 1
         self.is_over = self._left <= 0 or time.monotonic() >= self._ends
 

@@ -56,7 +56,7 @@ class SharedBytes(Generic[_Holder]):
         return self.used >= TIGHT_PART * self.most
 
     def note(self, holder: _Holder, count: int) -> None:
-        """Records how many bytes the connection holds now. Closes the largest ones when all hold too much."""
+        """Records how many bytes the connection holds now. Closes the largest connections when all hold too much."""
         self.used += count - self._noted.pop(holder, 0)
         if count:
             self._noted[holder] = count

@@ -13,8 +13,9 @@ STALL_SECONDS: Final = 60.0
 class ConnectionActivity:
     """A connection's activity at one time.
 
-    `received`, `commands` and `written_bytes` only grow. `frame_bytes` are those of a frame that has not come whole;
-    `busy` is True while requests or calls are under way; `reading` is False while it does not read on purpose.
+    `received`, `commands` and `written_bytes` only grow. `frame_bytes` are the received bytes of an incomplete frame.
+    `busy` is True while requests or calls are under way; `reading` is False while the connection intentionally does not
+    read.
     """
 
     received: int
@@ -28,7 +29,7 @@ class ConnectionActivity:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """The most seconds without traffic (`idle`, None: no limit), for one frame, and until a peer reads (`stall`)."""
+    """The most seconds without traffic (`idle`, None: no limit), for a frame, and until a peer reads (`stall`)."""
 
     idle: float | None = None
     frame: float = FRAME_TIMEOUT_SECONDS

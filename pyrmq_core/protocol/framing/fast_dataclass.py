@@ -24,7 +24,7 @@ T = TypeVar("T")
 def maker_of(frozen: Callable[P, T]) -> Callable[P, T]:
     """Returns a function that makes a value of a frozen dataclass with slots from all its fields, by position.
 
-    It applies no defaults, though its type shows those of the class, and calls no `__post_init__`.
+    The function applies no defaults, though its type shows the class's defaults, and calls no `__post_init__`.
     """
     assert dataclasses.is_dataclass(frozen)
     whole: Any = frozen

@@ -165,7 +165,7 @@ class FrameDecoder:
     `give_back` frees a buffer of any size (a server's idle connections hold none). A header longer than
     `max_header_bytes` is refused by its declared length, before the rest of it arrives.
 
-    If it `lends`, longer bodies are views of a buffer, which is not written to again while a view of it is alive. An
+    If it `lends`, longer bodies are views of a buffer, which is not written to again while such a view is alive. An
     answer of the `answer_form` with such a body is a `LentAnswer`.
     """
 
@@ -184,7 +184,7 @@ class FrameDecoder:
 
     @property
     def buffered_bytes(self) -> int:
-        """The bytes received and not taken out: after `next_command` gave None, part of a frame; 0 between frames."""
+        """The number of received bytes not yet returned as commands; 0 between frames."""
         return self._end - self._start
 
     @property
@@ -202,7 +202,7 @@ class FrameDecoder:
             view = view[count:]
 
     def room(self) -> memoryview:
-        """Returns the part of the buffer that the next bytes belong into; never empty."""
+        """Returns the part of the buffer for the next received bytes; never empty."""
         size = len(self._buffer)
         if self._is_lent:
             if self._end + LENT_ROOM_BYTES > size:
@@ -299,7 +299,7 @@ class FrameDecoder:
         self._start, self._end = 0, len(rest)
 
     def _use_next(self) -> None:
-        """Leaves the lent buffer to those that have views of it, and moves the unread bytes to another."""
+        """Leaves the lent buffer to the owners of views of it, and moves the unread bytes to another buffer."""
         earlier, rest = self._earlier, self._view[self._start : self._end]
         for_frames = min(LENT_FRAMES * self._longest, MOST_LENT_BYTES)
         following = self._unused(max(LENT_BUFFER_BYTES, for_frames, 2 * len(rest)))
@@ -312,7 +312,7 @@ class FrameDecoder:
         self._use(following)
 
     def _unused(self, size: int) -> bytearray:
-        """Returns an earlier buffer of this size that no view is left of, or else a new one."""
+        """Returns an earlier buffer of this size without views, or else a new buffer."""
         for buffer in self._earlier:
             if len(buffer) != size:
                 continue

@@ -73,7 +73,7 @@ _LAZY_TAIL_BYTES: Final = 160
 
 
 class LazyFields(Mapping[str, str]):
-    """Custom header fields whose JSON is parsed when the first one is read; broken JSON raises `HeaderError` then."""
+    """Custom header fields whose JSON is parsed when the first field is read; broken JSON then raises `HeaderError`."""
 
     __slots__ = ("_parsed", "raw")
 

@@ -1,7 +1,7 @@
 """The remedies that end errors about a server's refusal, by request, code and remark; and the bytes of other protocols.
 
-A remark decides before the code alone: Apache's brokers refuse very different things with one code. Remarks are those
-of broker/processor/AbstractSendMessageProcessor.java, AdminBrokerProcessor.java and their neighbours (5.4.0).
+A remark decides before the code alone: Apache's brokers refuse very different things with one code. The remarks come
+from broker/processor/AbstractSendMessageProcessor.java, AdminBrokerProcessor.java and their neighbours (5.4.0).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ MAX_TEXT_CHARACTERS: Final = 1024 * 1024
 
 
 class JsonWalk:
-    """A place in a JSON text that moves forward: into an object with `members`, over a value with `value` or `steps`.
+    """A position in a JSON text that moves on: into an object with `members`, over a value with `value` or `steps`.
 
     `position` is the number of characters read. Bare integer names, as fastjson writes them, are read as text. Anything
     else that is not JSON raises a `BodyError` that names `what`.

@@ -38,7 +38,8 @@ DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number
 def loads(body: bytes | memoryview, what: str) -> Any:
     """Returns the value of a body; bare integer keys become text keys.
 
-    `BodyError`, which names `what`, for a body that is not JSON, is nested too deeply, or holds half a surrogate.
+    Raises `BodyError`, which names `what`, for a body that is not JSON, is nested too deeply, or holds half a
+    surrogate.
     """
     try:
         return parse(bytes(body).decode())

@@ -1,6 +1,6 @@
 """Maps a dataclass to the members of a JSON object and back: `member("queueId", 0, int_member)` is one of its fields.
 
-Written in the order of their names and without null, as fastjson does. A member that is missing or null when read takes
+Members are written in the order of their names and without null, as fastjson does. A missing or null member is read as
 its default.
 """
 

@@ -22,7 +22,7 @@ _KEY: Final = re.compile(rf'({_STRING})|(\{{(?:[^{{}}\[\]"]++|"(?:[^"\\]++|\\.)*
 def load_object_keys(body: bytes | memoryview, what: str) -> dict[str, Any]:
     """Returns the object of a body; a name that is an object is its JSON text.
 
-    `BodyError`, which names `what`, for a body that is no such object.
+    Raises `BodyError`, which names `what`, for a body that is no such object.
     """
     try:
         text = bytes(body).decode()

@@ -38,7 +38,7 @@ def format_java_properties(properties: Mapping[str, str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yields lines, comments and empty ones left out; an odd number of backslashes at the end joins the next line."""
+    """Yields lines without comments and empty lines; an odd number of backslashes at the end joins the next line."""
     pending = ""
     for natural in _LINE_END.split(text):
         line = natural.lstrip(BLANKS)

@@ -9,9 +9,9 @@ POWERS: Final = tuple(pow(31, exponent, MASK + 1) for exponent in reversed(range
 
 
 def string_hash_code(text: str, before: int = 0) -> int:
-    """Returns the signed 32-bit sum of s[i] * 31**(n-1-i) over UTF-16 units; a broker's tag filter compares these.
+    """Returns the signed 32-bit sum of s[i] * 31**(n-1-i) over UTF-16 units; brokers' tag filters compare such sums.
 
-    With the hash of a text `before` it is that of both together.
+    With the hash of a text `before`, returns the hash of both texts joined.
     """
     if text.isascii() and len(text) < len(POWERS):
         code: int = sum(map(mul, text.encode("ascii"), POWERS[len(POWERS) - len(text) :]))

@@ -46,7 +46,7 @@ class BatchItem(NamedTuple):
 def encode_batch_body(items: Iterable[tuple[int, bytes | memoryview, bytes]]) -> bytes:
     """Returns the messages (`BatchItem`) one after another, as `encode_batch_item` writes each.
 
-    Joined only once: that is a quarter less work. `InvalidMessage` when a properties string is too long.
+    All parts are joined in one step: a quarter less work. Raises `InvalidMessage` when a properties string is too long.
     """
     pack_head, pack_short, overhead = HEAD.pack, SHORT.pack, OVERHEAD_BYTES
     parts: list[bytes | memoryview] = []
@@ -73,7 +73,7 @@ def _too_long(properties_bytes: int) -> InvalidMessage:
 
 
 def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:
-    """Yields the messages of a batch; `BodyError` names the position of the first one that cannot be read."""
+    """Yields the messages of a batch; `BodyError` names the position of the first unreadable message."""
     position, end = 0, len(body)
     while position < end:
         if end - position < OVERHEAD_BYTES:

@@ -1,4 +1,4 @@
-"""Messages that share requests: checked once, with all of their properties written but for their ids, then cut.
+"""Messages that share requests: checked once, encoded up to their ids, then divided into requests.
 
 Compressed and plain bodies never share a request: a request has one sysFlag, and a broker stores it with every message
 of the request.
@@ -27,7 +27,7 @@ UNIQUE_ID: Final = "0" * 32
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """Messages of one topic and wait flag; `ends` is what stands before and after UNIQ_KEY in each one's properties."""
+    """Messages of one topic and wait flag; `ends` are each message's properties before and after UNIQ_KEY."""
 
     messages: tuple[Message, ...]
     ends: Sequence[tuple[str, str]]
@@ -38,9 +38,9 @@ class CheckedBatch:
 
 
 def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESSAGE_BYTES) -> CheckedBatch:
-    """Returns the messages checked; `InvalidMessage` names the rule that one of them, or all together, break.
+    """Returns the messages checked; `InvalidMessage` names the rule that a message, or all together, break.
 
-    Whether each is short enough for a batch is known when its request is written.
+    Their lengths are checked later, when a request is written.
     """
     batch = tuple(messages)
     for message in batch:
@@ -52,7 +52,7 @@ def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESS
 
 
 def checked_ends(message: Message) -> tuple[str, str]:
-    """Returns `properties_around_id`, checked for length too."""
+    """Returns the properties string before and after the id; raises `InvalidMessage` if it is too long."""
     ends = before, after = properties_around_id(message)
     if len(before) + len(after) > SHORT_CHARS:
         message_properties_string(message, UNIQUE_ID)

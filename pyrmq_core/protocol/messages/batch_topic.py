@@ -1,9 +1,9 @@
 """Batch topics of 5.x (`queue.type=BatchCQ`): the properties that make a broker store a whole batch as one record.
 
-A batch whose request has a UNIQ_KEY among its own properties stays whole; without one it is divided into messages, as
-on a plain topic. Filters see only the properties of the record, so these must name the tag, and all messages must
-share it. Brokers before 5.4 would show that UNIQ_KEY in place of every message's, so they never receive one.
-Source: broker/processor/SendMessageProcessor.java (sendBatchMessage), store/queue/BatchConsumeQueue.java, 5.4.0.
+A batch whose request has a UNIQ_KEY among its own properties stays whole; any other is divided into messages, as on a
+plain topic. Filters see only the properties of the record, so these must name the tag, and all messages must share it.
+Brokers before 5.4 would show that UNIQ_KEY in place of every message's, so they never receive one. Source:
+broker/processor/SendMessageProcessor.java (sendBatchMessage), store/queue/BatchConsumeQueue.java, 5.4.0.
 """
 
 from __future__ import annotations

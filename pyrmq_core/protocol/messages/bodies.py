@@ -1,8 +1,8 @@
-"""Stored bodies to plain ones: compared with their CRC, decompressed up to a bound.
+"""The reading of stored bodies: compared with their CRC, and decompressed up to a bound.
 
-A record's CRC is that of the stored body: of the compressed bytes if it is compressed, and of all messages together in
-a batch record. Brokers set it for each record (CommitLog.asyncPutMessage, MessageExtEncoder.encode). Java's decoder
-compares it on request, and leaves empty bodies out (MessageDecoder.decode, `checkCRC`, 5.4.0).
+A record's CRC covers the stored body: the compressed bytes if it is compressed, and all messages together in a batch
+record. Brokers set it for each record (CommitLog.asyncPutMessage, MessageExtEncoder.encode). Java's decoder compares it
+on request, and leaves empty bodies out (MessageDecoder.decode, `checkCRC`, 5.4.0).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _TYPES: Final = {0: CompressionType.ZLIB, **{kind.value: kind for kind in Compre
 
 
 def compression_of(sys_flag: int) -> CompressionType | None:
-    """Returns the form of a body; None for a plain one, and for a form of a later version."""
+    """Returns the form of a compressed body; None for an uncompressed body, and for a form of a later version."""
     return _TYPES.get((sys_flag & COMPRESSION_MASK) >> COMPRESSION_SHIFT) if sys_flag & COMPRESSED else None
 
 

@@ -122,7 +122,7 @@ class RawPull:
 
     @property
     def is_batched(self) -> bool:
-        """True if the records begin with a batch record, as only those of a batch topic do."""
+        """True if the records begin with a batch record, as only a batch topic's records do."""
         return batch_base(self.records) is not None
 
 
@@ -217,7 +217,7 @@ def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
 def messages_of(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the messages of `decode` and None; those whose bodies take 256 MiB together, and the next one's offset.
+    """Returns the messages of `decode` and None; beyond 256 MiB of bodies, the first messages and the next offset.
 
     Messages that are stored as they are take no more than the pull, and are not counted.
     """
@@ -237,7 +237,7 @@ def messages_of(
 def iterate_messages(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> Iterator[MessageExt]:
-    """Yields the messages of `decode`; each body is decompressed when its message is taken."""
+    """Yields the messages of `decode`; each body is decompressed when its message is reached."""
     yield from _read_items(pull, _stored_items(pull, within, rules, allow_gaps=allow_gaps), rules)
 
 
@@ -246,7 +246,7 @@ def _is_message(message: object) -> bool:
 
 
 def _kind(value: object) -> str:
-    """Returns the type of an object that was sent instead of a message, but not its content, which may be the body."""
+    """Returns the type of an object that was sent instead of a message, without its content, perhaps a body."""
     size = f" of {len(value)}" if isinstance(value, Sized) else ""
     return f"a {type(value).__name__}{size}"
 
@@ -282,7 +282,7 @@ def _are_read(items: list[_Stored]) -> TypeGuard[list[MessageExt]]:
 
 
 def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool) -> list[_Stored]:
-    """Returns the messages within the range, all that are wanted: batches unwrapped, compressed bodies left unread."""
+    """Returns the wanted messages within the range: batches unwrapped, compressed bodies left unread."""
     items: list[_Stored] = []
     records, position = bytes(pull.records), 0
     start, stop = within.start, within.end

@@ -102,7 +102,7 @@ def decode_java_utf8(raw: bytes) -> str:
 def message_properties(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> dict[str, str]:
-    """Returns all properties a message is sent with; `InvalidMessage` names the one that breaks a rule.
+    """Returns all properties a message is sent with; `InvalidMessage` names the property that breaks a rule.
 
     `system_properties` are the producer's own (transaction, request, namespace), under RocketMQ's names. A blank name
     or value is sent (Java's client refuses it, its parser keeps it). An empty one would be lost on the way:
@@ -175,8 +175,8 @@ def _checked_string(message: Message, properties: Mapping[str, str]) -> str:
 
 
 def plain_ends(message: Message) -> tuple[str, str] | None:
-    """Returns what stands before and after UNIQ_KEY in the string of a message without a delay, whose texts are all
-    printable; None for others.
+    """Returns the properties string before and after UNIQ_KEY, for a message without a delay whose texts are all
+    printable; None for other messages.
 
     The fast form of `message_properties`: it needs no dict, and compares a class instead of calling `isinstance`, whose
     cost is measurable at one call a message.

@@ -248,7 +248,7 @@ def batch_base(records: bytes | memoryview) -> int | None:
 
 
 def put_numbers(buffer: bytearray, at: int, distance: int, packed: bytes, width: int) -> None:
-    """Writes packed numbers of `width` bytes, one after each `distance` bytes from `at` on."""
+    """Writes packed numbers of `width` bytes at the positions `at`, `at + distance`, ..."""
     for column in range(width):
         buffer[at + column :: distance] = packed[column::width]
 

@@ -35,9 +35,9 @@ def halves(payload: Payload) -> tuple[Payload, Payload]:
 
 
 def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> Payload:
-    """Returns the one message of `payload` for another topic, with further properties; it is no longer delayed.
+    """Returns the payload's single message for another topic, with further properties and without its delay.
 
-    A further property that does not fit into a message's properties is left out; if it is the last one, it is cut.
+    A further property that does not fit into a message's properties is left out; the last property is cut instead.
     """
     body, text, flag = payload.body, payload.properties, payload.flag
     if payload.batch:

@@ -106,7 +106,7 @@ def consumption_ended(
     timestamp_ms: int,
     group: str,
 ) -> TraceRecord:
-    """Returns the record of a message that the handler is done with; `context_code` is a `ConsumeReturnType`."""
+    """Returns the record of a message whose handler has ended; `context_code` is a `ConsumeReturnType`."""
     fields = ("SubAfter", request_id, msg_id, cost_ms, success, keys or None, int(context_code), timestamp_ms, group)
     return _record(fields, msg_id, keys)
 

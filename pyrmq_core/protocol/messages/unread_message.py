@@ -38,7 +38,7 @@ EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "pro
 def unread_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns a message of a record; `properties` and `flag` are its own, since a batch record has those of many."""
+    """Returns a message of a record; `properties` and `flag` are the message's own, not a batch record's."""
     return _make_unread(topic, queue.broker_name, queue.queue_id, offset, body, properties, (raw, flag))
 
 
@@ -123,7 +123,7 @@ def _read(message: MessageExt) -> None:
 
 
 class UnreadMessage(MessageExt):
-    """A message whose record is not read yet. It equals the parsed `MessageExt`, and is copied and pickled as one."""
+    """A message whose record is not read yet. It equals the parsed `MessageExt`, and is copied and pickled like it."""
 
     __slots__ = ()
 

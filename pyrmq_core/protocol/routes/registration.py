@@ -158,7 +158,7 @@ def _wrapper_steps(walk: JsonWalk, members: dict[str, Any]) -> Steps[None]:
 
 
 def _keep(members: dict[str, Any], name: str, value: Any) -> None:
-    """Keeps the first of equal names, of those read later; unknown members from outside take no memory."""
+    """Keeps the first member of each name that is read later; unknown members from outside take no memory."""
     if name in _READ:
         members.setdefault(name, value)
 
@@ -255,7 +255,7 @@ def _inflate_steps(body: bytes | memoryview) -> Steps[bytes]:
 
 
 class _Texts:
-    """A reader of counts and texts of an inflated body, one after the other."""
+    """A reader of an inflated body's counts and texts, in order."""
 
     __slots__ = ("_bytes", "_position")
 

@@ -1,1 +1,1 @@
-"""The pages, one module each: a function takes the request and the look-ups, and returns what its template shows."""
+"""The pages, one module each: a function takes the request and the look-ups, and returns its template's values."""

@@ -1,4 +1,4 @@
-"""The browser of messages: the newest of a topic, those of a key, and one message whole."""
+"""The browser of messages: a topic's newest messages, the messages of a key, and one message in full."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONDITIONS: Final = ("contains", "where", "tags", "sql", "queue")
 
 
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns messages of a topic: by key, by id, by what is in them, or the newest, also of a range of time."""
+    """Returns messages of a topic: by key, by id, by content, or the newest, also of a range of time."""
     topic, key, message_id = query(request, "topic"), query(request, "key"), query(request, "id")
     (since, before), zone = time_range(request), zone_of(request)
     conditions = {name: query(request, name) for name in CONDITIONS}

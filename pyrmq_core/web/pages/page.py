@@ -41,32 +41,32 @@ class Part(Generic[Item]):
 
 
 def part(request: Request, rows: Sequence[Item], size: int = ROWS_A_PAGE) -> Part[Item]:
-    """Returns the rows of the page that the request has the number of; the last one for a number above it."""
+    """Returns the rows of the page that the request names by number; the last page for a greater number."""
     last = max(1, -(-len(rows) // size))
     number = min(page_number(request, "page"), last)
     return Part(rows[(number - 1) * size : number * size], len(rows), number, last)
 
 
 def page_number(request: Request, name: str) -> int:
-    """Returns the number from 1 on that the query has; 1 for any other text."""
+    """Returns the page number in the query, from 1 on; 1 for any other text."""
     text = query(request, name)
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 1
 
 
 def ordered(request: Request, rows: Iterable[Item], orders: Mapping[str, Callable[[Item], Any]]) -> list[Item]:
-    """Returns the rows in the order that the request names, else in the first one."""
+    """Returns the rows in the order that the request names, else in the first order."""
     order = query(request, "sort")
     return sorted(rows, key=orders[order] if order in orders else next(iter(orders.values())))
 
 
 def matching(request: Request, rows: Iterable[Item], texts: Callable[[Item], Iterable[str]]) -> list[Item]:
-    """Returns the rows that have the request's `filter` in one of their texts, in any case."""
+    """Returns the rows of which a text contains the request's `filter`, without regard to case."""
     wanted = query(request, "filter").lower()
     return [row for row in rows if not wanted or any(wanted in text.lower() for text in texts(row))]
 
 
 def query(request: Request, name: str) -> str:
-    """Returns a value of the request's query; raises `InvalidArgument` for one that no name can be."""
+    """Returns a value of the request's query; raises `InvalidArgument` for a text that cannot be a name."""
     value = request.query_params.get(name, "").strip()
     if len(value) > MAX_QUERY_CHARACTERS:
         raise InvalidArgument(f"{name} has {len(value)} characters; {MAX_QUERY_CHARACTERS} at most")
@@ -90,7 +90,7 @@ def whole_number(values: Mapping[str, str], name: str) -> int:
 
 
 def time_range(request: Request) -> tuple[datetime | None, datetime | None]:
-    """Returns the times `since` and `before` of the query; without an offset they are of the zone of its form."""
+    """Returns the times `since` and `before` of the query; a time without an offset is in the zone of the form."""
     zone = form_zone(query(request, "zone"), zone_of(request))
     since, before = (zone.read(query(request, name), name) for name in ("since", "before"))
     return since, before

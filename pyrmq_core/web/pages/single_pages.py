@@ -48,7 +48,7 @@ PRODUCER_ORDERS: Final[Mapping[str, Callable[[ConnectedProducer], Any]]] = {
 
 
 async def cluster_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the brokers by cluster, those of them that have a text in a name, an address or a version."""
+    """Returns the brokers by cluster whose name, address or version contains a text."""
     brokers = await look_ups.brokers(watch=True)
     rows = ordered(request, matching(request, brokers, _texts_of_broker), BROKER_ORDERS)
     clusters = {
@@ -67,7 +67,7 @@ async def producers_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the groups with a dead-letter topic, and the newest dead letters of the chosen one."""
+    """Returns the groups with a dead-letter topic, and the newest dead letters of the chosen group."""
     group, (since, before), zone = query(request, "group"), time_range(request), zone_of(request)
     topic, groups = DLQ_PREFIX + group, list[LetterCount]()
     if not group:

@@ -68,7 +68,7 @@ class BrokerBars:
 
 
 async def topics_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the topics whose names contain a text, of one kind, with the figures that are there."""
+    """Returns the topics of one kind whose names contain a text, with the figures known so far."""
     kind, figures = query(request, "kind") or KINDS[0], look_ups.figures
     topic_names = await look_ups.topics()
     kinds = {name: topic_kind(name, topic_names) for name in topic_names.names}

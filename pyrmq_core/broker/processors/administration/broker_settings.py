@@ -84,9 +84,9 @@ async def _written(broker: Broker, properties: Mapping[str, str]) -> Command:
 
 
 def _write(path: Path, properties: Mapping[str, str]) -> None:
-    """Puts settings among those of a file; the previous file is kept beside it. Both have the file's permissions.
+    """Writes settings into a file; the previous version is kept beside it. Both have the file's permissions.
 
-    A JVM property of a changed setting is left out: at the next start it would win.
+    A JVM property of a changed setting is removed from the file: at the next start it would win.
     """
     kept = {
         name: text
@@ -103,9 +103,9 @@ def is_black(config: BrokerConfig, properties: Mapping[str, str]) -> bool:
 
 
 def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig:
-    """Returns the settings with these in place; raises `InvalidArgument` if one cannot change, or has no such value.
+    """Returns the settings with these changes; raises `InvalidArgument` for a fixed setting or a wrong value.
 
-    Those that have no effect on this broker change nothing, as at its start.
+    Settings without an effect on this broker change nothing, as at its start.
     """
     setting_rules.check(properties)
     if unknown := _unknown(config, properties):
@@ -121,7 +121,7 @@ def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig
 
 
 def _unknown(config: BrokerConfig, properties: Mapping[str, str]) -> list[str]:
-    """Returns some of the names that do not exist, each with the nearest one: to look for that takes milliseconds."""
+    """Returns the first unknown names with the nearest known name; only a few, as each search takes milliseconds."""
     known_names = {*config.to_properties(), *setting_rules.KNOWN, *CHANGEABLE}
     shown_names = [name[:MAX_NAME_CHARS] for name in properties if name not in known_names][:NAMES_SHOWN]
     return unknown_names(dict.fromkeys(shown_names, ""))

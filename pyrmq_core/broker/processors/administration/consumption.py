@@ -44,7 +44,7 @@ MAX_LONG: Final = 2**63 - 1
 
 @dataclass(slots=True)
 class _Behind:
-    """The numbers of messages that groups have not consumed, and of those that are pulled already."""
+    """The number of messages that groups have not consumed, and how many of these are pulled already."""
 
     consumed: int = 0
     pulled: int = 0
@@ -177,7 +177,7 @@ def _consume_stats(broker: Broker, *, is_order: bool) -> Iterator[bytes]:
 
 
 def _counted_rows(broker: Broker, group: str, topic: TopicConfig, behind: _Behind) -> Iterator[bytes]:
-    """Yields a row for each queue, and counts the messages that the group is behind."""
+    """Yields a row for each queue, and counts the messages that the group has not consumed."""
     for queue_id in range(topic.write_queue_nums):
         row = group_row(broker, group, topic.topic, queue_id)
         members = row[2]

@@ -35,7 +35,7 @@ from pyrmq_core.protocol.routes.topic_config import topic_config_from_members
 # The most topics or groups of a list, and the bytes of its body.
 MAX_LISTED: Final = 1000
 MAX_LIST_BYTES: Final = 1 << 20
-# Each may be added and removed. The changes of one topic are read in one step: 60,000 of them take some 30 ms.
+# Each attribute may be added and removed. A topic's changes are read in one step: 60,000 changes take some 30 ms.
 MOST_ATTRIBUTES: Final = 2 * len(ATTRIBUTES)
 # A step of reading the body takes up to 3 ms.
 STEPS_AT_ONCE: Final = 2
@@ -52,7 +52,7 @@ async def update_topics(broker: Broker, request: Command, _: Peer) -> Command:
 
 
 async def _make_topics(broker: Broker, body: bytes | memoryview, changed: list[TopicConfig]) -> Command:
-    """Makes or changes the topics of a list, and adds those that changed to `changed`."""
+    """Makes or changes the topics of a list, and adds each changed topic to `changed`."""
     listed: list[UpdateTopic] = []
     try:
         async for header in InTurns(listed_topics(body), STEPS_AT_ONCE):

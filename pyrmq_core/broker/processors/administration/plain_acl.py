@@ -45,7 +45,7 @@ async def update_account(access: AccessControl, request: Command) -> Command:
 
 
 def _account(header: UpdateAclConfig) -> dict[str, Any]:
-    """Returns the members that the request sets; absent ones stay as they are in the file, but `admin`."""
+    """Returns the members that the request sets; absent members stay as they are in the file, except `admin`."""
     check_keys(header.access_key, header.secret_key)
     account: dict[str, Any] = {
         "accessKey": header.access_key,

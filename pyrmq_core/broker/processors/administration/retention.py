@@ -28,13 +28,13 @@ AT_ONCE: Final = 100
 
 
 def delete_expired_log(retention: Retention) -> Command:
-    """Has segments older than fileReservedTime removed now, at any hour."""
+    """Starts the removal of segments older than fileReservedTime, at any hour."""
     retention.remove_by_hand()
     return success()
 
 
 async def clean_expired_queues(store: MessageStore, flusher: Flusher) -> Command:
-    """Deletes queues whose messages are all gone: such a queue begins at 0 again."""
+    """Deletes queues of which retention has removed every message: such a queue begins at 0 again."""
     return await _deleted(store, flusher, store.queues.is_expired)
 
 
@@ -44,7 +44,7 @@ async def clean_unused_topics(store: MessageStore, flusher: Flusher, topics: Top
 
 
 async def _deleted(store: MessageStore, flusher: Flusher, is_gone: Callable[[QueueKey], bool]) -> Command:
-    """Deletes the queues that are gone, except those of RocketMQ's own topics, some at a time."""
+    """Deletes the queues that `is_gone` accepts, a few at a time; queues of RocketMQ's own topics stay."""
     queues = store.queues
     keys = [key for key in queues.by_key if not is_system_topic(key[0])]
     try:

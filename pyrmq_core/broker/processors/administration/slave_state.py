@@ -26,10 +26,10 @@ from pyrmq_core.protocol.routes.topic_config import NO_VERSION
 
 
 def timer_checkpoint(config: BrokerConfig, store: MessageStore, timers: Timers) -> Command:
-    """Returns the last checkpoint of timers that was written; a slave the one that it keeps, or zeros.
+    """Returns the last written checkpoint of timers; on a slave, the copy of its master's, or zeros.
 
-    A later state could name deliveries that the log lost in a power cut. A slave is asked by a master of RocketMQ that
-    returns, which takes a later version than its own, and does not register without an answer.
+    A later state could name deliveries that the log lost in a power cut. A returning master of RocketMQ queries its
+    slave, adopts a later version than its own, and does not register without an answer.
     """
     if config.is_slave:
         kept = TimerCheckpoint.decode(store.files.load(timer_checkpoint_file.PATH))
@@ -56,7 +56,7 @@ def min_broker_id_changed(acting: ActingMaster | None) -> Command:
 
 
 def exchange_ha_info(broker: Broker, request: Command, _: Peer) -> Command:
-    """Returns this master's addresses; a slave takes those of a master that it is to follow before it registers."""
+    """Returns this master's addresses; an acting slave notes the master's addresses from the request."""
     info = MasterInfo.from_command(request)
     if not broker.config.is_slave:
         own = MasterInfo(broker.registration.ha_address, broker.store.end, broker.address)

@@ -1,4 +1,4 @@
-"""The broker that an answer to a pull suggests for the next one, and the code of a slave's answer.
+"""The broker that an answer to a pull suggests for the next pull, and the code of a slave's answer.
 
 Source: broker/processor/PullMessageProcessor.java (composeResponseHeader), store/DefaultMessageStore.java (getMessage,
 nextOffsetCorrection), 5.4.0.
@@ -37,7 +37,7 @@ def memory_bytes() -> int:
 
 
 def suggested_broker(broker: Broker, group_name: str, result: GetResult) -> int:
-    """Returns the id of the broker to pull from next: with slaveReadEnable a slave's, for a reader far behind."""
+    """Returns the id of the broker to pull from next: with slaveReadEnable, a slave's for a reader that lags far."""
     config = broker.config
     if not config.slave_read_enable:
         return MASTER_ID
@@ -53,7 +53,7 @@ def suggested_broker(broker: Broker, group_name: str, result: GetResult) -> int:
 def unmoved(broker: Broker, result: GetResult, offset: int) -> GetResult:
     """Returns the result of a pull at an offset. Where a master would move the offset, a slave leaves it.
 
-    The master may have the messages: a slave is behind it, or began to copy it later.
+    The master may have the messages: a slave lags, or began to copy the log later.
     """
     if broker.config.is_slave and result.status in MOVES:
         return replace(result, next_offset=offset)
@@ -61,7 +61,7 @@ def unmoved(broker: Broker, result: GetResult, offset: int) -> GetResult:
 
 
 def is_unmoved(broker: Broker, answer: Command, offset: int) -> bool:
-    """Returns True if this slave left the reader at an offset from which a master would move it."""
+    """Returns True if this slave did not move a reader's offset that a master would move."""
     if not broker.config.is_slave or answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY:
         return False
     return PullAnswer.from_command(answer).next_begin_offset == offset

@@ -138,10 +138,10 @@ def _look(broker: Broker, header: PullMessage, chosen: PullFilter) -> Command:
 
 
 def _moved(broker: Broker, header: PullMessage, peer: Peer, offset: int | None) -> Command | None:
-    """Returns the answer that moves a consumer to its group's reset offset; None without one.
+    """Returns the answer that moves a consumer to its group's reset offset; None if there is no reset.
 
-    `offset` is that of the pull, None if the pull was held. Only members of the group are moved, if it has any: others
-    keep offsets of their own.
+    `offset` is the pull's, None if the pull was held. If the group has members, only they are moved: other readers keep
+    offsets of their own.
     """
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     if not broker.offsets.may_move(group, topic, queue_id):
@@ -194,9 +194,9 @@ def _passing(records: bytes, passes: Passes) -> list[bytes]:
 
 
 def _code(broker: Broker, result: GetResult, offset: int) -> ResponseCode:
-    """Returns the answer's code; for a queue without messages, PULL_NOT_FOUND at 0 and PULL_OFFSET_MOVED elsewhere.
+    """Returns the answer's code; in a queue without messages it is PULL_NOT_FOUND at 0, else PULL_OFFSET_MOVED.
 
-    A slave moves no reader.
+    A slave never moves a reader's offset.
     """
     if result.status in EMPTY and offset == 0:
         return ResponseCode.PULL_NOT_FOUND

@@ -1,4 +1,4 @@
-"""Open descriptors of files by path: a bounded number, none closed while it is synced, and some in reserve.
+"""Open descriptors of files by path, bounded in number, with some in reserve; none is closed during a sync.
 
 A process has a limit of descriptors, and connections take them, too. When none is left, the store uses its reserve:
 descriptors of the null device, which it closes to open files for a moment. Reads and writes come from one thread;
@@ -52,7 +52,7 @@ class Descriptors:
             self._fill_reserve()
 
     def get(self, path: str) -> int:
-        """Returns a descriptor to read and write with; for one thread alone."""
+        """Returns a descriptor to read and write with; only one thread may call it."""
         opened = self._opened.get(path)
         if opened is not None:
             self._opened.move_to_end(path)
@@ -90,11 +90,11 @@ class Descriptors:
                     self._give_back(opened.number)
 
     def open(self, place: Path, flags: int) -> int:
-        """Returns a descriptor of the caller's own, from the reserve if no other is left; `close` takes it back."""
+        """Returns a descriptor that the caller owns, from the reserve if no other is left; `close` returns it."""
         return self.with_room(lambda: os.open(place, flags, 0o666))
 
     def with_room(self, call: Callable[[], T]) -> T:
-        """Calls a function that needs a descriptor; if none is left, frees one of the reserve and calls it again."""
+        """Calls a function that needs a descriptor; if none is left, frees a reserved descriptor and calls it again."""
         while True:
             try:
                 return call()
@@ -139,7 +139,7 @@ class Descriptors:
                 os.close(opened.number)
 
     def _give_back(self, number: int) -> None:
-        """Adds the descriptor to the reserve if that lacks one, or closes it.
+        """Adds the descriptor to a reserve that is not full, or closes it.
 
         In the reserve its number is kept open on the null device, in one step, so that no connection can take the
         number.

@@ -110,7 +110,7 @@ class DiskFiles:
                 self._remove_folder(aside)
 
     def _forget(self, path: str) -> None:
-        """Drops the marks before a file or folder is removed: a sync that finds it gone then knows the reason."""
+        """Drops the marks before a file or folder is removed: a sync then knows why the file does not exist."""
         for name in [name for name in self._made if name == path or name.startswith(f"{path}/")]:
             del self._made[name]
         self._descriptors.forget(path)
@@ -178,7 +178,7 @@ class DiskFiles:
             self._sync_folder(place.parent)
 
     def lock(self) -> None:
-        """Locks byte 0 of `lock`, as RocketMQ does: neither broker opens a store that the other one holds."""
+        """Locks byte 0 of `lock`, as RocketMQ does: neither broker opens a store that the other has open."""
         place = self._root / LOCK_NAME
         with _named("open", place):
             self._make_folder(place.parent)
@@ -214,12 +214,12 @@ class DiskFiles:
                 self._check(path, creation, None)
 
     def check(self, path: str) -> None:
-        """Raises `StoreError` if a file that was opened and not removed is gone."""
+        """Raises `StoreError` if an opened file no longer exists, although the store did not remove it."""
         with _named("look at", self.full_path(path)):
             self._check(path, self._made.get(path), None)
 
     def _check(self, path: str, creation: object, held: os.stat_result | None) -> None:
-        """Raises `StoreError` if the file is gone or replaced, unless the store itself removes it and took its mark."""
+        """Raises `StoreError` if the file was removed or replaced, unless the store itself removed it (`_forget`)."""
         place = self.full_path(path)
         try:
             on_disk: os.stat_result | None = place.stat()
@@ -257,7 +257,7 @@ class DiskFiles:
             self._descriptors.close(number)
 
     def _make_folder(self, folder: Path) -> None:
-        """Makes a folder and those above it, and syncs each name: a file is found only if all its folders are."""
+        """Makes a folder and its parents, and syncs each name: a file is found only if all its folders are."""
         if not folder.exists():
             self._make_folder(folder.parent)
             folder.mkdir(exist_ok=True)

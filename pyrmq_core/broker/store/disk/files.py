@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 
 class DiskSpace(NamedTuple):
-    """The bytes of the file system that holds a folder: all, free ones, and free ones that any user may take."""
+    """The bytes of the file system that holds a folder: total, free, and free for users without privileges."""
 
     total: int
     free: int
@@ -20,7 +20,7 @@ class DiskSpace(NamedTuple):
 
     @property
     def used_percent(self) -> int:
-        """The used part in percent, rounded up, of what this user can have."""
+        """The used part in percent, rounded up, of the space that this user may use."""
         used = self.total - self.free
         return -(-used * 100 // max(1, used + self.usable))
 

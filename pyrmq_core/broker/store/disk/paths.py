@@ -1,7 +1,7 @@
 """Paths of the store's files: plain names below its folders, checked where a path is made.
 
-Processors check the names in requests by RocketMQ's rules; this is the second check, which no caller can avoid. It
-allows more than those rules, since a folder may hold names that another broker made.
+Processors check the names in requests by RocketMQ's rules; this is a second check, which no caller can avoid. It allows
+more than RocketMQ's rules, since a folder may hold names that another broker made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check_path(path: str) -> str:
 
 
 def queue_folder(topic: str, queue_id: int) -> str:
-    """Returns the folder of a queue, below that of all queues of its kind."""
+    """Returns the folder of a queue, below the folder of all queues of its kind."""
     if not 0 <= queue_id <= MAX_QUEUE_ID:
         raise UnsafePath(f"{queue_id} cannot be the id of a queue of {topic[:64]!r}")
     return f"{check_name(topic)}/{queue_id}"

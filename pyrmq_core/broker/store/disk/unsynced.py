@@ -84,7 +84,7 @@ class ForgetfulFiles:
         return len(self._synced)
 
     def power_cut(self, survives: Callable[[Page], bool] = lambda page: False) -> None:
-        """Undoes the writes to every page that is not synced, except those for which `survives` returns True."""
+        """Undoes the writes to every unsynced page, except the pages for which `survives` returns True."""
         for (path, number), content in [*self._synced.items(), *self._dropped.items()]:
             if not survives((path, number)):
                 file = self._files.open(path, self._files.size(path) or 0)

@@ -117,11 +117,11 @@ class IndexFile:
         return True
 
     def relink(self, end_offset: int) -> Iterator[None]:
-        """Makes the slots anew from the entries, in steps; drops the entries from the first wrong one on.
+        """Makes the slots anew from the entries, in steps; drops the first wrong entry and all after it.
 
-        Entries ascend by the offsets of their records, which lie before `end_offset` of the log, and each names the
-        newest of its slot as the previous one: a page that a power cut took does neither. After a drop, `end_ms` of
-        the header is too high until it is set.
+        Entries ascend by the offsets of their records, which lie before `end_offset` of the log. Each entry links to
+        the one before it in its slot. A page lost in a power cut breaks both rules. After a drop, `end_ms` of the
+        header is too high until it is set.
         """
         table = self._slots = SlotTable(self.layout.slots, replaces=True)
         number, most = FIRST_ENTRY, min(self.header.next_entry, self.layout.entries)
@@ -203,7 +203,7 @@ class IndexFile:
         self._slots = None
 
     def newest(self, key_hash: int) -> int:
-        """Returns the number of the newest entry in the slot of a hash; 0 without one."""
+        """Returns the number of the newest entry in the slot of a hash; 0 if the slot is empty."""
         if self._slots is not None:
             return self._slots.newest(key_hash)
         at = self.layout.slot_at(key_hash % self.layout.slots)
@@ -218,7 +218,7 @@ class IndexFile:
         return ENTRY.iter_unpack(self.file.read(self.layout.entry_at(number), count * ENTRY.size))
 
     def count_last(self, offset: int) -> int:
-        """Returns how many of the last entries are those of the record at a log offset."""
+        """Returns how many of the last entries belong to the record at a log offset."""
         end = number = self.header.next_entry
         while number > FIRST_ENTRY:
             count = min(ENTRIES_AT_ONCE, number - FIRST_ENTRY)

@@ -41,7 +41,7 @@ def index_key(topic: str, key: str, index_type: str | None = None) -> str:
 
 
 def key_hash(text: str, before: int = 0) -> int:
-    """Returns the absolute value of the text's hash, behind a text with another; 0 for the lowest number, as Java."""
+    """Returns the absolute hash of a text that continues another text's hash; 0 for the lowest number, as in Java."""
     return abs(string_hash_code(text, before)) & 0x7FFFFFFF
 
 
@@ -55,9 +55,9 @@ def record_hashes(topic: str, properties: bytes, start: int = 0, most: int = sys
 
 
 def record_keys(properties: bytes) -> tuple[list[bytes], bytes]:
-    """Returns the unique key and the words of keys; and the tags, empty without any.
+    """Returns the unique key, the words of the keys, and the tags, which are empty if there are none.
 
-    Of equal names the last one that has a value counts, as in Java.
+    If a name occurs twice, its last non-empty value counts, as in Java.
     """
     values: dict[bytes, bytes] = dict(INDEXED_PAIR.findall(PAIR_END + properties))
     words = [*filter(None, values.get(WORDS, b"").split(WORD_END))]

@@ -3,11 +3,11 @@
 Messages are noted when they become readable (`note`) and enter the index soon after, many at a time (`step`). An index
 that lacks messages reads them from the log (`catch_up`): after a start without its files or with damaged ones, after a
 kill, after a full disk, and when more messages wait than memory may hold. A failure of the index never concerns
-messages: it is behind until its files can be written again.
+messages: the index lacks some until its files can be written again.
 
-After a stop in order the files are right. After another one, those that were not full and synced before may lack pages:
-their entries are checked and linked anew (`relink`), where RocketMQ removes such files and reads the log again.
-Sources: store/index/IndexService.java (5.4.0).
+After a clean stop the files are right. After any other stop, files that were not full and synced may lack pages: their
+entries are checked and linked anew (`relink`). RocketMQ removes such files and reads the log again. Sources:
+store/index/IndexService.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class KeyIndex:
     def open(self, *, clean: bool) -> list[str]:
         """Opens the files of a store that was opened; returns a line for each damage. `catch_up` has to follow.
 
-        After a stop that was not `clean`, files are checked, except the full ones that were synced before. If it raises
-        `StoreError`, it is called again later, or `remove` before the store is closed in order.
+        After a stop that was not `clean`, files are checked, except full files that were synced before. After a
+        `StoreError` the caller tries again later, or calls `remove` before it closes the store.
         """
         self._files.clear()
         self._unchecked.clear()
@@ -119,7 +119,7 @@ class KeyIndex:
         return None
 
     def _is_stored(self, place: int, store_ms: int) -> bool:
-        """Returns True if the log has a record of this store time at a place, or has its begin behind it."""
+        """Returns True if the log has a record of this store time at a place, or begins after that place."""
         if place < self._store.start:
             return True
         record = next(self._store.records(place)) if place < self._store.end else None
@@ -127,7 +127,7 @@ class KeyIndex:
 
     @property
     def last_update(self) -> tuple[int, int]:
-        """The store time and the log offset of the newest message in the index; zeros without one."""
+        """The store time and the log offset of the newest message in the index; zeros if the index is empty."""
         header = self._files[-1].header if self._files else Header()
         return header.end_ms, header.end_offset
 
@@ -136,7 +136,7 @@ class KeyIndex:
         return bool(self._waiting)
 
     def note(self, messages: Dispatched) -> None:
-        """Notes messages that became readable, in the order of the log; they enter in one of the next steps."""
+        """Notes messages that became readable, in the order of the log; a later step enters them into the index."""
         self._readable_to = messages.end
         if not self.is_live:
             return
@@ -151,14 +151,14 @@ class KeyIndex:
         self._fall_behind()
 
     def step(self) -> None:
-        """Enters some of the waiting messages; raises `StoreError` if the disk fails, and the index is behind."""
+        """Enters some of the waiting messages; raises `StoreError` if the disk fails: the index then lacks messages."""
         if self._waiting:
             self._enter(*self._waiting.next_entries())
 
     def catch_up(self) -> Iterator[None]:
-        """Reads messages that the index lacks from the log, in steps, until it has all that are readable.
+        """Reads the messages that the index lacks from the log, in steps, until it has all readable messages.
 
-        Raises `StoreError` if the disk fails; then it is called again later.
+        Raises `StoreError` if the disk fails; the caller then tries again later.
         """
         self._fall_behind()
         while self._unchecked:
@@ -226,7 +226,7 @@ class KeyIndex:
         return removals
 
     def stored_bytes(self, log_start: int) -> int:
-        """Returns the length of the files that `retire_before` leaves, without the last one, which always stays."""
+        """Returns the length of the files that `retire_before` leaves, without the last file, which always stays."""
         return sum([self._layout.file_bytes for file in self._files[:-1] if file.header.end_offset >= log_start])
 
     def remove(self) -> None:
@@ -237,7 +237,7 @@ class KeyIndex:
     def close(self) -> None:
         """Enters the waiting messages, and syncs all files.
 
-        A file that cannot be written or was not checked yet is removed with all behind it: the next start makes them
+        A file that cannot be written or was not checked yet is removed with all later files: the next start makes them
         anew from the log.
         """
         with contextlib.suppress(StoreError):  # these messages enter at the next start
@@ -249,7 +249,7 @@ class KeyIndex:
                 break
 
     def _check(self, file: IndexFile) -> Iterator[None]:
-        """Links a file's entries anew; from a wrong entry on, it and the files behind are made anew from the log."""
+        """Links a file's entries anew; from a wrong entry on, this file and later files are made anew from the log."""
         old, is_readable = file.header, True
         try:
             yield from file.relink(self._opened_end)
@@ -269,7 +269,7 @@ class KeyIndex:
         self._unchecked = deque([file])
 
     def _remove_behind_gap(self) -> Iterator[None]:
-        """Removes all files from one on whose first record is not the next one with keys: a file before is missing."""
+        """Removes all files after a gap: a file's first record has to be the next record with keys in the log."""
         place = self._store.start
         for number, file in enumerate(self._files):
             begin = file.header.begin_offset
@@ -323,7 +323,7 @@ class KeyIndex:
         return entered
 
     def _enter(self, new: Entries, end: int, entered: int = 0) -> None:
-        """Appends entries, without those that were `entered` before; begins a new file when the last one is full."""
+        """Appends entries, except the first `entered` of them; begins a new file when the last file is full."""
         try:
             self._append(new, entered)
         except StoreError:
@@ -339,7 +339,7 @@ class KeyIndex:
             at = part.stop
 
     def _begin_file(self, now_ms: int) -> IndexFile:
-        """Makes a file behind the others, whose name says when it was made, in this machine's time zone."""
+        """Makes the next file; its name is the time in this machine's zone, and greater than the last file's name."""
         number, header = int(name_of_time(now_ms)), Header()
         if self._files:
             last = self._files[-1]

@@ -25,7 +25,7 @@ LOG_PART: Final = 32
 
 
 def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple[list[Message], int]]:
-    """Yields the log's messages that begin from one offset to another, some at a time, with the offset behind them."""
+    """Yields the messages that begin between two log offsets, a few at a time, with the offset after them."""
     messages: list[Message] = []
     weight = 0
     for part in store.records(start):
@@ -45,9 +45,9 @@ def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple
 
 
 def next_with_keys(store: MessageStore, place: int) -> Generator[None, None, int]:
-    """Returns, after some steps, the offset of the first record with keys from `place` on; else the log's end.
+    """Returns, after some steps, the offset of the first record with keys from `place` on, or the log's end.
 
-    `place` is the offset of a record, or one byte after it: then the search begins behind that record.
+    `place` is the offset of a record, or one byte more: then the search begins with the next record.
     """
     start = place if place == store.start else place - 1
     weight = 0

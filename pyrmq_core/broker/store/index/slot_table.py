@@ -1,4 +1,4 @@
-"""The slots of one index file in memory: for each the number of its newest entry, 0 without one."""
+"""The slots of one index file in memory: each holds the number of its newest entry, 0 if it is empty."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SlotTable:
         return True
 
     def write(self, file: StoredFile) -> Iterator[None]:
-        """Writes the pages that have an entry, or had one, some in each step; the file stays sparse."""
+        """Writes the pages that have or had an entry, a few in each step; the file stays sparse."""
         slots_end, position = FIRST_SLOT_AT + self._count * SLOT_BYTES, FIRST_SLOT_AT
         while position < slots_end:
             for _ in range(PAGES_AT_ONCE):

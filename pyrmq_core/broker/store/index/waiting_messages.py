@@ -1,4 +1,4 @@
-"""The messages that became readable and wait to enter the index, and which of them enter in one step.
+"""The readable messages that wait to enter the index, and the choice of messages for a step.
 
 The messages of a large send have steps of their own.
 """
@@ -18,7 +18,7 @@ BATCH: Final = 64
 
 
 class WaitingMessages:
-    """The messages of sends, in the order of the log; `log_bytes` are those of the sends that wait."""
+    """The messages of sends, in the order of the log; `log_bytes` are the bytes of the waiting sends."""
 
     def __init__(self) -> None:
         self._sends: deque[Dispatched] = deque()
@@ -38,9 +38,9 @@ class WaitingMessages:
         self.log_bytes = self._of_batch = self._of_message = 0
 
     def next_entries(self) -> tuple[Entries, int]:
-        """Takes the entries of the next step; returns them and the log offset up to which the index then has all.
+        """Removes and returns the next step's entries, and the log offset up to which they complete the index.
 
-        There have to be messages.
+        The caller makes sure that messages wait.
         """
         waiting, consumed, weight = self._sends, 0, 0
         messages: list[Message] = []
@@ -61,7 +61,7 @@ class WaitingMessages:
         return entries_of(messages), end
 
     def _remove_first(self) -> int:
-        """Removes the first send; returns the log offset behind it."""
+        """Removes the first send; returns the log offset after it."""
         entered = self._sends.popleft()
         self.log_bytes -= entered.end - entered.positions[0]
         self._of_batch = 0

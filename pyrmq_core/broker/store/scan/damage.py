@@ -29,7 +29,7 @@ class DamageCopy(NamedTuple):
 
 
 def keep_aside(files: Files, log: CommitLog, start: int) -> DamageCopy | None:
-    """Copies the log from `start` on; returns None if there are only zeros, as behind a log's normal end."""
+    """Copies the log from `start` on; returns None if only zeros follow, as after a log's normal end."""
     size = records = 0
     path = ""
     for offset, data in log.pieces(start):
@@ -58,7 +58,7 @@ def record_offsets(data: bytes, base: int) -> list[int]:
 
 
 def next_record(log: CommitLog, offset: int, end: int) -> int:
-    """Returns the offset at which the next record may begin after a damaged one at `offset`; `end` without one."""
+    """Returns the offset at which a record may begin after a damaged record at `offset`; `end` if there is none."""
     offset, missing = offset + 1, frozenset(log.missing)
     while offset < end:
         left = log.segment_bytes - offset % log.segment_bytes

@@ -112,9 +112,9 @@ def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False)
 
 
 def record_bytes(log: CommitLog, offset: int) -> bytes | None:
-    """Returns the record that begins at `offset`; None if none does.
+    """Returns the record that begins at `offset`; None if no record begins there.
 
-    The offset may be a peer's, and the bytes there those of a body: the head is checked before the rest is read.
+    A peer may have sent the offset, and it may point into a body: the head is checked before the rest is read.
     """
     try:
         head = log.read(offset, COMMIT_LOG_OFFSET_POSITION + PLACE.size)

@@ -1,1 +1,1 @@
-"""Consuming: messages of queues handed to handlers, and what follows from how that ended."""
+"""Consuming: passing messages of queues to handlers, and settling the messages afterwards."""

@@ -98,7 +98,7 @@ class AssignedQueue:
 
 
 class AssignedQueues:
-    """The table of the queues that this consumer reads; `new_intake` makes the pulling of one."""
+    """The table of the queues that this consumer reads; `new_intake` makes the `Intake` of a queue."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class AssignedQueues:
         return list(self._of_topics[topic].values()) if topic in self._of_topics else []
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Drops and adds queues until the topic's are those `wanted`; returns whether no more is to be done.
+        """Drops and adds queues of the topic until they are those `wanted`; returns whether nothing is left to do.
 
         A queue whose pulling has stalled is dropped and added anew.
         """
@@ -178,7 +178,7 @@ class AssignedQueues:
             await self._drop_all(moved, holds=False)
 
     async def restart(self, queue: MessageQueue, offset: int, only: ProcessQueue | None = None) -> bool:
-        """Drops a queue's pulled messages and reads it from another offset; returns False if it is not read any more.
+        """Drops a queue's pulled messages and reads on at another offset; returns False if it is no longer assigned.
 
         With `only`, a queue that was restarted since then is left as it is.
         """
@@ -203,7 +203,7 @@ class AssignedQueues:
             self._note_offset(assigned.process_queue)
 
     def _note_offset(self, process_queue: ProcessQueue) -> None:
-        """Notes the offset to commit in memory: that of a queue which was corrected may lie before the last one."""
+        """Notes the offset to commit in memory; after a correction by the broker it may be lower than before."""
         is_corrected = process_queue.corrected is not None
         self._store.update(process_queue.queue, process_queue.offset_to_commit, increase_only=not is_corrected)
 

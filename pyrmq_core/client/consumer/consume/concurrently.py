@@ -90,7 +90,7 @@ class ConcurrentService:
             self._idle.unpark(count=max(1, -(-len(assigned.process_queue.waiting) // self._batch_size)))
 
     async def finish(self) -> None:
-        """Begins no further call, and returns when those under way have ended."""
+        """Begins no further call, and returns when the calls under way have ended."""
         self._is_ending = True
         while any(worker.queue is not None for worker in self._workers):
             await self._finishing.park()
@@ -152,7 +152,7 @@ class ConcurrentService:
             await self._settle(assigned, run)
 
     def _batches_a_run(self) -> int:
-        """Returns the worker's share of the waiting messages in batches: one, unless the handler is fast."""
+        """Returns the worker's share of the waiting messages, in batches; 1 if the handler is slow."""
         most = self._calls.batches_a_run
         if most == 1:
             return 1
@@ -161,7 +161,7 @@ class ConcurrentService:
         return max(1, min(most, waiting // (self._batch_size * (free + 1))))
 
     async def _recall_from_slow_runs(self) -> None:
-        """Returns batches to the queue that wait behind a slow batch in its thread: another thread can take them."""
+        """Returns batches that wait for a slow batch in their thread to the queue, so that other threads take them."""
         while True:
             await self._runs_begun.park()
             while any(worker.run is not None and worker.run.has_waiting for worker in self._workers):
@@ -183,7 +183,7 @@ class ConcurrentService:
             self.arrived(assigned)
 
     async def _settle(self, assigned: AssignedQueue, run: CallRun) -> None:
-        """Acknowledges the messages of ended calls, and sends back the messages of failed ones."""
+        """Acknowledges the consumed messages of ended calls, and sends the failed messages back."""
         process_queue, outcomes = assigned.process_queue, run.outcomes
         handled = run.batches[: len(outcomes)]
         messages = list(chain.from_iterable(handled)) if len(handled) > 1 else handled[0]
@@ -204,7 +204,7 @@ class ConcurrentService:
         assigned.left(len(messages))
 
     async def _give_back(self, assigned: AssignedQueue, messages: Messages, delay_level: int) -> None:
-        """Sends messages back; one that no broker takes is consumed here again after 5 s."""
+        """Sends messages back; a message that no broker accepts is consumed here again after 5 s."""
         process_queue = assigned.process_queue
         again: list[MessageExt] = []
         for message in messages:

@@ -17,9 +17,9 @@ from pyrmq_core.model import MessageExt, MessageQueue
 
 
 class HandOver:
-    """The queues with waiting messages, in turn, and the messages that the last poll returned.
+    """The queues with waiting messages, in turn, and the messages of the last poll.
 
-    `number` is that of the last poll that returned any.
+    `number` counts the polls that returned messages.
     """
 
     def __init__(self, batch_size: int, observer: PollObserver) -> None:
@@ -71,9 +71,10 @@ class HandOver:
             await self._arrival.wait()
 
     def settle(self, received: int | None = None) -> None:
-        """Notes that the messages returned last are consumed.
+        """Notes that the messages of the last poll are consumed.
 
-        With the number of the last poll whose messages reached the caller, later ones are returned again instead.
+        If `received`, the number of the last poll that reached the caller, is lower, the later messages are returned
+        again.
         """
         returned, self._returned = self._returned, None
         if returned is None:

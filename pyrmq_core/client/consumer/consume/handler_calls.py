@@ -1,8 +1,8 @@
-"""`HandlerCalls`: calls a user's handler, and returns which messages it did not consume and why.
+"""`HandlerCalls`: calls a user's handler, and returns the messages that it did not consume, with the reason.
 
-An `async` handler runs on the loop, a plain one in worker threads. A *run* is several
-short batches that one worker passes to the handler in turn: the way to a thread, and the account of a call, cost as
-much as many fast handlers.
+An `async` handler runs on the loop, a plain function in worker threads. A *run* is several short batches that one
+worker passes to the handler in turn: the change of threads, and the bookkeeping of a call, cost as much as many fast
+handlers.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ MOST_BATCHES_A_RUN: Final = 64
 class Outcome:
     """The result of one call: `failed` are the messages that are not acknowledged, `reason` is the exception.
 
-    `later` and `suspend` are the orders of the handler, if it gave one. With `left` the failed ones are not given back
-    either, because no handler took them.
+    `later` and `suspend` are the handler's exceptions, if it raised one. With `left` the failed messages are not sent
+    back either, because no handler got them.
     """
 
     failed: Messages = ()
@@ -59,9 +59,9 @@ CONSUMED: Final = Outcome()
 
 @dataclass(eq=False, slots=True)
 class CallRun:
-    """Batches passed to the handler in turn; `outcomes` are those of the calls that ended, `context` is that of hooks.
+    """Batches passed to the handler in turn; `outcomes` are of the ended calls, `context` is for the hooks.
 
-    `seconds` is the time of the calls that have ended.
+    `seconds` is the total time of the ended calls.
     """
 
     batches: list[Messages]
@@ -80,7 +80,7 @@ class CallRun:
         return bool(self._waiting)
 
     def next_batch(self) -> Messages | None:
-        """Returns the batch that the handler is called with now; None after the last."""
+        """Returns the next batch for the handler; None after the last batch."""
         try:
             return self._waiting.popleft()
         except IndexError:
@@ -98,7 +98,7 @@ class CallRun:
 
 
 class HandlerCalls:
-    """The calls of one handler; at most `threads` of a plain one run at once.
+    """The calls of one handler; of a plain function, at most `threads` calls run at once.
 
     `batches_a_run` is how many batches a run should have: as many as the last run's handler would take in the time
     of a run, and at most `most_batches`. Without `warns`, the handler's exceptions reach the user by another way.
@@ -193,7 +193,7 @@ class HandlerCalls:
 
 
 def is_async(handler: object) -> bool:
-    """Returns whether the handler is an `async` function, also behind `functools.partial` or as a callable object."""
+    """Returns whether the handler is an `async` function, also inside `functools.partial` or a callable object."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)

@@ -1,4 +1,4 @@
-"""The exceptions by which a handler chooses what becomes of messages that it did not consume.
+"""The exceptions by which a handler decides about messages that it did not consume.
 
 Sources: client/consumer/listener/ConsumeConcurrentlyContext.java, ConsumeOrderlyContext.java, 5.4.0.
 """
@@ -26,9 +26,9 @@ class ConsumeLater(Exception):
 
 
 class SuspendCurrentQueue(Exception):
-    """Raised by an orderly handler: the same messages come again after `seconds`, and none behind them before.
+    """Raised by an orderly handler: the same messages come again after `seconds`, before any later message.
 
-    Without `seconds`, after the consumer's `suspend_current_queue_time`. Java allows 0.01 to 30 s, and so do we.
+    The default is the consumer's `suspend_current_queue_time`. Java allows 0.01 to 30 s, and so do we.
     """
 
     def __init__(self, seconds: float | None = None) -> None:

@@ -1,8 +1,7 @@
 """A consumer's hooks: functions of the user before and after each call of its handler.
 
-A consumer takes them by `hooks=`; `hook_calls` says how they run. Each call has its own context, and the context after
-the call has the `properties` of the one before it.
-Source: client/hook/ConsumeMessageHook.java, 5.4.0.
+A consumer takes them by `hooks=`; `hook_calls` says how they run. Each call has a context before it and a context after
+it, which share their `properties`. Source: client/hook/ConsumeMessageHook.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class ConsumeContext:
         success: bool | None = None,
         error: Exception | None = None,
     ) -> ConsumeContext:
-        """Returns the context after the call; without `success`, SUCCESS alone is one.
+        """Returns the context after the call; if `success` is None, only SUCCESS counts as success.
 
         TIME_OUT says that the handler took longer than the limit, and is a success where the messages are kept as
         consumed all the same.

@@ -1,8 +1,8 @@
 """`Intake`: pulls one queue into its process queue for as long as the queue is assigned to this consumer.
 
-A consumer that is far behind reads ahead, many pulls at once (`Puller.read`); at the queue's end one pull is held by
-the broker until a message comes. It stops while the process queue is full, and pauses after failures by their kind.
-Source: client/impl/consumer/DefaultMQPushConsumerImpl.java (pullMessage), 5.4.0.
+A consumer that lags far reads ahead, many pulls at once (`Puller.read`); at the queue's end one pull is held by the
+broker until a message comes. It stops while the process queue is full, and pauses after failures by their kind. Source:
+client/impl/consumer/DefaultMQPushConsumerImpl.java (pullMessage), 5.4.0.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ PULL: Final = "pulling"
 class IntakeSettings:
     """The settings of pulling that all queues of a consumer share; times in seconds.
 
-    A pull fails `timeout` seconds after the latest time at which the broker should have answered it: a broker that
-    stands still is left so late for the one that is elected in its place.
+    A pull fails `timeout` seconds after the latest time at which the broker should have answered. So this is the delay
+    before a hanging broker is left for the broker elected in its place.
     """
 
     batch_size: int = 32
@@ -77,7 +77,7 @@ class Arrivals(Protocol):
         ...
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Takes note that the broker moved the queue to `offset`, and that the process queue is dropped."""
+        """Receives the broker's correction: the queue moves to `offset`, and the process queue is dropped."""
         ...
 
     def commits_with_pulls(self) -> bool:
@@ -162,7 +162,7 @@ class Intake:
             self._room.set()
 
     def pull_anew(self, receiver: Receiver | None = None) -> None:
-        """Gives up the pull or the pause under way and pulls at once, with another subscription if there is one."""
+        """Ends the pull or pause under way and pulls at once, with the new subscription if it changed."""
         self.receiver = receiver or self.receiver
         self._current.cancel()
 

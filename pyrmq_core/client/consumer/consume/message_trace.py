@@ -1,9 +1,9 @@
 """Message trace of a consumer: each message before and after its handler, sent to the trace topic in the background.
 
-A hook like any other, which the consumer adds itself; `TraceDispatcher` sends what it notes. Trace messages are not
+A hook like any other, which the consumer adds itself; `TraceDispatcher` sends its records. Trace messages are not
 traced, nor messages whose broker switched their trace off. Brokers before 5.0 store no region with a message: as with
-Java's consumer of 4.9.7 the record then has none, where 5.4.0's writes no record.
-Source: client/trace/hook/ConsumeMessageTraceHookImpl.java.
+Java's consumer of 4.9.7 the record then has none, where 5.4.0's writes no record. Source:
+client/trace/hook/ConsumeMessageTraceHookImpl.java.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class CallObserver:
         self._namespace = namespace
 
     def begin(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> ConsumeContext | None:
-        """Calls the hooks before a call of the handler; returns None without hooks."""
+        """Calls the hooks before a call of the handler; returns None if there are no hooks."""
         if not self.has_hooks:
             return None
         bare = replace(queue, topic=without_namespace(queue.topic, self._namespace))

@@ -1,8 +1,8 @@
 """`OrderlyService`: passes the messages of each queue to a handler one batch after another, in their order.
 
 In a clustering group a queue is consumed only while its broker holds the lock for this client. A failed batch is tried
-again in place, so that nothing behind it overtakes it.
-Source: client/impl/consumer/ConsumeMessageOrderlyService.java, 5.4.0.
+again in place, so that no later message overtakes it. Source: client/impl/consumer/ConsumeMessageOrderlyService.java,
+5.4.0.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class OrderlyService:
             event.set()
 
     async def finish(self) -> None:
-        """Begins no further call, and returns when those under way have ended."""
+        """Begins no further call, and returns when the calls under way have ended."""
         self._is_ending = True
         while self._busy:
             await self._finishing.park()
@@ -140,7 +140,7 @@ class OrderlyService:
                 await trio.sleep(self._suspension_of(outcome))
 
     async def _settle(self, assigned: AssignedQueue, messages: Messages, outcome: Outcome) -> Sequence[MessageExt]:
-        """Acknowledges messages; returns those to try again in place, with one more try counted."""
+        """Acknowledges messages; returns the messages to try again in place, with one more try counted."""
         process_queue = assigned.process_queue
         failed = list(outcome.failed)
         process_queue.finish(messages[: len(messages) - len(failed)])
@@ -155,7 +155,7 @@ class OrderlyService:
         return again
 
     async def _is_dead(self, message: MessageExt) -> bool:
-        """Gives a message without a try left to its broker, which moves it to the dead letters.
+        """Sends a message without a try left to the retry topic: its broker moves it to the dead letters.
 
         Returns whether it is stored there.
         """

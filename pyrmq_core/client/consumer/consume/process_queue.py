@@ -1,7 +1,7 @@
 """`ProcessQueue`: the messages of one queue that were pulled and are not consumed yet. Pure.
 
-Offsets are consumed in any order; the offset to commit is the lowest that is not consumed. So a message that takes long
-holds back the committed offset, and not the messages behind it. Source: client/impl/consumer/ProcessQueue.java, 5.4.0.
+Offsets are consumed in any order; the offset to commit is the lowest unconsumed offset. So a slow message holds back
+the committed offset, but not later messages. Source: client/impl/consumer/ProcessQueue.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ProcessQueue:
     """The pulled messages of one queue, from arrival until they are consumed.
 
     `position` is the offset of the next pull. `waiting` are the messages that no handler has yet, in their order. A
-    queue that is dropped takes nothing more: the answer to its last pull may arrive in the same moment. `corrected` is
-    the offset to which its broker moved the group, if it did.
+    dropped queue accepts no messages: the answer to its last pull may arrive in the same moment. `corrected` is the
+    offset to which its broker moved the group, or None.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class ProcessQueue:
 
     @property
     def span(self) -> int:
-        """The distance from the lowest offset that is not consumed to the highest one."""
+        """The distance from the lowest unconsumed offset to the highest offset."""
         return self.highest - self._outstanding[0] if self._outstanding else 0
 
     def has_room(self, limits: FlowLimits) -> bool:
@@ -94,19 +94,19 @@ class ProcessQueue:
         self.position = position
 
     def take(self, most: int) -> list[MessageExt]:
-        """Returns up to `most` messages that no handler has yet, the first ones."""
+        """Removes and returns the first `most` messages that no handler has yet, or fewer."""
         waiting = self.waiting
         if most == 1:
             return [waiting.popleft()] if waiting else []
         return [waiting.popleft() for _ in range(min(most, len(waiting)))]
 
     def give_back(self, messages: Sequence[MessageExt]) -> None:
-        """Puts taken messages back in front, to be taken again, unless the queue is dropped."""
+        """Puts messages back at the front, so that `take` returns them again, unless the queue is dropped."""
         if not self.is_dropped:
             self.waiting.extendleft(reversed(messages))
 
     def finish(self, messages: Sequence[MessageExt]) -> None:
-        """Notes that taken messages are consumed; those that are consumed already change nothing."""
+        """Notes that messages are consumed; messages that were consumed already change nothing."""
         outstanding, consumed = self._outstanding, self._consumed
         if not consumed and [message.queue_offset for message in messages] == [*islice(outstanding, len(messages))]:
             self.bytes -= sum([len(message.body) for message in messages])
@@ -131,7 +131,7 @@ class ProcessQueue:
         return bool(outstanding) and outstanding[0] <= offset and offset not in self._consumed
 
     def drop(self) -> None:
-        """Ends the queue: no message waits or is taken in any more. Those that handlers have can still be finished."""
+        """Ends the queue: no message waits or is added any more. Messages that handlers have can still be finished."""
         self.is_dropped = True
         self.waiting.clear()
 

@@ -34,7 +34,7 @@ LOCK: Final = "locking queues at"
 
 
 class QueueLocks:
-    """The locks that one client of a group holds; times are those of the loop's clock."""
+    """The locks that one client of a group holds; times are in seconds of the loop's clock."""
 
     def __init__(self, client: ClientSession, group: str, problems: Problems) -> None:
         self._client = client
@@ -56,10 +56,10 @@ class QueueLocks:
         return at is not None and trio.current_time() - at < EXPIRY_SECONDS
 
     async def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
-        """Requests the locks and returns those queues that are locked for this client now.
+        """Requests the locks and returns the queues that are locked for this client now.
 
-        Without the broker's answer a queue keeps its lock until the lock expires. A queue given to another client loses
-        its lock at once. When the call is cancelled, it ends after `LOCK_TIMEOUT_SECONDS` at most.
+        If the broker does not answer, a queue keeps its lock until the lock expires. A queue locked by another client
+        loses its lock here at once. A cancelled call ends after `LOCK_TIMEOUT_SECONDS` at most.
         """
         locked: set[MessageQueue] = set()
         self._wanted.update(dict.fromkeys(queues))

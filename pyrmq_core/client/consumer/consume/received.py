@@ -31,16 +31,16 @@ class Receiver:
     def messages(self, pull: RawPull, *, allow_gaps: bool = False) -> tuple[list[MessageExt], int]:
         """Returns the messages of a pull that pass the filter, in offset order, and the offset of the next pull.
 
-        That lies before the pull's own next offset if the bodies, decompressed, take too much together. Raises as
-        `decode` does: `RecordError` for records that cannot be read, `DataLost` for offsets without a message unless
-        `allow_gaps`.
+        The returned offset lies before the pull's own next offset if the decompressed bodies are too large together.
+        Raises as `decode` does: `RecordError` for records that cannot be read, `DataLost` for offsets without a message
+        unless `allow_gaps`.
         """
         own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
         messages, left_out = messages_of(pull, own, self.rules, allow_gaps=allow_gaps)
         return self.wanted(pull, messages), pull.next_offset if left_out is None else left_out
 
     def wanted(self, pull: RawPull, messages: list[MessageExt]) -> list[MessageExt]:
-        """Returns the messages of a pull that pass the filter, with their first topic and without the namespace."""
+        """Returns the messages of a pull that pass the filter, each as `as_sent` returns it."""
         if not self.filter.passes_all:
             matches = self.filter.matches
             messages = [message for message in messages if matches(message.properties.get("TAGS"))]
@@ -49,7 +49,7 @@ class Receiver:
         return messages
 
     def as_sent(self, message: MessageExt) -> MessageExt:
-        """Returns the message under its first topic, without the namespace."""
+        """Returns the message in the topic that it was first sent to, without the namespace."""
         topic = message.topic
         if topic.startswith(RETRY_PREFIX):
             topic = message.properties.get(RETRY_TOPIC, topic)

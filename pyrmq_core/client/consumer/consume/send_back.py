@@ -54,8 +54,9 @@ class SendBack:
     async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
         """Returns whether the message is stored for another try, or among the dead letters.
 
-        `queue` is the queue it was pulled from. `delay_level` 0 lets the broker choose by the number of tries, -1 moves
-        the message to the dead letters. The broker has a message of a batch record only with all others of the batch.
+        `queue` is the queue that the message was pulled from. `delay_level` 0 lets the broker choose by the number of
+        tries, -1 moves the message to the dead letters. A message of a batch record is sent to the retry topic instead:
+        its broker could return only the whole batch.
         """
         if message.sys_flag & BATCH_RECORD:
             return await self.send_to_retry_topic(message, _level(message, delay_level))

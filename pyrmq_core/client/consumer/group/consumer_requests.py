@@ -58,7 +58,7 @@ class ConsumerRequests:
         self._consuming = 0
 
     def register(self, group: str, member: ConsumerMember) -> None:
-        """Adds the group's consumer; `InvalidState` if the client has one."""
+        """Adds the group's consumer; raises `InvalidState` if the client has a consumer of this group."""
         if group in self._members:
             raise InvalidState(
                 f"The consumer group[{group}] has been created before, specify another name please. "

@@ -109,7 +109,7 @@ class Membership:
             await self._client.heartbeats.send_round()
 
     def announce_soon(self) -> None:
-        """Has `run` send a heartbeat; several changes at a time share one."""
+        """Makes `run` send a heartbeat; several changes at a time share a heartbeat."""
         self._changed.set()
 
     async def run(self) -> None:

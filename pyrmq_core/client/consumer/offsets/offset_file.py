@@ -72,7 +72,7 @@ class OffsetFile:
         self.backup = self.path.with_name(f"{FILE_NAME}.bak")
 
     def read(self) -> dict[MessageQueue, int]:
-        """Returns the offsets, none without a file; raises `StoreError` if no version can be read."""
+        """Returns the offsets, empty if there is no file; raises `StoreError` if no version can be read."""
         return self._read()[0]
 
     def merge(self, offsets: Mapping[MessageQueue, int]) -> None:
@@ -114,7 +114,7 @@ class OffsetFile:
             ) from error
 
     def _read(self) -> tuple[dict[MessageQueue, int], bool]:
-        """Returns the offsets, and whether they are those of the file itself and not of its `.bak`."""
+        """Returns the offsets, and whether they come from the file itself, not from its `.bak`."""
         reason = ""
         for version in (self.path, self.backup):
             try:
@@ -136,7 +136,7 @@ class OffsetFile:
 
 
 def folder_name(name: str) -> str:
-    """Returns the folder of a client id or group: the name itself, as in Java, or an escaped one.
+    """Returns the folder of a client id or group: the name itself, as in Java, or an escaped name.
 
     A name is escaped if it would lead out of the folder, if some system refuses it, or if it looks like an escaped
     name.
@@ -155,7 +155,7 @@ def _default_folder() -> Path:
 
 
 def _make_folder(folder: Path) -> None:
-    """Makes a folder and those above it, and syncs each name: a file is found only if all its folders are."""
+    """Makes a folder and its parents, and syncs each name: a file is found only if all its folders are."""
     if not folder.exists():
         _make_folder(folder.parent)
         folder.mkdir(exist_ok=True)

@@ -44,10 +44,10 @@ class OffsetStore(Protocol):
         """
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
-        """Stores the offsets of these queues that changed since the last time.
+        """Stores the changed offsets of these queues.
 
-        One that cannot be stored is logged and tried again the next time. With `confirmed` it returns when the store
-        has acknowledged them, and also stores those that were sent before but never acknowledged.
+        A failed offset is logged and tried again the next time. With `confirmed` the call returns when the store has
+        acknowledged the offsets, and also stores offsets that were sent before but never acknowledged.
         """
 
     def forget(self, queue: MessageQueue) -> None:
@@ -83,9 +83,9 @@ class RemoteOffsetStore(OffsetsInMemory):
         return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
-        """Sends the changed offsets: one-way, or with `confirmed` as requests that the broker answers.
+        """Sends the changed offsets as one-way requests, or with `confirmed` as requests that brokers answer.
 
-        The first one at each broker is always answered: a broker says nothing when it refuses a one-way request.
+        The first request to each broker always has an answer: a broker refuses a one-way request silently.
         """
         now = trio.current_time()
         if self._all_sent_at is None:

@@ -1,7 +1,7 @@
-"""`OffsetsInMemory`: the offsets that a consumer reached, and which of them are stored.
+"""`OffsetsInMemory`: the offsets that a consumer has reached, and the state of their storage.
 
-Changes are found by comparing values: what changes while it is being stored is stored the next time.
-Source: client/consumer/store/ControllableOffset.java (5.4.0).
+Changes are found by comparing values: an offset that changes during its storage is stored again the next time. Source:
+client/consumer/store/ControllableOffset.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pyrmq_core.model import MessageQueue
 
 
 class ConsumedOffset:
-    """The offset of one queue, the value `sent` last to the broker or file, and the value `confirmed` by it.
+    """The offset of one queue, the value last `sent` to the broker or file, and the value that it `confirmed`.
 
-    None stands for a value that is not known, also while a new one is being sent.
+    None stands for an unknown value, also while a new value is being sent.
     """
 
     __slots__ = ("confirmed", "is_frozen", "offset", "sent")
@@ -26,7 +26,7 @@ class ConsumedOffset:
         self.confirmed: int | None = None
 
     def begin_sending(self) -> int:
-        """Returns the value to send. Until the end is known, the broker may hold the old value or this one."""
+        """Returns the value to send. Until the send has ended, the broker may hold the old value or the new value."""
         self.sent = self.confirmed = None
         return self.offset
 
@@ -36,7 +36,7 @@ class ConsumedOffset:
         self.confirmed = offset if confirmed else None
 
     def is_changed(self, *, confirmed: bool) -> bool:
-        """Returns whether the value has to be sent; with `confirmed` also one that was sent but not confirmed."""
+        """Returns whether the value has to be sent; with `confirmed`, also if it was sent but not confirmed."""
         return (self.confirmed if confirmed else self.sent) != self.offset
 
 
@@ -49,8 +49,8 @@ class OffsetsInMemory:
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
         """Notes how far the queue is consumed, in memory. Ignored for a frozen queue.
 
-        With `increase_only` the higher of the old and the new offset stays. Without it the offset was moved, perhaps by
-        the broker: it is sent the next time though it may have come back to the value that was sent last.
+        With `increase_only` the higher of the old and the new offset stays. Otherwise the offset was moved, perhaps by
+        the broker: it is sent the next time, even if it equals the value that was sent last.
         """
         entry = self._offsets.get(queue)
         if entry is None:

@@ -1,4 +1,4 @@
-"""`StartOffsets`: the offset at which a queue that was assigned to this consumer is read first.
+"""`StartOffsets`: the first offset to read in a queue that was assigned to this consumer.
 
 Source: client/impl/consumer/RebalancePushImpl.java, computePullFromWhereWithException (5.4.0).
 """

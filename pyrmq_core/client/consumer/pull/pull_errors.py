@@ -1,4 +1,4 @@
-"""Judges an answer to a pull of a range: whether it goes forward, may come right later, or says what is lost. Pure.
+"""Judges an answer to a pull of a range: it moves forward, or may be right later, or shows a loss. Pure.
 
 Statuses as the broker sets them: store/DefaultMessageStore.java (getMessage), 5.4.0, and broker/processor/
 PullMessageProcessor.java, which answers a reset of the group's offset (OFFSET_RESET) once, whatever was asked for.
@@ -14,9 +14,9 @@ from pyrmq_core.protocol.messages.payload import RawPull
 def may_pass(pull: RawPull, end: int) -> bool:
     """Returns whether the same pull may be answered otherwise a moment later.
 
-    A message that was just acknowledged may not be readable yet; a slave that lags behind answers 20 and leaves the
-    offset as it is, where its master would answer 19 or 21; a kept offset that is moved is a reset of the group's; a
-    broker of 4.9 that is written to may once return more than the queue's end that it reports.
+    A message that was just acknowledged may not be readable yet. A slave that lags answers 20 with the same offset,
+    where its master would answer 19 or 21. A broker that moves a kept offset resets the group. A 4.9 broker may once
+    return messages beyond the queue's end that it reports, during writes.
     """
     if pull.status is PullStatus.OFFSET_ILLEGAL:
         return pull.min_offset <= pull.start <= pull.max_offset
@@ -25,7 +25,7 @@ def may_pass(pull: RawPull, end: int) -> bool:
 
 
 def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordError | None:
-    """Returns the error if the pull is no valid answer for the offsets from its start to `end`; None if it is one.
+    """Returns the error of a pull that is no valid answer for the offsets from its start to `end`, else None.
 
     `filtered` says that the broker may pass over messages that it keeps.
     """
@@ -53,8 +53,8 @@ def no_progress(pull: RawPull) -> RecordError:
 
 
 def _is_beyond(pull: RawPull, end: int) -> bool:
-    """Returns whether the next offset lies behind the queue's end, as the same answer has it: it cannot be known which
-    messages a filter passed over there."""
+    """Returns whether the next offset lies beyond the queue's end in the same answer: then it is unknown which messages
+    a filter passed over."""
     return pull.status is not PullStatus.OFFSET_ILLEGAL and min(pull.next_offset, end) > pull.max_offset
 
 

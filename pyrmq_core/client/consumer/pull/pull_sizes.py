@@ -23,11 +23,11 @@ PROXY_BYTES: Final = 48 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ReadWindow:
-    """The bounds of a range read: messages and bytes that are asked for and not delivered yet, the messages of one
-    pull, and how many seconds a failing broker is waited for.
+    """The bounds of a range read: messages and bytes requested and not delivered yet, messages of one pull, and seconds
+    to wait for a failing broker.
 
-    With `lends_records` the records of pulls are views of received bytes, which spares a copy: a pull that is kept then
-    keeps a MiB or more of such bytes. For a caller that decodes each pull at once.
+    With `lends_records` the records of pulls are views of received bytes, which spares a copy. Each such pull keeps a
+    MiB or more alive: it is for callers that decode each pull at once.
     """
 
     messages: int = 4000
@@ -40,8 +40,8 @@ class ReadWindow:
 class PullSizer:
     """Divides a range into slices of the broker's own answer size.
 
-    The broker of a batch topic answers with whole batches, whatever is asked (`is_batched`): slices as long as a batch,
-    even where they begin inside one, get each batch once.
+    The broker of a batch topic answers with whole batches, whatever the request (`is_batched`). Slices of a batch's
+    length get each batch once, even if they begin inside a batch.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class PullSizer:
         return start + self.size * (2 if larger else 1), larger
 
     def slices_at_once(self, window: ReadWindow) -> int:
-        """Returns how many slices the window has room for, at least one."""
+        """Returns the number of slices for which the window has room, at least one."""
         room = window.messages // self.size
         if self.is_batched and room < 2:
             # A batch cannot be divided: the broker reads the next one while the first is decoded.

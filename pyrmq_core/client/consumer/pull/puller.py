@@ -177,7 +177,7 @@ class Puller:
         window: ReadWindow = READ_WINDOW,
         share_lists: bool = False,
     ) -> AsyncIterator[AsyncIterator[list[RawPull]]]:
-        """Reads several ranges, one behind another, in lists as `read_joined` does.
+        """Reads several ranges, one after another, in lists as `read_joined` does.
 
         A list is of one range, or, with `share_lists`, of several small ones. The next few ranges are pulled meanwhile,
         each within a window of its own. An error of a range is raised after all pulls before it.
@@ -201,7 +201,7 @@ class Puller:
     async def address(self, queue: MessageQueue, *, timeout: float = PULL_TIMEOUT_SECONDS) -> str:
         """Returns the address the queue is pulled from.
 
-        It is that of a suggested slave, its broker's master, or the slave with the lowest id.
+        It belongs to a suggested slave, the broker's master, or the slave with the lowest id.
         """
         try:
             broker = self._client.routes.broker(queue.broker_name)
@@ -222,7 +222,7 @@ class Puller:
         return self._proxy_of(queue) is not None
 
     def turn(self, queue: MessageQueue) -> trio.Lock | None:
-        """Returns the lock by which members' queues behind a proxy are pulled one after another; None without a proxy.
+        """Returns the lock by which a member pulls its queues at a proxy one after another; None at a broker.
 
         Answers of several queues at once would be more than a proxy sends: see `PROXY_BYTES`.
         """
@@ -259,7 +259,7 @@ class Puller:
         return address == master
 
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
-        """Returns the requests for many offsets of one queue; a `pull` before learns whether it is a batch topic."""
+        """Returns the requests for many offsets of one queue; a `pull` before learned whether batches stay whole."""
         if tags.passes_all or not self._client.batch_topics.is_known(self._on_wire(queue), queue.broker_name):
             return QueuePulls(self._consumer_group, queue, tags, namespace=self._namespace)
         return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate(), namespace=self._namespace)

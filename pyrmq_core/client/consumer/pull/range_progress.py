@@ -85,7 +85,7 @@ class RangeProgress:
         self._window = replace(self._window, bytes=min(self._window.bytes, most_bytes))
 
     def end_at(self, pull: RawPull) -> None:
-        """Ends the range with this pull, in place of all that was not taken."""
+        """Ends the range with this pull, which replaces all pulls that no caller has received."""
         self.is_begun = True
         self.slices.clear()
         self._delivered, self.next_start = [pull], self.end
@@ -95,9 +95,9 @@ class RangeProgress:
         self._wanted_bytes, self._wanted_messages = wanted_bytes, wanted_messages
 
     def add_answer(self, answered: PullSlice, pull: RawPull) -> SliceState:
-        """Adds an answer to its slice and returns the slice's state: while it is ASKED, it is to be pulled on.
+        """Adds an answer to its slice and returns the slice's state; a slice that stays ASKED needs another pull.
 
-        Later slices are sized by it. The answer to a retry goes to `PullSlice.add` instead.
+        The answer also sets the size of later slices. The answer to a retry goes to `PullSlice.add` instead.
         """
         sizer = self._sizer
         sizer.learn(pull, answered.end_offset, answered.is_larger and not answered.pulls)
@@ -143,7 +143,7 @@ class RangeProgress:
 
     @property
     def is_ended(self) -> bool:
-        """True if the whole range was delivered and taken."""
+        """True if the whole range was delivered to the caller."""
         return not self.slices and not self._delivered and self.next_start >= self.end
 
     def take(self) -> list[RawPull]:

@@ -136,7 +136,7 @@ class RangeReader:
 
     @property
     def is_ended(self) -> bool:
-        """True if all pulls of the range were taken."""
+        """True if the caller has received all pulls of the range."""
         return self._progress.is_ended
 
     async def pulls(self) -> AsyncGenerator[RawPull, None]:
@@ -234,7 +234,7 @@ class RangeReader:
         self._nursery.start_soon(self._retry_slice, pull_slice, result)
 
     def _deliver(self) -> None:
-        """Delivers the next pulls in order, posts further ones, and wakes the waiting task if they are enough."""
+        """Delivers the next pulls in order, posts further pulls, and wakes the waiting task if enough have arrived."""
         progress = self._progress
         self._post(progress.deliver_in_order())
         if progress.is_enough():
@@ -275,10 +275,10 @@ class RangeReader:
             self._deliver()
 
     async def _pull(self, start: int, end: int, result: Command | RocketMQError | None = None) -> RawPull:
-        """Pulls until an answer goes forward, and returns it clipped to the range; waits out failures of the network.
+        """Pulls until an answer moves forward, and returns it clipped to the range; waits out network failures.
 
-        `result` is that of the first try, if it was made already. A loss is raised only if the registered master
-        answered it: a slave may lag behind, or have begun later.
+        `result` is the result of a first try, if there was one. A loss is raised only if the registered master reported
+        it: a slave may lag, or have begun later.
         """
         deadline = trio.current_time() + self._patience
         wanted = min(end - start, self._max_messages_a_pull)

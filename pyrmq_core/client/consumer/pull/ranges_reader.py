@@ -1,7 +1,7 @@
-"""`read_ranges`: reads several ranges, one behind another, while the next few are pulled already.
+"""`read_ranges`: reads several ranges, one after another, and pulls the next few ahead.
 
-A small range is one request and its answer. Were each begun when the one before it has ended, a read of many would wait
-for a broker most of its time.
+A small range is one request and its answer. If each range began after the previous one had ended, a read of many ranges
+would mostly wait for brokers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RangesReader:
     async def joined(
         self, wanted_bytes: int, wanted_messages: int, *, share_lists: bool
     ) -> AsyncGenerator[list[RawPull], None]:
-        """Yields lists of pulls, of about so many bytes or messages; with `share_lists` small ranges share one.
+        """Yields lists of pulls, of about so many bytes or messages; with `share_lists` small ranges share a list.
 
         Raises the error of a range when its turn comes, after all pulls before it.
         """
@@ -110,7 +110,7 @@ class RangesReader:
 
 
 class _BegunRange:
-    """A range whose first pulls are taken by a task of its own."""
+    """A range whose first pulls are received by a task of its own."""
 
     def __init__(self, reader: RangeReader, messages: int) -> None:
         self.reader = reader
@@ -127,7 +127,7 @@ class _BegunRange:
         self._taken.set()
 
     async def is_taken_soon(self) -> bool:
-        """Returns whether the first pulls are there now, or in a moment."""
+        """Returns whether the first pulls have arrived, after a moment's wait at most."""
         if not self._taken.is_set():
             with trio.move_on_after(HOLD_SECONDS):
                 await self._taken.wait()

@@ -1,6 +1,6 @@
-"""Records that cannot be read: the readable ones around them, and the end of the tries to read one.
+"""Unreadable records: the readable records around them, and the number of tries to read them.
 
-Java's clients stop at such a record without a word, and go on behind the whole answer.
+Java's clients stop at such a record silently, and go on after the whole answer.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Readable:
 def readable(pull: RawPull, rules: BodyRules) -> Readable:
     """Returns the messages of a pull in the order of their offsets, without the records that cannot be read.
 
-    Behind a record whose end is not known nothing can be read: the next pull begins there, or behind it if it is the
-    first. The same holds for bodies that take too much together.
+    After a record whose end is unknown nothing can be read: the next pull begins there, or at the next offset if it is
+    the first record. The same holds for bodies that are too large together.
     """
     own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
     messages: list[MessageExt] = []
@@ -64,17 +64,16 @@ def readable(pull: RawPull, rules: BodyRules) -> Readable:
 
 
 class UnreadableRecords:
-    """The tries to read a queue's records: after the last one the queue goes on without those that cannot be read."""
+    """The tries to read a queue's records: after the last try the queue goes on without the unreadable records."""
 
     def __init__(self) -> None:
         self._start = -1
         self._tries = 0
 
     def pass_over(self, pull: RawPull, error: RecordError, rules: BodyRules) -> Readable:
-        """Returns a pull's readable messages, and warns of the others; raises its `error` while it is to be tried
-        again.
+        """Returns a pull's readable messages, and warns of the others; raises `error` while tries are left.
 
-        A pull that begins elsewhere is another one.
+        The tries of a pull count anew if it begins elsewhere.
         """
         if pull.start != self._start:
             self._start, self._tries = pull.start, 0

@@ -38,7 +38,7 @@ class QueueTable(Protocol):
     """The queues that a consumer reads, as the rebalancer changes them."""
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Drops and adds queues until the topic's are those `wanted`; returns whether no more is to be done."""
+        """Drops and adds queues of the topic until they are those `wanted`; returns whether nothing is left to do."""
         ...
 
     async def drop_others(self, topics: Collection[str]) -> bool:
@@ -47,7 +47,7 @@ class QueueTable(Protocol):
 
 
 class Rebalancer:
-    """The rebalancing of one consumer; without a `strategy` it takes every queue (broadcasting)."""
+    """The rebalancing of one consumer; if `strategy` is None it reads every queue (broadcasting)."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Rebalancer:
         self.known_queues: dict[str, Sequence[MessageQueue]] = {}
 
     def wake(self) -> None:
-        """Begins the next round at once, or a second after the last one."""
+        """Begins the next round at once, but not within a second of the last round."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -85,7 +85,7 @@ class Rebalancer:
             await trio.sleep_until(began + LEAST_SECONDS)
 
     async def run_round(self) -> bool:
-        """Divides the queues of each topic once; returns whether this consumer reads all that it should."""
+        """Divides the queues of each topic once; returns whether this consumer reads all queues that it should."""
         topics = self._topics()
         self._problems.keep(DIVISION, topics)
         settled = await self._table.drop_others(topics)
@@ -169,7 +169,7 @@ async def _first_of(*events: trio.Event) -> None:
 
 
 class FixedQueues:
-    """Keeps a consumer's table at these queues: those that cannot be started, or have stalled, are tried again."""
+    """A consumer's queues as its user assigned them; a queue that cannot be started, or has stalled, is tried again."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table
@@ -177,7 +177,7 @@ class FixedQueues:
         self._woken = trio.Event()
 
     def set(self, queues: Collection[MessageQueue]) -> None:
-        """Replaces the queues; `run_round` or the next round takes them."""
+        """Replaces the queues; `run_round` or the next round applies them."""
         by_topic: defaultdict[str, list[MessageQueue]] = defaultdict(list)
         for queue in dict.fromkeys(queues):
             by_topic[queue.topic].append(queue)

@@ -1,9 +1,9 @@
 """The allocation strategies: the rules by which the members of a group share a topic's queues. Pure.
 
-Every member sorts queues and members for itself before it allocates, so one that sorts otherwise takes queues of others
-and leaves some unread. The order is Java's (MessageQueue.compareTo, String.compareTo), which compares UTF-16 units:
-upper case stands before lower case, `b-10` before `b-2`, and characters above U+FFFF, which are two surrogates there,
-before U+E000.
+Every member sorts queues and members for itself before it allocates, so a member that sorts otherwise takes queues of
+others and leaves some unread. The order is Java's (MessageQueue.compareTo, String.compareTo), which compares UTF-16
+units: upper case stands before lower case, `b-10` before `b-2`, and characters above U+FFFF, which are two surrogates
+there, before U+E000.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class AllocateMessageQueueAveragely:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueAveragelyByCircle:
-    """Queues dealt out one by one, as cards are (AllocateMessageQueueAveragelyByCircle.java)."""
+    """Queues dealt to members one by one, like cards (AllocateMessageQueueAveragelyByCircle.java)."""
 
     @property
     def name(self) -> str:
@@ -226,7 +226,7 @@ class AllocateMachineRoomNearby:
 
     @property
     def name(self) -> str:
-        """The name of the strategy, which includes that of the inner one."""
+        """The name of the strategy, which includes the inner strategy's name."""
         return f"MACHINE_ROOM_NEARBY-{self.strategy.name}"
 
     def allocate(
@@ -302,7 +302,7 @@ class AllocateMessageQueueConsistentHash:
     def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
         """Returns the member at each place of the ring.
 
-        Of two members at one place the later one stays. An id that is listed twice stands there twice as often.
+        Of two members at one place the later member stays. An id that is listed twice has twice as many places.
         """
         ring: dict[int, str] = {}
         nodes = Counter[str]()

@@ -1,8 +1,8 @@
 """Automatic batching: messages sent one by one travel together, when they come fast enough.
 
-Messages of the same topic, target, wait flag and tag share a request; it leaves at 32 KiB or 10 ms old. Each
-message has its own result. Delayed, transactional and retry messages, compressed ones and those with a timeout of
-their own go alone. Source: client/producer/ProduceAccumulator.java, 5.3.3.
+Messages of the same topic, target, wait flag and tag share a request, which is sent at 32 KiB or after 10 ms. Each
+message has its own result. Messages that are delayed, compressed, transactional or retries, or have a timeout of their
+own, go alone. Source: client/producer/ProduceAccumulator.java, 5.3.3.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Batch:
 
 
 class Accumulator:
-    """The open batches of one producer; `in_flight` sends a batch that leaves."""
+    """The open batches of one producer; a full or old batch is sent through `in_flight`."""
 
     def __init__(self, in_flight: InFlight, batching: Batching, *, timeout: float) -> None:
         self._in_flight = in_flight

@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class Pending(Generic[R]):
-    """A send under way, and later its result; with `failures` an end as failed is reported if nothing looks at it."""
+    """A send under way, and later its result; with `failures`, a failure that the program never reads is reported."""
 
     __slots__ = ("_callbacks", "_error", "_failures", "_result", "_unseen", "_waited", "is_done")
 
@@ -47,7 +47,7 @@ class Pending(Generic[R]):
         self._callbacks: list[Callable[[Any], object]] | None = None
 
     async def wait(self) -> R:
-        """Returns the result when the send has ended; raises the error of a failed one, each time it is called."""
+        """Returns the result when the send has ended; raises the error of a failed send, at each call."""
         if self.is_done:
             Pending._reads += 1
             if Pending._reads % READS_BETWEEN_CHECKPOINTS:
@@ -71,7 +71,7 @@ class Pending(Generic[R]):
 
     @property
     def result(self) -> R:
-        """The result of a send that has ended; raises the error of one that failed."""
+        """The result of an ended send; raises the error of a failed send."""
         if self._result is None:
             self._look()
             if self._error is not None:
@@ -185,15 +185,15 @@ DRAIN_GRACE_SECONDS: Final = 5.0
 
 
 def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
-    """Returns the two bounds of `InFlight`; raises `InvalidArgument` for one that admits nothing."""
+    """Returns the two bounds of `InFlight`; raises `InvalidArgument` for a bound that admits nothing."""
     return whole_number("max_in_flight", max_count, 1), whole_number("max_in_flight_bytes", max_bytes, 1, 2**63 - 1)
 
 
 class InFlight:
     """Sends in the background, bounded by count and by bytes; admitted in the order of their calls.
 
-    A `PendingSend` that has entered holds room; `leave` does nothing for one that holds none. Room can therefore be
-    given back after an interrupt at any line.
+    An admitted `PendingSend` holds room until `leave`; a second `leave` does nothing. Room can therefore be given back
+    after an interrupt at any line.
     """
 
     def __init__(
@@ -299,7 +299,7 @@ class InFlight:
             self._sends.give_up(pending.state)
         pending.set_error(given_up(topic))
         self.leave((pending,))
-        with self._lock:  # the interrupt may have come between the two steps of entering
+        with self._lock:  # the interrupt may have come between the two steps of `_enter`
             self._bytes = sum(self._entered.values())
 
     def longest_seconds(self, now: float) -> float:
@@ -320,7 +320,7 @@ class InFlight:
             )
 
     def abandon(self) -> None:
-        """Abandons all sends, and all that start later: the producer is closed."""
+        """Abandons all sends, and every send that starts later: the producer is closed."""
         self._sends.abandon()
 
     def fail(self, error: RocketMQError) -> None:

@@ -41,7 +41,7 @@ async def send_rows(
 ) -> WriteSummary:
     """Sends each row as a message, encoded by columns, with several requests under way.
 
-    A request holds up to 4,000 messages or 1 MiB; to a batch topic 1 MiB, with any number of messages.
+    A request holds up to 4,000 messages or 1 MiB; for a batch topic, any number of messages up to 1 MiB.
 
     Nothing is sent if a row is invalid. Raises `BatchFailed` if a request fails after others were stored.
     """
@@ -86,7 +86,7 @@ async def _send_topic(
     limit: Any,
     timeout: float,
 ) -> None:
-    """Sends rows without a sharding key to the queues in turn, rows with one to their key's queue, in order."""
+    """Sends rows without a sharding key to the queues in turn, and other rows to their key's queue in order."""
     arrow = columnar()
     check_topic(topic)
     if not rows.num_rows:

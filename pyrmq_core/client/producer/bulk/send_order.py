@@ -1,4 +1,4 @@
-"""`WindowRoom` and `SendOrder`: decide what enters a `SendWindow`, and which payload is sent next. Pure."""
+"""`WindowRoom` and `SendOrder`: admit payloads to a `SendWindow`, and choose the payload to send next. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WindowRoom:
         self._max_bytes = max_bytes
 
     def enter(self, size: int) -> bool:
-        """Takes room for a payload of so many bytes; False, and nothing is taken, if there is none."""
+        """Reserves room for a payload of so many bytes; returns False, and reserves nothing, if there is no room."""
         if not self._fits(size, self._max_payloads - 1, self._max_bytes):
             return False
         self.payloads += 1
@@ -45,10 +45,11 @@ class WindowRoom:
 
 
 class SendOrder:
-    """The payloads of a window that wait, and the requests under way: at most so many, one for each ordered target.
+    """The waiting payloads of a window, and the requests under way: `max_requests` in all, one for an ordered target.
 
-    A payload waits as handed over; if its target is ordered and has a request under way, in the target's lane behind
-    it. A lane whose request has ended is ready: it goes first. After a failure nothing is sent any more.
+    Payloads wait in their order. While an ordered target has a request under way, its further payloads wait in the
+    target's lane. When that request has ended the lane is ready, and goes first. After a failure nothing is sent any
+    more.
     """
 
     def __init__(self, max_requests: int) -> None:
@@ -90,7 +91,7 @@ class SendOrder:
         return None
 
     def destination(self, to: Target) -> Target:
-        """Returns where a payload for `to` goes now: to the queue of its lane's last one, if a failure moved that."""
+        """Returns the current target of payloads for `to`: another queue if a failure moved its last payload."""
         return self._followed.get(to, to)
 
     def end(self, to: Target, stored_in: MessageQueue | None) -> None:
@@ -126,5 +127,5 @@ class SendOrder:
 
 
 def is_ordered(to: Target) -> bool:
-    """Returns whether payloads for this target are sent one after another."""
+    """Returns whether payloads for this target have to keep their order."""
     return not isinstance(to, AnyQueue) or to.keep

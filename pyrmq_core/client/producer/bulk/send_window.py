@@ -80,9 +80,9 @@ class RefusedMessage:
 class SendWindow:
     """Made by `open_send_window`.
 
-    Payloads that are handed over and not sent yet wait here, so that the next request follows each acknowledgement at
-    once, whatever the caller does meanwhile. Another thread does the same as `put` by `enter_nowait`, `hand_over`, and
-    `start_more` on the loop if `hand_over` returned True.
+    Unsent payloads wait here, so that the next request follows each acknowledgement at once, whatever the caller does
+    meanwhile. Another thread does the same as `put` by `enter_nowait`, `hand_over`, and `start_more` on the loop if
+    `hand_over` returned True.
     """
 
     summary: WriteSummary
@@ -120,7 +120,7 @@ class SendWindow:
             self.start_more()
 
     def enter_nowait(self, payload: Payload) -> bool:
-        """Takes room for the payload if there is some; raises the first failure of any earlier one."""
+        """Reserves room for the payload if there is any; raises the first failure of an earlier payload."""
         self._raise_failure()
         with self._room_lock:
             return self._room.enter(len(payload.body))

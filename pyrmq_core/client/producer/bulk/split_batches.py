@@ -25,7 +25,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class ChainedResults(Sequence[SendResult]):
-    """The results of several requests, one after another; each is made on access."""
+    """The results of several requests as one sequence; each result is made on access."""
 
     __slots__ = ("_ends", "_parts")
 
@@ -70,9 +70,11 @@ async def send_list(
     timeout: float,
     mode: CommunicationMode = CommunicationMode.SYNC,
 ) -> Sequence[SendResult]:
-    """Returns one result a message, in order; `timeout` is each part's own. After a failed part the rest is not sent.
+    """Returns a result for each message, in order; `timeout` is for each request.
 
-    The list goes to one queue; it is divided where its sharding keys have several, and for a batch topic by tag.
+    After a failed request the rest is not sent.
+
+    The messages go to one queue, or to the queue of each sharding key. For a batch topic, each request has one tag.
     """
     messages = batch.messages
     groups = await _groups(sender, messages, queue, timeout)
@@ -95,7 +97,7 @@ async def send_list(
 async def _groups(
     sender: Sender, messages: Sequence[Message], queue: MessageQueue | None, timeout: float
 ) -> list[Group]:
-    """Returns the messages by target: `queue`, else each sharding key's queue; those without a key together."""
+    """Returns the messages by target: `queue`, else each sharding key's queue, or any queue without a key."""
     keys = {message.sharding_key for message in messages}
     if queue is not None or len(keys) <= 1:
         return [(target_of(messages[0], queue), list(range(len(messages))))]
@@ -112,7 +114,7 @@ async def _groups(
 
 
 def _by_tag(messages: Sequence[Message], places: Sequence[int]) -> list[int]:
-    """Returns the places grouped by tag; within a tag they keep their order."""
+    """Returns the messages' indices grouped by tag, in their order within a tag."""
     of_tag: dict[str | None, list[int]] = {}
     for place in places:
         of_tag.setdefault(messages[place].tags, []).append(place)

@@ -1,6 +1,6 @@
 """Failures of background sends that the program never looked at: reported, as asyncio does for its futures.
 
-A failure that is dropped unseen is one WARNING, at most one a minute; a producer's end says how many there are.
+A failure that is dropped unseen is logged as a WARNING, at most once a minute; a producer's end logs their number.
 """
 
 from __future__ import annotations

@@ -69,13 +69,13 @@ class BackgroundSends:
         self._settle(state, given_up(state.payload.topic))
 
     def abandon(self) -> None:
-        """Abandons all sends, and all that start later."""
+        """Abandons all sends, and every send that starts later."""
         self._is_closed = True
         for state in list(self._ended):
             self.give_up(state)
 
     def fail(self, error: RocketMQError) -> None:
-        """Ends all sends, and all that start later, without touching connections or tasks: the loop has crashed."""
+        """Fails all current and later sends without use of connections or tasks: the loop has crashed."""
         self._is_closed = True
         for state in list(self._ended):
             self._settle(state, error)

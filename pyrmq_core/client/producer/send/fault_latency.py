@@ -33,8 +33,8 @@ class SelectionRule(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FaultLatencySettings:
-    """A latency of `latency_max[i]` seconds or more keeps away for `not_available_duration[i]` seconds (the highest i
-    counts); a broker that failed counts as if it had taken `isolation_latency` seconds."""
+    """A broker with a latency of `latency_max[i]` seconds or more is avoided for `not_available_duration[i]` seconds
+    (the highest i counts). A failed broker counts as one with a latency of `isolation_latency` seconds."""
 
     latency_max: tuple[float, ...] = (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0)
     not_available_duration: tuple[float, ...] = (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0)
@@ -109,7 +109,7 @@ class FaultLatency:
                 return self._select_4(info, now)
 
     def pick_one_at_least(self, now: float) -> str | None:
-        """Returns a broker when none is available: in 5.x any reachable one, in 4.x the next of the better half."""
+        """Returns a broker when none is available: in 5.x any reachable one, in 4.x one of the better half in turn."""
         items = self._shuffled()
         if self.settings.rule is SelectionRule.RELEASE_5:
             return next((item.name for item in items if item.reachable), None)

@@ -54,7 +54,7 @@ class QueueSelector:
         return info if self._settings.namespace is None else self._tenant_info(topic, info)
 
     def known_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues the topic may be written to by the known route; none without one."""
+        """Returns the topic's writable queues by the known route; none if no route is known."""
         info = self._routes.known_publish_info(self.on_wire(topic))
         return () if info is None else tuple(replace(queue, topic=topic) for queue in info.queues)
 

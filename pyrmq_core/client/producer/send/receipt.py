@@ -20,7 +20,7 @@ _make_result: Final = maker_of(SendResult)
 class Receipt:
     """A payload is stored: where, since which queue offset, and how.
 
-    `attempts` are the failed tries before; with one that says *perhaps stored* there may be a second copy.
+    `attempts` are the failed tries before; if a try's outcome is *perhaps stored*, there may be a second copy.
     """
 
     queue: MessageQueue

@@ -102,7 +102,7 @@ class Next(Enum):
 def next_step(
     error: RocketMQError, target: Target, mode: CommunicationMode, tries_made: int, tries_allowed: int, seconds: float
 ) -> Next:
-    """Decides what follows a failed try; `seconds` are left of the send's time.
+    """Decides the next step after a failed try; `seconds` are left of the send's time.
 
     error                                 target                  next
     the broker does not have the queue    named by the caller     ASK_ROUTE
@@ -153,19 +153,19 @@ def _may_pass(error: ResponseError) -> bool:
 
 
 def attempt_seconds(time_left: float, per_attempt: float | None, *, may_move: bool) -> float:
-    """Returns the seconds for which a try waits for its answer: all that are left, as in Java.
+    """Returns the seconds for which a try waits for its answer: all remaining seconds, as in Java.
 
-    A request that has left stays with its broker, which stores it when it can: sent there again, it would be stored
-    twice. So `per_attempt` caps only a try after which the send `may_move` to another broker.
+    A broker stores a sent request as soon as it can; if the request were sent there again, it would be stored twice. So
+    `per_attempt` caps only a try after which the send `may_move` to another broker.
     """
     seconds = time_left if per_attempt is None or not may_move or per_attempt > time_left else per_attempt
     return seconds if seconds > MIN_ATTEMPT_SECONDS else MIN_ATTEMPT_SECONDS
 
 
 def leaving_seconds(time_left: float, attempts_left: int, *, may_move: bool) -> float:
-    """Returns the seconds within which the request of a try has to leave: all, or a share if the send `may_move`.
+    """Returns the seconds within which a try's request has to be sent: all, or a share if the send `may_move`.
 
-    Nothing is stored twice by a request that did not leave: another broker takes over from one that cannot be reached.
+    An unsent request stores nothing, so another broker can safely replace an unreachable broker.
     """
     return max(MIN_ATTEMPT_SECONDS, time_left / attempts_left if may_move else time_left)
 
@@ -190,7 +190,7 @@ def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: 
 
 
 def no_such_queue(queue: MessageQueue, queues: Sequence[MessageQueue], failed: SendFailed) -> QueueNotFound:
-    """Returns the error of a send to a queue that its broker does not have; `queues` are those of the topic."""
+    """Returns the error of a send to a queue that its broker does not have; `queues` are the topic's queues."""
     there = sorted(other.queue_id for other in queues if other.broker_name == queue.broker_name)
     has = f"it has {there[0]} to {there[-1]} there" if there else "it has none there to write to"
     return QueueNotFound(

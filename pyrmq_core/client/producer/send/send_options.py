@@ -27,8 +27,8 @@ from pyrmq_core.protocol.messages.payload import Payload
 class AnyQueue:
     """The topic's queues in turn, or `first` to begin with; a failed try moves to another broker.
 
-    With `keep`, a window sends the payloads of one target one after another, each to the queue where the last one was
-    stored: they stay in one queue in their order, unless its broker fails.
+    With `keep`, a window sends the payloads of one target one after another, each to the queue of the payload before
+    it. So they stay in one queue in their order, unless its broker fails.
     """
 
     first: MessageQueue | None = None
@@ -37,7 +37,7 @@ class AnyQueue:
 
 @dataclass(frozen=True, slots=True)
 class ThisQueue:
-    """A given queue. A send has one try, as Java's `send(msg, mq)`; with `wait` it waits for the queue's broker."""
+    """A queue that the caller chose. A send has one try, as Java's `send(msg, mq)`; `wait` waits for the broker."""
 
     queue: MessageQueue
     wait: bool = False
@@ -47,8 +47,9 @@ class ThisQueue:
 class KeyedQueue:
     """The queue of a sharding key. A send waits for its broker while there is time; no other queue takes its place.
 
-    With `queues` the choice is fixed to the publish list the caller saw first, however routes change meanwhile; when
-    the broker refuses that queue, since the topic does not have it any more, the key's queue of the new route is taken.
+    With `queues` the choice is fixed to the publish list that the caller saw first, even if routes change. When the
+    broker refuses that queue, since the topic does not have it any more, the send uses the key's queue of the new
+    route.
     """
 
     sharding_key: str
@@ -73,7 +74,7 @@ def target_of(message: Message, queue: MessageQueue | None) -> Target:
 
 
 class CommunicationMode(enum.Enum):
-    """A send's mode, which decides what may be retried."""
+    """A send's mode, which decides which failures are retried."""
 
     SYNC = "SYNC"
     ASYNC = "ASYNC"
@@ -113,7 +114,7 @@ class SendSettings:
         return with_namespace(self.group, self.namespace)
 
     def tries_allowed(self, mode: CommunicationMode) -> int:
-        """Returns the number of tries, with the first one."""
+        """Returns the number of tries, with the first try."""
         if mode is SYNC:
             return 1 + self.retry_times_when_send_failed
         return 1 + self.retry_times_when_send_async_failed if mode is ASYNC else 1

@@ -165,7 +165,7 @@ class Sender:
             return _abandoned
 
     async def go_on(self, state: SendState) -> Receipt:
-        """Makes tries until the send ends, after those that were made already."""
+        """Makes further tries until the send ends."""
         while True:
             if state.attempts:
                 await self._before_next_try(state)
@@ -263,7 +263,7 @@ class Sender:
         return state.tries_left > 1 and self._queues.has_untried_broker(state)
 
     def _judge_first(self, state: SendState, answer: Command | RocketMQError | None) -> Receipt | None:
-        """Judges a first try; returns None, as if it was not made, if nothing was sent and after GO_AWAY."""
+        """Judges a first try; returns None if it does not count: nothing was sent, or the answer is GO_AWAY."""
         if state.queue is None or answer is None or (isinstance(answer, Command) and answer.code == GO_AWAY):
             return None
         return self._judge(state, state.queue, answer)

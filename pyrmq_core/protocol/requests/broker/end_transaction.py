@@ -47,7 +47,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ResumeCheckHalfMessage:
-    """The half message to check again, by its offset message id; it may be one that was discarded."""
+    """A request to check a half message again, by its offset message id; the half message may be discarded."""
 
     CODE: ClassVar[RequestCode] = RequestCode.RESUME_CHECK_HALF_MESSAGE
     msg_id: str | None = wire("msgId", None)

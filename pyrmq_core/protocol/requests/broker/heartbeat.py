@@ -116,7 +116,7 @@ class HeartBeat:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        """Returns the heartbeat in a body's members; `BodyError` when one is missing or of the wrong type."""
+        """Returns the heartbeat in a body's members; raises `BodyError` for a missing member or a wrong type."""
         try:
             return cls(
                 client_id=str(members["clientID"]),

@@ -44,7 +44,7 @@ class DeleteAclConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateWhiteAddresses(HeaderRequest):
-    """A request to set the global white addresses of a file, joined by commas; without a name, of plain_acl.yml."""
+    """A request to set a file's global white addresses, joined by commas; an empty name means plain_acl.yml."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
     white_addresses: str = wire("globalWhiteAddrs")

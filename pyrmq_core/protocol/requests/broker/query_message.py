@@ -32,9 +32,9 @@ class ViewMessage(HeaderRequest):
 class QueryMessage(HeaderRequest):
     """A request for at most `max_num` messages of a key; with `by_unique_key` the broker sets the number itself.
 
-    Our client leaves that field out: brokers of 4.9 keep it out of what they verify a signature with, those of 5.x do
-    not (acl/plain/PlainAccessValidator.java), so a request with it is refused by one or the other. `index_type` says
-    the same.
+    Our client leaves out the header field of `by_unique_key`. A 5.x broker includes that field when it verifies a
+    signature, a 4.9 broker does not (acl/plain/PlainAccessValidator.java), so one of them would refuse the request.
+    `index_type` says the same.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_MESSAGE
@@ -49,7 +49,7 @@ class QueryMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class MessagesFound:
-    """The answer to 12 if there is any record; without one it is QUERY_NOT_FOUND."""
+    """The answer to 12 if any record is found; otherwise the answer is QUERY_NOT_FOUND."""
 
     index_last_update_ms: int = wire("indexLastUpdateTimestamp")
     index_last_update_phyoffset: int = wire("indexLastUpdatePhyoffset")

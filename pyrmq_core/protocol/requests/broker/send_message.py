@@ -82,7 +82,7 @@ class SendMessage:
         return RequestForm(self.to_command(), ("g",), "i")
 
     def to_reply_command(self) -> Command:
-        """Returns the request for a reply: brokers do not store it, but push it to the client in its properties."""
+        """Returns the request for a reply: the broker pushes it to the client that its properties name."""
         return Command(RequestCode.SEND_REPLY_MESSAGE_V2, encode_fields(self), self.body)
 
     def to_special_command(self) -> Command:
@@ -145,7 +145,7 @@ class MessageStored(HeaderResponse):
 
     @classmethod
     def from_command(cls, command: Command) -> MessageStored:
-        """Returns the answer; in the usual form at a fifth of the cost, since one is read for every message."""
+        """Returns the answer; a usual answer is read by a regular expression, at a fifth of the cost."""
         ext = command.ext
         match = _USUAL.fullmatch(ext.raw.decode("latin-1")) if type(ext) is LazyFields else None
         if match is None:
@@ -155,10 +155,10 @@ class MessageStored(HeaderResponse):
 
     @classmethod
     def queue_offset_of(cls, command: Command) -> int:
-        """Returns the answer's queue offset alone, which a committed write needs of each request.
+        """Returns the answer's queue offset alone: a committed write needs no more of an answer.
 
-        To parse an answer that names 4,000 messages takes 200 us, a tenth of what their rows take to write. The name
-        with its quotes is in no value: there they would be escaped.
+        Parsing an answer that names 4,000 messages takes 200 us, a tenth of the time to write their rows. No value
+        contains the quoted name: quotes in a value are escaped.
         """
         ext = command.ext
         if type(ext) is LazyFields:

@@ -22,7 +22,7 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class CreateUser:
-    """A request to make a user; `members` are those of the body."""
+    """A request to make a user; `members` are the body's members."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_USER
     username: str
@@ -69,7 +69,7 @@ class ListUsers(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class CreateAcl:
-    """A request to add policies about a subject; `members` are those of the body."""
+    """A request to add policies about a subject; `members` are the body's members."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_ACL
     subject: str

@@ -45,7 +45,7 @@ class GetTopicStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class TopicOffset:
-    """One queue: the offsets of its first message and behind its last, and the store time of the last (0: none)."""
+    """One queue: the offset of its first message, the offset after its last, and the last's store time (0: none)."""
 
     min_offset: int = member("minOffset", 0, long_member)
     max_offset: int = member("maxOffset", 0, long_member)

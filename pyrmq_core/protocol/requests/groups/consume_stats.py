@@ -66,9 +66,9 @@ class ConsumeStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueTimeSpan:
-    """One queue: the store time of its first message, and the age in ms of the oldest one that waits for the group.
+    """One queue: the store time of its first message, and the age in ms of the oldest message unread by the group.
 
-    The age is 0 without one, and that of the year 1970 where the broker does not find its store time.
+    The age is 0 if no message waits, and counts from 1970 if the broker does not find the store time.
     """
 
     queue: MessageQueue
