@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 Form: TypeAlias = Literal["json", "text", "bytes", "empty"]
 
-# The columns of a message that a table shows beside those of its body; Spark compares names without regard to case.
+# A message's own columns in a table, beside its body's columns; Spark compares names without regard to case.
 MESSAGE_COLUMNS: Final = (
     *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "body", "properties"),
     *("bornTimestamp", "storeTimestamp", "reconsumeTimes"),
@@ -27,7 +27,7 @@ LEAST_JSON: Final = 0.1
 MAX_DEPTH: Final = 32
 # An object with more names is a map of values, or at the top has no columns for the rest.
 MAX_NAMES: Final = 2000
-# An inner object with so many names, of which each object has few, is a map of values.
+# An inner object counts as a map if there are this many names and each object has few of them.
 MAP_NAMES: Final = 64
 MAP_SHARE: Final = 0.1
 
@@ -205,7 +205,7 @@ class _Shape:
     def _add_digits(self, number: str) -> None:
         try:
             value = Decimal(number)  # also of NaN and Infinity
-        except InvalidOperation:  # an exponent beyond those of any type
+        except InvalidOperation:  # an exponent beyond the range of every type
             self.whole_digits = DECIMAL_DIGITS + 1
             return
         _, digits, exponent = value.as_tuple()

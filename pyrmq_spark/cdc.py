@@ -33,7 +33,7 @@ ANY_TEXT: Final = ("string", "binary")  # types in which each of Canal's texts h
 # Statements of a Debezium topic: a truncation, and a message that PostgreSQL's log carries beside changes.
 NO_ROWS: Final = ("t", "m")
 BLANKS: Final = " \t\r\n"
-# One column of a table's DDL: a name, bare or in backticks, and a type; what follows does not change its values.
+# One column of a table's DDL: a name, bare or in backticks, and a type; any further words do not change its values.
 COLUMN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+))\s*[:\s]\s*(\S.*?)\s*", re.DOTALL)
 NO_TYPE: Final = re.compile(r"\s+(?:NOT\s+NULL|COMMENT\s|DEFAULT\s|GENERATED\s).*", re.DOTALL | re.IGNORECASE)
 QUOTED_OR_MARK: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[<>(),]")
@@ -85,7 +85,7 @@ def canal(
     old = F.get("olds", F.col("index") - F.col("lead"))
     rows = rows.select(*PLACE, "type", "es", "index", "texts", old.alias("old"), _now(row).alias("now"))
     is_update = (F.col("type") == "UPDATE") & F.col("old").isNotNull()
-    rows = rows.select("*", F.when(is_update, _was(row)).alias("was"))
+    rows = rows.select("*", F.when(is_update, _row_before(row)).alias("was"))
     is_delete = F.col("type") == "DELETE"
     changes = rows.select(
         *PLACE,
@@ -122,7 +122,7 @@ def debezium(
     is_own = _is_table(table, source.getField("db"), source.getField("table"), source.getField("schema"))
     words = F.when(op.isin("c", "r"), "insert").when(op == "u", "update").when(op == "d", "delete")
     has_no_rows = ~is_own | op.isin(*NO_ROWS) | part("ddl").isNotNull()
-    # Spark computes what an AND uses twice before it looks at the AND; inside of `when` it waits for the condition.
+    # Spark computes common operands of an AND in advance; inside of `when` it computes only after the condition.
     is_tombstone = F.when(op.isNull(), _is_tombstone(text, is_corrupt))
     is_passed = F.coalesce(has_no_rows, F.lit(False)) | F.coalesce(is_tombstone, text.isNull())
     number = F.coalesce(source.getField("pos"), source.getField("lsn"), F.lit(0))
@@ -236,7 +236,7 @@ def _now(row: Row) -> Column:
     )
 
 
-def _was(row: Row) -> Column:
+def _row_before(row: Row) -> Column:
     """Returns the row before an update: the columns of `old`, and the others from `now`."""
     old, now = F.col("old"), F.col("now")
     values = (

@@ -22,7 +22,7 @@ def freeze_loaded_objects() -> None:
     is the user's. Such a process also ends quietly from now on (`end_quietly`).
 
     Every Spark step calls it twice. The call after the step's modules are loaded shortens the collection that Spark
-    runs at the end. Otherwise that collection takes 10 ms after a step on the driver's side and 20 ms after a task, a
+    runs at the end. Otherwise that collection takes 10 ms after a step on the driver's side and 20 ms after a task: a
     twentieth of the processor time of a job of half a million rows. The call before they are loaded shortens Python's
     own collections meanwhile, which would walk through PySpark's modules each time: a task with only one call took 20
     ms more.

@@ -42,7 +42,7 @@ MAX_BATCH_BYTES: Final = 4 * MIB
 DEFAULT_TRIGGER_DELAY: Final = 900.0
 
 ALIASES: Final = {"subscribe": "topic", "subscribepattern": "topicpattern", "subexpression": "tags"}
-# The options that Spark itself adds to those of a source or sink.
+# The options that Spark itself adds to a source's or sink's options.
 OPTIONS_OF_SPARK: Final = (
     "asyncProgressTrackingCheckpointIntervalMs",
     "asyncProgressTrackingEnabled",

@@ -41,7 +41,7 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     Logs a warning if Spark would start another Python than this.
     """
     warn_of_another_python()
-    # The type is that of the builder's argument.
+    # The type of the builder's argument.
     settings: dict[str, bool | float | int | str | None] = {}
     if os.name != "nt" and has_unix_sockets():
         settings["spark.python.unix.domain.socket.enabled"] = "true"

@@ -10,7 +10,7 @@ from typing import Final
 
 # For its owner alone: these files have passwords.
 PRIVATE: Final = 0o600
-# What the process's umask leaves of it: for files without secrets.
+# The mode of new files without secrets, before the process's umask.
 ORDINARY: Final = 0o666
 
 

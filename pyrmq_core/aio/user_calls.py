@@ -17,7 +17,7 @@ from pyrmq_core.loop_thread.portal import Portal
 
 R = TypeVar("R")
 
-# A function that is cancelled is waited for so long.
+# The time to wait for a cancelled function.
 CANCEL_SECONDS: Final = 5.0
 # A function whose asyncio loop was closed under it never ends: the loop is looked at this often.
 LOOK_SECONDS: Final = 1.0

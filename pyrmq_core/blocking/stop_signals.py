@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 log = logging.getLogger(__name__)
 
-# The signals, and what Python or the system does with each if the program says nothing else.
+# The signals, each with its default handler in Python or the system.
 DEFAULTS: Final[dict[signal.Signals, Any]] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,

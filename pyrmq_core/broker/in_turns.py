@@ -9,7 +9,7 @@ import trio
 
 T = TypeVar("T")
 
-# A step takes some 10 us, and so many less than a millisecond; each task with long work takes as many in its turn.
+# A step takes some 10 us, and this many less than a millisecond; a task with long work does them in its turn.
 STEPS_AT_ONCE: Final = 64
 
 

@@ -47,7 +47,7 @@ RETRY_SECONDS: Final = 1.0
 # send to 5.4.0 waits for registerBrokerTimeoutMills, 24 s; 4.9.7 waits for no answer, and a route may be missing.
 ANNOUNCE_SECONDS: Final = 3.0
 UNREGISTER_SECONDS: Final = 3.0
-# Less than the time for all NameServers together, so that one without an answer is logged.
+# Less than the time for all NameServers together, so that a NameServer without an answer is logged.
 UNREGISTER_CALL_SECONDS: Final = 2.5
 # How long a registration waits for the file of its topics.
 FILE_SECONDS: Final = 1.0
@@ -303,7 +303,7 @@ class _NameServer:
         self.address = address
         self.is_registered = False
         self.tried = trio.Event()
-        self.again = trio.Event()  # set by a failure, also that of a single topic: all topics are sent soon
+        self.again = trio.Event()  # set by any failure, even of a single topic: all topics are sent soon
         self.announcing = trio.Lock()
         self.acknowledged = NO_VERSION  # the version of the topics that this NameServer has
         self._failed = RareLine()

@@ -42,7 +42,7 @@ from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 CHECK_SECONDS: Final = 5.0
 # A table may have 16 MiB.
 TABLE_SECONDS: Final = 30.0
-# A record of an unknown topic waits so long for the topic: its queue may be of either kind.
+# The time for which a record of an unknown topic waits for it: its queue may be of either kind.
 LEARN_SECONDS: Final = 5.0
 MOST_LOOKED_UP: Final = 10_000
 
@@ -87,7 +87,7 @@ def slave_tasks(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
     async def learn_topic(topic: str) -> None:
         with trio.move_on_after(LEARN_SECONDS):
             await tables.fetch_topics()
-        if topic not in broker.topics:  # the topic was deleted, or its master is gone
+        if topic not in broker.topics:  # the topic was deleted, or its master is down
             if len(looked_up) >= MOST_LOOKED_UP:
                 looked_up.clear()
             looked_up[topic] = None

@@ -85,7 +85,7 @@ async def consume_topic(
         shared["client"] = client
         async with PullConsumer(TOOLS_GROUP, **shared) as lookups:
             await lookups.message_queues(topic)  # a push consumer waits until a topic has a route
-        # One message at a time: other members get those that are not printed.
+        # One message at a time: other members get the messages that are not printed.
         async with PushConsumer(group, consume_threads=1, **shared, **_start(start)) as consumer:
             await consumer.subscribe(topic, tags=tags, sql=sql)
             printed = 0

@@ -106,12 +106,12 @@ def check_python(environment: Mapping[str, str]) -> list[Check]:
     path = shutil.which(command, path=environment.get("PATH"))
     if path is None:
         return [Check("python", FAIL, f"{command} ({reason}) is no program here", remedy)]
-    said = _output([path, "-c", PROBE], PYTHON_SECONDS, _as_spark_submit(environment))
+    output = _output([path, "-c", PROBE], PYTHON_SECONDS, _as_spark_submit(environment))
     try:
-        has: Any = json.loads(said.splitlines()[-1])
+        has: Any = json.loads(output.splitlines()[-1])
         python = f"{path} ({reason}), {has['python']}"
     except (ValueError, LookupError, TypeError):
-        text = f"{path} ({reason}) does not run as a Python: {_last_line(said)}"
+        text = f"{path} ({reason}) does not run as a Python: {_last_line(output)}"
         return [Check("python", FAIL, text, remedy)]
     warnings = [Check("python", WARN, *warned) for warned in _settings_that_harm(environment)]
     return [Check("python", OK, python), *warnings, *judge(has, name, use_this)]
@@ -158,10 +158,10 @@ def check_java(environment: Mapping[str, str]) -> Check:
     remedy = "install a JDK 17 or 21, or name one in JAVA_HOME"
     if path is None:
         return Check("java", FAIL, f"JAVA_HOME={home} has no bin/java" if home else "there is none", remedy)
-    said = _output([path, "-version"], JAVA_SECONDS, environment)
-    version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', said)
+    output = _output([path, "-version"], JAVA_SECONDS, environment)
+    version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', output)
     if version is None:
-        return Check("java", FAIL, f"{path} does not say its version: {_last_line(said)}", remedy)
+        return Check("java", FAIL, f"{path} does not say its version: {_last_line(output)}", remedy)
     number = int(version[1])
     text = f"{path}, {version[0].removeprefix('version ').strip(chr(34))}"
     if number < MIN_JAVA:
@@ -306,5 +306,5 @@ def _output(command: Sequence[str], seconds: float, environment: Mapping[str, st
     return done.stdout.decode(errors="replace")
 
 
-def _last_line(said: str) -> str:
-    return (said.strip().splitlines() or ["it says nothing"])[-1][:200]
+def _last_line(output: str) -> str:
+    return (output.strip().splitlines() or ["it says nothing"])[-1][:200]

@@ -22,7 +22,7 @@ from pyrmq_core import MessageExt
 from pyrmq_core.cli.json_output import json_text
 from pyrmq_core.network.log_lines import visible_text
 
-# Returns what is printed of a message.
+# Returns the printed form of a message.
 MessageLine: TypeAlias = Callable[[MessageExt], str | bytes]
 
 PROPERTY: Final = re.compile(r"properties\[([^\[\]]+)\]")

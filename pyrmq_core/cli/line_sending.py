@@ -226,7 +226,7 @@ class LineSending:
         self._under_way += span.count
         pending.add_done_callback(lambda ended: ended.error)  # this command accounts for each, after an interrupt too
         give.send_nowait((span, pending))
-        if {message.sharding_key for message in messages} != {None}:  # the next ones follow in their order
+        if {message.sharding_key for message in messages} != {None}:  # the next lines follow in their order
             ended = trio.Event()
             pending.add_done_callback(lambda _: ended.set())
             await ended.wait()

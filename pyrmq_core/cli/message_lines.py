@@ -186,7 +186,7 @@ def _fields_of(members: object) -> dict[str, Any]:
             fields[field] = read(name, value)
     if "body" not in fields:
         raise InvalidMessage("it has neither body nor bodyBase64; a message needs one")
-    if "msgId" in members and "properties" in fields:  # a message that was read, with what RocketMQ added
+    if "msgId" in members and "properties" in fields:  # a message that was read, with RocketMQ's additions
         properties = {name: text for name, text in fields["properties"].items() if name not in SYSTEM_NAMES}
         if (key := properties.pop(SHARDING_KEY, None)) is not None:
             fields.setdefault("sharding_key", key)

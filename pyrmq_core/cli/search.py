@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # loaded by the command that runs, not by its help
 SIZE: Final = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB)?")
 SIZES: Final = {None: 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 MAX_BYTES: Final = "16GiB"
-# A broker that is away is waited for as long as so many requests may take.
+# An unreachable broker is waited for as long as this many requests may take.
 PATIENCE_TIMEOUTS: Final = 4
 
 

@@ -23,8 +23,8 @@ def instant(text: str, option: str, *, or_else: str = "") -> datetime:
         return when if when.tzinfo else when.astimezone(UTC)
     except (ValueError, OverflowError):  # the latter beyond the first and the last year
         wanted = f"{or_else}an ISO-8601 time"
-        said = f"{text!r} is not {wanted} such as 2026-05-01T12:00, or 2026-05-01T12:00+02:00"
-        raise click.BadParameter(said, param_hint=option) from None
+        fault = f"{text!r} is not {wanted} such as 2026-05-01T12:00, or 2026-05-01T12:00+02:00"
+        raise click.BadParameter(fault, param_hint=option) from None
 
 
 def optional_instant(text: str | None, option: str) -> datetime | None:

@@ -52,7 +52,7 @@ __all__ = [
     "string_hash_codes",
 ]
 
-# A process that reads needs no encoding; one that plans a read needs only the names of the columns.
+# A process that reads needs no encoding; a process that plans a read needs only the names of the columns.
 _LAZY: Final = {
     "DEFAULT_COLUMNS": "pyrmq_core.columnar.decoding.columns",
     "SOURCE_COLUMNS": "pyrmq_core.columnar.decoding.columns",

@@ -20,14 +20,14 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 # Arrow's binary and string arrays count bytes in 32 bits.
 MAX_ARRAY_BYTES: Final = 2**31 - 1
 FIRST_BEYOND_ASCII: Final = 0x80
-# With so many different names or fewer, the sum of `1 << code` over a message's thousands of pairs stays below 2**64.
+# Up to this many different names, the sum of `1 << code` over a message's thousands of pairs stays below 2**64.
 MAX_NAMES_IN_BITS: Final = 48
 
 # Called by its name and without checks of the indices, which are known to be right here: a tenth cheaper.
 _TAKE: Final = pc.get_function("array_take")
 _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 
-# As much as the largest batch of a job commonly takes.
+# The memory of the largest batch that a job commonly has.
 KEPT_BYTES: Final = 16 * 1024 * 1024
 
 

@@ -29,9 +29,9 @@ from pyrmq_core.errors import ManifestError
 # more writers it adds it if the last records without it are so many.
 FEW_WRITERS: Final = 8
 RECORDS_WITHOUT_DECIDED: Final = 32
-# A committer that looked so many records earlier has to look again: its record does not count.
+# A committer whose look is this many records old has to look again: its record would not count.
 LONGEST_LOOK_BACK: Final = 1000
-# The writers that a record names; the one that committed longest ago is forgotten first.
+# The most writers that a record lists; the writer that committed longest ago is forgotten first.
 MAX_WRITERS: Final = 1000
 
 Entries: TypeAlias = Mapping[int, Entry]

@@ -27,7 +27,7 @@ SMALL_FILES: Final = {
     "maxHashSlotNum": "50000",
     "maxIndexNum": "1000000",
 }
-# The size that each broker's store keeps to, so that one that is left running fills no disk and no memory.
+# The size limit of each broker's store: a cluster that is left running must not fill the disk or the memory.
 MAX_STORE_BYTES: Final = 2 << 30
 # Settings that differ from server to server: the cluster sets them by the named argument.
 SET_BY: Final = {

@@ -11,7 +11,7 @@ from pyrmq_core.exporter.families import Buckets, Sample
 
 # A series of a histogram takes half a KiB here, and a line a bucket on the page.
 MAX_SERIES: Final = 2_000
-# The labels of all further samples once there are so many series.
+# The labels that all further samples share once there are too many series.
 OTHER: Final = "other"
 
 Labels = tuple[str, ...]

@@ -21,7 +21,7 @@ from pyrmq_core.network.paced_stream import paced
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 16
-# A connection that has not asked for the page by then gives way to a newcomer when the port is full.
+# A connection without a request for the page by then gives way to a newcomer when the port is full.
 PATIENCE_SECONDS: Final = 5.0
 # The longest life of a connection, however it is used: Prometheus opens another.
 CONNECTION_SECONDS: Final = 120.0

@@ -247,7 +247,7 @@ class _Parser:
     def _advance(self) -> str:
         """Returns the next token, and moves past it."""
         token = self.token
-        self._at = self._behind_blanks(self._next_at)
+        self._at = self._after_blanks(self._next_at)
         match = TOKEN.match(self._text, self._at)
         if match is None:
             self.token = self._text[self._at]
@@ -258,7 +258,7 @@ class _Parser:
             self.kind = "keyword"
         return token
 
-    def _behind_blanks(self, at: int) -> int:
+    def _after_blanks(self, at: int) -> int:
         """Returns the position after blanks and comments; a comment that begins with `--` needs an end of line."""
         while True:
             match = BLANKS.match(self._text, at)

@@ -24,7 +24,7 @@ from pyrmq_core.network import LoopAccess
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-# A function that the loop is to call, its arguments, and what is called with the error if the loop ends first.
+# A function for the loop to call, its arguments, and the function to call with the error if the loop ends first.
 Queued: TypeAlias = "tuple[Callable[..., object], tuple[object, ...], Callable[[LoopEnded], object] | None]"
 
 STOP_SECONDS: Final = 3.0

@@ -25,7 +25,7 @@ SHORT_BODY_BYTES: Final = 32 * 1024
 # is created meanwhile.
 WAITING_OF_PEER: Final = 4
 WAITING_BYTES: Final = 512 * 1024 * 1024
-# Bodies up to this size (20,000 topics) have half of `WAITING_BYTES` to themselves: larger ones keep no broker out.
+# Bodies up to this size (20,000 topics) have half of `WAITING_BYTES` to themselves, whatever larger bodies wait.
 ORDINARY_BODY_BYTES: Final = 4 * 1024 * 1024
 
 # Applies a registration in steps and returns the answer, from request, body, digest and peer. The body is None when the
@@ -52,7 +52,7 @@ class RegistrationQueue:
         self._fair_steps = fair_steps
         self._lines: dict[str, deque[trio.Event]] = {}  # by broker name; the first event is set: its turn has come
         self._peers: Counter[Peer] = Counter()
-        self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger ones
+        self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger bodies
 
     def take(self, register: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
         """Returns the answer, as an awaitable if the registration has to wait.

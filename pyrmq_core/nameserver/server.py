@@ -37,7 +37,7 @@ NOTICES: Final = 1000
 # The cluster that policies name for requests without one; RocketMQ's default (BrokerConfig).
 DEFAULT_CLUSTER: Final = "DefaultCluster"
 # A client queries one route at a time and a broker registers every 30 s. A connection with this many unanswered
-# requests is not read: further ones wait at the sender.
+# requests is not read: further requests wait at the sender.
 REQUESTS_PER_CONNECTION: Final = 64
 
 

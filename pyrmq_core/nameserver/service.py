@@ -56,7 +56,7 @@ log = line_logger(__name__)
 TOPIC_LINES: Final = 20
 # About two milliseconds.
 LINES_PER_STEP: Final = 100
-# The size of queries and removals in `FairSteps`: below that of large registrations, so that they come first.
+# The size of queries and removals in `FairSteps`: below a large registration's size, so that they come first.
 LOOK_SIZE: Final = 1024 * 1024
 # The unknown settings that are logged: looking for the nearest name takes half a millisecond each.
 UNKNOWN_LINES: Final = 10

@@ -67,7 +67,7 @@ async def _connect(host: str, port: int) -> SocketWire:
             try:
                 await attempt.connect(name)
                 attempt.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                attempt.getpeername()  # raises when the connection is gone again
+                attempt.getpeername()  # raises if the connection has already ended
             except OSError as error:
                 failure = failure or error
             else:

@@ -79,7 +79,7 @@ async def accept(listener: socket.socket, no_room: RareLine) -> socket.socket:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except (BlockingIOError, InterruptedError):
             await trio.lowlevel.wait_readable(listener)
-        except OSError as error:  # any other error: the connection was gone before it was accepted
+        except OSError as error:  # any other error: the connection ended before it was accepted
             if error.errno in NO_ROOM:
                 if no_room.is_due():
                     left_out = no_room.left_out()

@@ -56,7 +56,7 @@ def failure_status(raised: BaseException, program: str) -> int:
         return PIPE_CLOSED
     if isinstance(failure, RocketMQError | OSError):
         notes = "".join(f" ({note})" for note in getattr(failure, "__notes__", ()))
-        with contextlib.suppress(OSError):  # standard error is gone as well
+        with contextlib.suppress(OSError):  # standard error is closed as well
             sys.stderr.write(visible_text(f"{program}: {failure}{notes}\n"))
         return FAILED
     if failure is raised:

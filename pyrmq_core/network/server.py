@@ -194,7 +194,7 @@ async def _accept_all(
         else:
             try:
                 connect(SocketWire(accepted))
-            except Exception as error:  # the other end is gone already, or memory is short
+            except Exception as error:  # the other end has closed already, or memory is short
                 log.debug("a connection was accepted and could not be used", exc_info=error)
                 accepted.close()
         if left <= 0:

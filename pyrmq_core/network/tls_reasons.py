@@ -32,9 +32,9 @@ def tls_reason(error: BaseException) -> str | None:
     if isinstance(cause, ssl.SSLCertVerificationError):
         named = cause.verify_code in HOSTNAME_CODES
         remedy = "connect by a name in it, or set check_hostname=False (Spark: tlsVerify; pyrmq: --tls-verify ca)"
-        said = cause.verify_message
+        why = cause.verify_message
         return (
-            f"TLS: its certificate is not accepted ({said}); {remedy if named else f'trust its authority: {AUTHORITY}'}"
+            f"TLS: its certificate is not accepted ({why}); {remedy if named else f'trust its authority: {AUTHORITY}'}"
         )
     return (
         f"TLS: {REASONS.get(cause.reason or '') or f'{cause.reason or cause}; compare the TLS settings of both ends'}"

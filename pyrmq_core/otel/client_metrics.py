@@ -38,7 +38,7 @@ from pyrmq_core.protocol.framing.command import Command
 # The convention's advice for durations.
 DURATION_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 SIZE_BOUNDS: Final = tuple(float(1 << power) for power in range(8, 24, 2))
-# Queues whose lag is kept; later ones are left out, so that a client that reads any topic stays bounded.
+# The most queues whose lag is kept, so that the memory of a client that reads every topic stays bounded.
 QUEUES_KEPT: Final = 10_000
 PULLS: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
 

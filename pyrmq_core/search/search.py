@@ -30,7 +30,7 @@ from pyrmq_core.search.conditions import Condition, NoJson, TextIn
 
 Ranges = Sequence[tuple[MessageQueue, OffsetRange]]
 
-# Only what is needed to find a message is built for all of them.
+# For all messages only the columns that the search compares are built.
 COLUMNS: Final = ("queueOffset", "body")
 QUEUES_SHOWN: Final = 5
 MIB: Final = 1024 * 1024

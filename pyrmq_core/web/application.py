@@ -65,7 +65,7 @@ NAVIGATION: Final = (
 )
 
 MAX_FIELDS: Final = 32
-# Some milliseconds of decoding; others have their turn behind each.
+# A piece takes some milliseconds to decode; other tasks have a turn after each.
 SLICE_BYTES: Final = 64 * 1024
 # Bodies that are sent at the same time, of up to 4 MiB each.
 MAX_DOWNLOADS: Final = 16

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 PART_BYTES: Final = 64 * 1024
 HEX_PART_BYTES: Final = 4096
 SUMMARY_CHARACTERS: Final = 80
-# A summary is made of so many bytes, and of whether there are more.
+# The most bytes of a body that its summary is made of.
 SUMMARY_BYTES: Final = 4 * SUMMARY_CHARACTERS + 1
 NAME_CHARACTERS: Final = 120
 BYTES_A_LINE: Final = 16

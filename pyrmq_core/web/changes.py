@@ -21,7 +21,7 @@ from pyrmq_core.web.pages.page import Shown, whole_number
 from pyrmq_core.web.rendering import link
 from pyrmq_core.web.zones import UTC_ZONE, form_zone
 
-# The oldest confirmation that waits is dropped for a new one: each may hold a body of some MiB.
+# The most waiting confirmations; a new one replaces the oldest, since each may hold a body of some MiB.
 MAX_WAITING: Final = 16
 
 Form = Mapping[str, str]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-# A page of the browser of messages shows so many; twice as many are looked at, divided over the queues.
+# The messages on a page of the browser of messages; twice as many are read, divided over the queues.
 SHOWN_MESSAGES: Final = 64
 QUEUES_READ_AT_ONCE: Final = 8
 # The list of groups costs several requests a group and broker.
@@ -48,7 +48,7 @@ GROUPS_FRESH_SECONDS: Final = 15.0
 MAX_GROUPS_RATED: Final = 5
 # The most look-ups at a time that samples may use; the others are for viewers.
 SAMPLED_AT_ONCE: Final = 3
-# A search ends after so many bytes, or seconds, or a page of messages; it begins an hour ago by default.
+# A search ends after these bytes, or seconds, or a page of messages; it begins an hour ago by default.
 SEARCHED_BYTES: Final = 256 * 1024 * 1024
 SEARCH_SECONDS: Final = 10.0
 SEARCHED_TIME: Final = timedelta(hours=1)

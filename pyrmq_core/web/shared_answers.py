@@ -63,7 +63,7 @@ class SharedAnswers:
                 return await self._begin(key, look_up, fresh_seconds, address, size_of)
             self._queue.join(slot.look_up, address)
             await slot.done.wait()
-            if slot.lost:  # the viewer that asked has gone; another one asks anew
+            if slot.lost:  # the viewer that started the look-up has gone; another viewer starts it again
                 continue
             if slot.error is not None:
                 raise slot.error

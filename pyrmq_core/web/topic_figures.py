@@ -21,16 +21,16 @@ from pyrmq_core.web.look_up_queue import TooManyLookUps
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import GroupList, TopicStats
 
-# So many topics in so many seconds: half of what all viewers together may query.
+# This many topics in this many seconds: half of the queries that all viewers together may cause.
 TOPICS_A_ROUND: Final = 10
 ROUND_SECONDS: Final = 1.0
-# A list that was viewed within this time has its figures looked up, each as often as this.
+# The figures of a list are looked up while it was viewed within this time, each at this interval.
 VIEWED_SECONDS: Final = 60.0
 FIGURE_FRESH_SECONDS: Final = 30.0
 LAGS_SECONDS: Final = 15.0
-# Figures of a list that is viewed again later; the oldest ones go first.
+# The most figures kept for lists that are viewed again later; the oldest go first.
 MAX_FIGURES: Final = 20_000
-# A page waits so long for its own rows.
+# The time for which a page waits for its own rows.
 PATIENCE_SECONDS: Final = 1.5
 
 

@@ -237,7 +237,7 @@ def _is_gone(connection: ConnectionOptions, options: SourceOptions, queue: Messa
     return not is_routed and broker is not None and broker.master is not None
 
 
-# Batches are held back until they have so many rows or bytes together.
+# Batches are collected until they have this many rows or bytes together.
 ENOUGH_ROWS: Final = 1000
 ENOUGH_BYTES: Final = 1024 * 1024
 

@@ -46,7 +46,7 @@ class QueueRange:
 
 
 NO_RANGE: Final = QueueRange(MessageQueue("", "", 0), 0, 0)
-# The work of a task that more ranges join: a unit is what reading a message takes, about 2 us.
+# The work up to which ranges join a task, in units of the time to read a message, about 2 us.
 TASK_WORK: Final = 10_000
 # A range is a request, its answer, and its decoding.
 RANGE_WORK: Final = 300

@@ -118,7 +118,7 @@ class QueueWatch:
         if discover:
             self._discover_if_possible(start)
         missing = {queue for queue in start if queue not in self._queues}
-        # A missing queue whose broker is not registered is asked for all the same, where its broker was last.
+        # A missing queue whose broker is not registered is still requested, at the broker's last address.
         gone = {queue: self._reason(queue) for queue in missing if queue.broker_name in self._registered}
         queried = sorted(self._queues | (missing - set(gone)))
         return self._note(start, self._consumer.offset_bounds(queried, start), gone)
@@ -136,7 +136,7 @@ class QueueWatch:
         reached = start.get(queue)
         if reached is None:
             return bounds
-        if queue.broker_name in self._masterless:  # a slave may lag behind its lost master, and have begun later
+        if queue.broker_name in self._masterless:  # a slave may lag its lost master, or have begun later
             bounds = OffsetRange(min(bounds.start, reached), max(bounds.end, reached))
         if queue in self._unreadable and bounds.end > reached:
             raise not_readable([queue])

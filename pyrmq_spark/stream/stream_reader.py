@@ -70,7 +70,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
         self._connection = connection
         self._options = options
-        self._offsets_of = options.of_manifest()  # a committed stream's offsets are those of its manifest
+        self._offsets_of = options.of_manifest()  # a committed stream's offsets are its manifest's
         self._schema = schema
         self._initial: dict[str, Any] | None = None
         self._unstarted: RocketMQSparkError | None = None
@@ -92,7 +92,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ("_watch", "_planner", "_latest", "_latest_json", "_idle", "_parsed", "_unstarted")
         )
 
-    # --- What Spark asks the query's own process.
+    # --- Methods that Spark calls in the query's own process.
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Returns a limit that stands for the limits of the options: Spark has no limit of several parts."""
@@ -160,7 +160,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Returns the end of every queue, whatever a batch took; `lag` is computed from it."""
         if self._latest is not None and self._latest_json is None:
             self._latest_json = StreamOffset(self._latest.ends).to_json()
-            if self._options.is_committed and (rows := self._rows_behind(self._latest.ends)) is not None:
+            if self._options.is_committed and (rows := self._rows_waiting(self._latest.ends)) is not None:
                 self._latest_json[ROWS_BEHIND] = rows
         return self._latest_json
 
@@ -196,7 +196,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             offsets = StreamOffset.from_json(end).offsets
             publish_quietly(self._connection, self._options.consumer_group, offsets)
 
-    # --- What runs in tasks.
+    # --- Methods that run in tasks.
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with loading():
@@ -269,7 +269,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return backlog
         since = None if self._last_batch_at is None else time.monotonic() - self._last_batch_at
         if self._options.is_committed:
-            return self._taken_commits(followed, since)
+            return self._next_commits(followed, since)
         if not self._available_now and is_held_back(backlog, limits, since):
             return None
         sizes: dict[MessageQueue, float] = {}
@@ -278,7 +278,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             sizes = self._watching().retry_until_timeout(lambda _: self._consumer().mean_sizes(begins))
         return admitted(backlog, limits, sizes)
 
-    def _taken_commits(self, followed: FollowedOffsets, since: float | None) -> Backlog | None:
+    def _next_commits(self, followed: FollowedOffsets, since: float | None) -> Backlog | None:
         """Returns how many records of the manifest to read, at least one, so that their rows keep to the limits."""
         limits, rows, is_first = self._options.limits, 0, True
         for queue, size in followed.backlog.items():  # of one queue
@@ -298,7 +298,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             read = partial(self._read_manifest, queue.topic, start, min(end, start + RECORDS_AT_ONCE))
             yield from self._watching().retry_until_timeout(read).commits
 
-    def _rows_behind(self, ends: Offsets) -> int | None:
+    def _rows_waiting(self, ends: Offsets) -> int | None:
         """Returns the rows in records that no batch has read yet; None if the records are too many, or unreadable."""
         backlog = {queue: OffsetRange(self._chosen.get(queue, end), end) for queue, end in ends.items()}
         if sum(waiting.end - waiting.start for waiting in backlog.values()) > MOST_RECORDS_COUNTED:

@@ -13,7 +13,7 @@ from pyrmq_core import Message, Payload, encode_one
 from pyrmq_core.columnar import BatchLimit, CheckedRows, Fault, check
 from pyrmq_spark.spark_errors import InvalidRow
 
-# A broker's `messageDelayLevel` has so many by default, and its `timerMaxDelaySec` is this.
+# The defaults of a broker: the number of levels in `messageDelayLevel`, and `timerMaxDelaySec`.
 MAX_DELAY_LEVEL: Final = 18
 MAX_TIMER_DELAY: Final = timedelta(days=3)
 DELAYS: Final = ("delayLevel", "deliverAt")

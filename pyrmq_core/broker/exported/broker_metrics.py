@@ -161,7 +161,7 @@ def _waiting(broker: Broker, group: str, topic: str) -> tuple[int, int, int, flo
 
 
 def _storage(broker: Broker) -> Iterator[Family]:
-    log_bytes, behind = broker.store.log_bytes, max(0, broker.store.readable_end - broker.store.flushed)
+    log_bytes, unflushed = broker.store.log_bytes, max(0, broker.store.readable_end - broker.store.flushed)
     earliest, store = broker.store.reader.earliest_ms(), broker.store
     values: Iterable[tuple[str, str, float]] = (
         (
@@ -175,7 +175,7 @@ def _storage(broker: Broker) -> Iterator[Family]:
             max(0, broker.now_ms() - earliest) if earliest > 0 else 0,
         ),
         ("rocketmq_storage_size_bytes", "Bytes of the commit log.", log_bytes),
-        ("rocketmq_storage_flush_behind_bytes", "Bytes that are not synced yet.", behind),
+        ("rocketmq_storage_flush_behind_bytes", "Bytes that are not synced yet.", unflushed),
     )
     for name, text, value in values:
         yield Family(name, Kind.GAUGE, text, STORAGE, [Sample(LOCAL_DISK, value)])

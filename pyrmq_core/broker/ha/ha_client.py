@@ -30,7 +30,7 @@ log = line_logger(__name__)
 RECEIVED_AT_ONCE: Final = 1 << 20
 # Java's masters send 32 KiB by default.
 MOST_BLOCK_BYTES: Final = 16 << 20
-# Storing the log comes first: so many received blocks may be stored between two steps of the replay.
+# Storing the log comes first: the most received blocks that are stored between two steps of the replay.
 TAKES_BETWEEN: Final = 4
 CONNECT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
@@ -235,7 +235,7 @@ class HaClient:
 
     async def _replay(self) -> None:
         """Makes the received messages readable, in steps between other work."""
-        said = ""
+        last_failure = ""
         while True:
             self._grown = trio.Event()
             try:
@@ -243,12 +243,12 @@ class HaClient:
                     for _ in range(TAKES_BETWEEN):
                         await trio.lowlevel.checkpoint()
             except StoreError as error:
-                if str(error) != said:
-                    said = str(error)
-                    log.error("this slave's queues are behind, and it tries again: %s", said)
+                if str(error) != last_failure:
+                    last_failure = str(error)
+                    log.error("this slave's queues are behind, and it tries again: %s", last_failure)
                 await trio.sleep(RETRY_SECONDS)
                 continue
-            said = ""
+            last_failure = ""
             for start, end in self._store.take_damage():
                 log.error("no record can be read between %d and %d of the copied log: it is passed over", start, end)
             if (topic := self._store.unknown_topic) is not None:

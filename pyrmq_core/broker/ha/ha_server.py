@@ -31,7 +31,7 @@ from pyrmq_core.network.server import TlsMode
 log = line_logger(__name__)
 
 RECEIVED_AT_ONCE: Final = 64 << 10
-# Several blocks are one write: a slave that is behind takes them faster.
+# Several blocks are one write, which is faster for a slave that lags.
 SENT_AT_ONCE: Final = 1 << 20
 # The most refused reports that are remembered.
 MOST_OTHERS: Final = 1000
@@ -87,9 +87,9 @@ class HaServer:
         connection.is_known = True
         replica = self.replicas.join(connection.address)
         replica.first = replica.sent = start
-        behind = self._store.end - start
-        replica.lags = behind >= self.replicas.rules.most_gap
-        log.info("the slave at %s follows from %d on, %d bytes behind", connection.address, start, behind)
+        lag = self._store.end - start
+        replica.lags = lag >= self.replicas.rules.most_gap
+        log.info("the slave at %s follows from %d on, %d bytes behind", connection.address, start, lag)
         endings: list[Exception] = []
         try:
             self.replicas.acknowledge(replica, reported)
@@ -174,8 +174,8 @@ class HaServer:
 
     def _note_lag(self, replica: Replica) -> None:
         """Logs that a slave lags too far, or has caught up to half the allowed gap."""
-        behind, most_gap = self._store.end - max(replica.acknowledged, replica.first), self.replicas.rules.most_gap
-        lags = behind >= ((most_gap + 1) // 2 if replica.lags else most_gap)
+        lag, most_gap = self._store.end - max(replica.acknowledged, replica.first), self.replicas.rules.most_gap
+        lags = lag >= ((most_gap + 1) // 2 if replica.lags else most_gap)
         if lags is replica.lags:
             return
         replica.lags = lags
@@ -183,7 +183,7 @@ class HaServer:
         if line.is_due():
             level, state = (logging.WARNING, "not in sync any more") if lags else (logging.INFO, "in sync again")
             text = "the slave at %s is %s (haMaxGapNotInSync), %d bytes behind%s"
-            log.log(level, text, replica.address, state, behind, line.left_out())
+            log.log(level, text, replica.address, state, lag, line.left_out())
 
     def _part(self, replica: Replica) -> bytes:
         try:

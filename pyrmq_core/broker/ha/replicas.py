@@ -63,7 +63,7 @@ class Replicas:
     def __init__(self, rules: CopyRules) -> None:
         self.rules = rules
         self.connected: dict[Replica, None] = {}
-        # By the log's end they wait for, ascending; a number makes equal ones differ.
+        # Sorted by the log's end that a wait needs; the number distinguishes equal ends.
         self._waiting: list[tuple[int, int, trio.Event]] = []
         self._numbers = itertools.count()
 

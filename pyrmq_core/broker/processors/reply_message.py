@@ -45,7 +45,7 @@ from pyrmq_core.protocol.requests.client.push_reply import PushReply
 
 log = line_logger(__name__)
 
-# Broker2Client.callClient waits so long; a client acknowledges a reply before it looks at it.
+# As Broker2Client.callClient waits; a client acknowledges a reply before it looks at it.
 PUSH_SECONDS: Final = 10.0
 
 

@@ -101,8 +101,8 @@ def changed_topic(broker: Broker, header: UpdateTopic) -> TopicConfig | Command:
     if header.topic_filter_type not in FILTER_TYPES:
         return refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{header.topic_filter_type}] value invalid")
     before = broker.topics.get(header.topic)
-    if before is not None and (said := UNCHANGEABLE.search(header.attributes or "")):
-        remark = f"attempt to update an unchangeable attribute. key: {said[1]}"
+    if before is not None and (match := UNCHANGEABLE.search(header.attributes or "")):
+        remark = f"attempt to update an unchangeable attribute. key: {match[1]}"
         return refusal(ResponseCode.SYSTEM_ERROR, remark)
     try:
         attributes = changed_attributes({} if before is None else before.attributes, header.attributes or "")

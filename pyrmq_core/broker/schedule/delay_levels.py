@@ -54,7 +54,7 @@ DELIVERIES_AT_ONCE: Final = 100
 # Delivery is tried again after this time when the store fails.
 RETRY_MS: Final = 1000
 FAR_MS: Final = 1 << 50
-# Properties of a batch record that are not those of its messages.
+# Properties of a batch record that do not belong to its messages.
 OF_BATCH: Final = BATCH_RECORD_NAMES | {UNIQ_KEY, TAGS, KEYS}
 
 

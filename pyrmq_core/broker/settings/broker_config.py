@@ -53,7 +53,7 @@ UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 WILDCARDS: Final = ("", "0.0.0.0", "::")
 ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 SYNC_FLUSH: Final = "SYNC_FLUSH"
-# The characters of a topic's name, and dots: in RocketMQ a broker without a name has that of its host.
+# The characters of a topic's name, and dots: in RocketMQ a broker without a name is named after its host.
 SERVER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,127}")
 MAX_DELAY_MS: Final = MAX_INT * UNIT_MS["s"]
 MAX_REGION_CHARS: Final = 127
@@ -119,7 +119,7 @@ class BrokerConfig:
     # Where a slave finds its master's port; empty: as the NameServer says.
     ha_master_address: str = named("haMasterAddress", "")
     slave_read_enable: bool = named("slaveReadEnable", False)
-    # A slave acts in its master's place while that is gone; the NameServer's supportActingMaster is its other half.
+    # A slave acts in its master's place while the master is away; the NameServer needs supportActingMaster.
     enable_slave_acting_master: bool = named("enableSlaveActingMaster", False)
     broker_heartbeat_interval: int = named("brokerHeartbeatInterval", 1000)
     broker_not_active_timeout_millis: int = named("brokerNotActiveTimeoutMillis", 10_000)

@@ -28,7 +28,7 @@ SPANS: Final = (
     ("[10s~]", 1 << 62),
 )
 SPAN_ENDS: Final = tuple(end for _, end in SPANS)
-# Finer ones, for putLatency99 and putLatency999.
+# Finer bounds, for putLatency99 and putLatency999.
 BUCKET_ENDS: Final = (
     *range(1, 21),
     *range(22, 51, 2),

@@ -41,7 +41,7 @@ TAGS_INSIDE: Final = b"\x02" + TAGS_START
 # The most that INNER_NUM and INNER_BASE add to a batch record.
 INNER_BYTES: Final = 64
 SEPARATOR: Final = b"\x02"
-# A record's first seven fields, packed for each message; the next ones, up to the body's length, are equal in a batch.
+# A record's first seven fields, packed for each message; the next fields, up to the body's length, are common.
 START: Final = struct.Struct(
     ">"
     "i"  # total size
@@ -59,7 +59,7 @@ FLAG_PLACE: Final = 16
 LONG_BYTES: Final = 8
 # The places of size and tags' hash in a queue entry.
 ENTRY_SIZE_AT, ENTRY_CODE_AT = 8, 12
-# The fields behind `START`, by the two host bits of sysFlag.
+# The fields after `START`, by the two host bits of sysFlag.
 MIDDLES: Final = {
     bits: struct.Struct(f">iq{20 if bits & BORN_HOST_V6 else 8}sq{20 if bits & STORE_HOST_V6 else 8}siq")
     for bits in (0, BORN_HOST_V6, STORE_HOST_V6, HOSTS_V6)
@@ -209,12 +209,12 @@ def entry_of_record(record: RawRecord) -> bytes:
 
 def properties_tags_code(properties: bytes) -> int:
     """Returns the hash of TAGS in a properties string, 0 without TAGS; the last non-empty TAGS counts, as in Java."""
-    before, mark, behind = properties.rpartition(TAGS_INSIDE)
+    before, mark, after = properties.rpartition(TAGS_INSIDE)
     while mark:
-        if tags := behind.partition(SEPARATOR)[0]:
+        if tags := after.partition(SEPARATOR)[0]:
             return _hash(tags)
-        before, mark, behind = before.rpartition(TAGS_INSIDE)
-    tags = behind[len(TAGS_START) :].partition(SEPARATOR)[0] if behind.startswith(TAGS_START) else b""
+        before, mark, after = before.rpartition(TAGS_INSIDE)
+    tags = after[len(TAGS_START) :].partition(SEPARATOR)[0] if after.startswith(TAGS_START) else b""
     return _hash(tags) if tags else 0
 
 

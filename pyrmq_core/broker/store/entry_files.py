@@ -116,12 +116,14 @@ class EntryFiles:
 
         Returns functions for any thread that remove them, to be called in this order: no gap may stay.
         """
-        gone = [base for base in list(self._opened)[:-1] if base + self._file_bytes <= self.start * self._entry_bytes]
-        for base in gone:
+        retired = [
+            base for base in list(self._opened)[:-1] if base + self._file_bytes <= self.start * self._entry_bytes
+        ]
+        for base in retired:
             del self._opened[base]
             self._unsynced.discard(base)
             self._syncing.discard(base)
-        return [self._files.retire(self._path(file_name(base))) for base in gone]
+        return [self._files.retire(self._path(file_name(base))) for base in retired]
 
     def remove(self) -> None:
         """Removes all files and begins anew."""

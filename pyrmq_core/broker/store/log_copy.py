@@ -17,7 +17,7 @@ from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD, MAGIC_V1, MAG
 
 # The records of a step: some 2 ms.
 RECORDS_AT_ONCE: Final = 500
-# A search that found no record goes on when so many bytes more are there, this many before where it ended.
+# After a search without result: the new bytes needed for the next one, and the bytes that both search.
 SEARCH_BYTES: Final = 1 << 20
 OVERLAP_BYTES: Final = 64
 

@@ -58,7 +58,7 @@ def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Waiting], lis
         first = group[0]
         queue = first.queue
         if first.queue_offset < queue.end:
-            # An earlier call wrote entries of this queue, and a full disk refused those of another one.
+            # An earlier call wrote entries of this queue, and a full disk refused another queue's entries.
             group = [stored for stored in group if stored.queue_offset >= queue.end]
             if not group:
                 continue

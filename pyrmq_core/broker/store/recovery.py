@@ -110,10 +110,10 @@ def recover(
     safe = checkpoint.safe_offset if checkpoint.safe_offset is not None else log.start
     unwritten = max(start, safe)
     reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end))
-    dropped = behind = 0
+    dropped = later_entries = 0
     lacks = not all(slots_of(queue).is_complete(from_first=log.start == 0) for queue in queues.values())
     if not lacks:
-        behind = sum([_entries_behind(slots_of(queue), start) for queue in queues.values()])
+        later_entries = sum([_entries_from(slots_of(queue), start) for queue in queues.values()])
         dropped = sum([_cut_queue(queue, key, log, start) for key, queue in queues.items()])
         lacks = start == safe and sum([slots_of(queue).end for queue in queues.values()]) < checkpoint.entries
     if not lacks:
@@ -139,7 +139,7 @@ def recover(
         end=log.end,
         records=reread.records,
         reason=reread.end.reason,
-        dropped_entries=dropped + max(0, behind - reread.records),
+        dropped_entries=dropped + max(0, later_entries - reread.records),
         kept=kept,
         holes=reread.holes,
         bad_bodies=reread.bad_bodies,
@@ -202,7 +202,7 @@ def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int
     return before_start - end
 
 
-def _entries_behind(slots: Slots, start: int) -> int:
+def _entries_from(slots: Slots, start: int) -> int:
     """Returns the number of entries for records from `start` on: the log should have these records."""
     number = first = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
     while number < slots.end:

@@ -30,7 +30,7 @@ log = line_logger(__name__)
 REST: Final = 10
 LEAST_REST_SECONDS: Final = 0.005
 RETRY_SECONDS: Final = 1.0
-# A look-up waits so long for its turn, of that for an index that is behind, and then searches at most so long.
+# The seconds that a look-up waits for its turn, within them for a late index, and then searches at most.
 TURN_SECONDS: Final = 5.0
 WAIT_SECONDS: Final = 3.0
 LOOK_UP_SECONDS: Final = 5.0

@@ -35,7 +35,7 @@ ROUNDS_BY_HAND: Final = 20
 # The queues that are looked at before other tasks have a turn.
 QUEUES_AT_ONCE: Final = 20
 
-# Topic, the group whose offset is the progress of the work, and what its messages are.
+# Topic, the group whose offset is the progress of the work, and the kind of its messages.
 OWN_WORK: Final = ((HALF_TOPIC, TRANSACTION_GROUP, "half messages of transactions"),)
 
 

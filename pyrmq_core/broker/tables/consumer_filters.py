@@ -26,7 +26,7 @@ FILE_NAME: Final = "consumerFilter.json"
 SQL92: Final = "SQL92"
 MOST_FILTERS: Final = 20_000
 MOST_CHARS: Final = 32 << 20
-# What a broker with maxErrorRateOfBloomFilter=20 and expectConsumerNumUseFilter=32, the defaults, calculates from them.
+# The results of a broker with the defaults maxErrorRateOfBloomFilter=20 and expectConsumerNumUseFilter=32.
 BLOOM_HASHES: Final = 3
 BLOOM_BITS: Final = 112
 

@@ -21,7 +21,7 @@ from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 FILE_NAME: Final = "consumerOffset.json"
 SEPARATOR: Final = "@"
-# Members that were given a reset and go on elsewhere are let go after so long. Java's of 4.9 store it after 10 s.
+# The time after which members that ignore a reset may go on elsewhere. Java's members of 4.9 store it after 10 s.
 RESET_SECONDS: Final = 60.0
 
 

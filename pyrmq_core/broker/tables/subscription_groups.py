@@ -38,7 +38,7 @@ GroupConfig = Mapping[str, Any]
 READ: Final = 4
 MAX_FORBIDDEN: Final = 10_000
 
-# The ranges of numbers: for the queues of a retry topic those of any topic, for the rest Java's int and long.
+# The ranges of numbers: for a retry topic's queues as for any topic, for the rest Java's int and long.
 INT: Final = (-(2**31), 2**31 - 1)
 NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "brokerId": (0, 2**63 - 1),

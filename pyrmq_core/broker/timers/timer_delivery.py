@@ -27,9 +27,9 @@ from pyrmq_core.broker.timers.timer_rules import TIMER_QUEUE, TOPIC_BYTES
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
 
-# The bytes of messages that one step reads, and those that it delivers; other tasks have a turn between two steps.
+# The bytes of messages that one step reads, and that it delivers; other tasks have a turn between two steps.
 STEP_BYTES: Final = 256 << 10
-# A message counts as at least so many bytes: the rest of its work takes as long.
+# The least bytes that a message counts: the rest of its work takes as long.
 MESSAGE_BYTES: Final = 5 << 10
 
 

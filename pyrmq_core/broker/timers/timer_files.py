@@ -38,10 +38,10 @@ class TimerFiles:
         self.slots: list[int] = []
         self.saved = NOTHING
         self.has_checkpoint = False
-        self.may_save = True  # False after a failed sync: what it dropped is read again from the last checkpoint on
+        self.may_save = True  # False after a failed sync: lost entries are read again from the last checkpoint on
         self.is_saving = False  # while another thread writes a checkpoint
         self.last_entry: TimerEntry | None = None  # after `open`: the entry of the message that was stored last
-        self.waiting = 0  # messages in slots that are not delivered, less those taken back
+        self.waiting = 0  # messages in undelivered slots, without recalled messages
         self.topics: TopicCounts | None = None  # the waiting messages by topic, if set before `open`
 
     @property
@@ -76,7 +76,7 @@ class TimerFiles:
         if not is_whole or not self.wheel.exists or not same_slots:
             are_linked = self._link_all()
         else:
-            # RocketMQ's checkpoint does not say what the wheel had when it was synced.
+            # RocketMQ's checkpoint does not record the state of the wheel at the sync.
             start = saved.log_position
             start = start if saved.log_end is not None else max(self.log.start, start - self._settings.log_file_bytes)
             self._link(start)
@@ -212,7 +212,7 @@ class TimerFiles:
         are_linked = True
         for position, entry in self.log.scan(start):
             if self.last_entry is None or entry.physical_offset > self.last_entry.physical_offset:
-                self.last_entry = entry  # a rewritten entry names an earlier message than those before it
+                self.last_entry = entry  # a rewritten entry names an earlier message than the entries before it
             if entry.slot_ms >= self.saved.read_ms - self._settings.precision_ms:
                 slot = self.wheel.slot(entry.slot_ms)
                 # After a `rewrite` that was cut short, the first entry has no link to the slot's last entry.

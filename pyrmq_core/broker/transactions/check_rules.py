@@ -23,8 +23,8 @@ class Verdict(enum.Enum):
     """The next step for a half message."""
 
     CHECK = enum.auto()  # a producer is queried
-    POSTPONE = enum.auto()  # the half message is immune: it is stored again, so that the ones behind it are examined
-    WAIT = enum.auto()  # the half message is young, and so are all behind it
+    POSTPONE = enum.auto()  # the half message is immune: it is stored again, so that later half messages are examined
+    WAIT = enum.auto()  # the half message is young, and so are all after it
     DISCARD = enum.auto()  # it was checked too often, or is too old
 
 

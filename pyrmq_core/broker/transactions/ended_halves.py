@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-# The number of ends and successors kept after their pass; only those of the last minutes matter.
+# The number of ends and successors kept after their pass; older than minutes they do not matter.
 MOST_KEPT: Final = 100_000
 
 # Beyond it half messages are not counted: a figure, not the transactions, depends on this.
@@ -54,7 +54,7 @@ class EndedHalves:
         self.position = 0
         self.waiting = WaitingHalves()
         self._most_kept = most_kept
-        self._done: set[int] = set()  # at or behind the position: ended, stored again, or discarded
+        self._done: set[int] = set()  # at or after the position: ended, stored again, or discarded
         self._lists: dict[int, int] = {}  # by op offset: the highest queue offset in the record
         self._ends: dict[int, bool] = {}  # the latest ends of producers, True for a commit
         self._successors: dict[int, int] = {}

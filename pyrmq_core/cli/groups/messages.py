@@ -183,11 +183,11 @@ def _say_consumed(life: Life, message: MessageExt, result: ConsumeDirectlyResult
     from pyrmq_core.protocol.requests.client.consume_message_directly import CMResult
 
     word = "nothing" if result.consume_result is None else result.consume_result.value
-    said = f"group {life.consume_by} consumed {message.msg_id} in {result.spent_time_ms} ms: {word}"
+    line = f"group {life.consume_by} consumed {message.msg_id} in {result.spent_time_ms} ms: {word}"
     if result.consume_result not in (CMResult.SUCCESS, CMResult.COMMIT):
-        raise click.ClickException(f"{said}{'' if result.remark is None else f', {result.remark.strip()}'}")
+        raise click.ClickException(f"{line}{'' if result.remark is None else f', {result.remark.strip()}'}")
     if not life.as_json:
-        click.echo(rendered(said), nl=False)
+        click.echo(rendered(line), nl=False)
 
 
 def _result_members(group: str | None, result: ConsumeDirectlyResult) -> dict[str, object]:

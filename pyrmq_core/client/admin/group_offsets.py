@@ -29,7 +29,7 @@ from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.requests.broker.consumer_admin import OffsetsReset, ResetOffset
 from pyrmq_core.protocol.requests.broker.group_admin import CloneGroupOffset
 
-# The time that stands for the end of each queue, and one before any message.
+# The time that stands for the end of each queue, and a time before any message.
 LATEST_MS: Final = -1
 EARLIEST_MS: Final = 0
 

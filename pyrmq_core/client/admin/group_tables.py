@@ -36,7 +36,7 @@ from pyrmq_core.protocol.requests.groups.subscription_groups import (
 )
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# An age of more than so much is the difference to a store time that the broker did not find.
+# A greater age means that the broker did not find the store time, and counted from 1970.
 UNKNOWN_AGE: Final = timedelta(days=365 * 30)
 NO_MEMBERS: Final = ConsumerConnections(())
 
@@ -94,7 +94,7 @@ async def progress_of(
     """Returns the offsets of a group; with `times` also the ages of waiting messages, if the broker knows the topic."""
     answer = await servers.ask(server, GetConsumeStats(group, topic).to_command(), f"group {group}")
     stats = ConsumeStats.from_command(answer)
-    behind = {queue.topic for queue, row in stats.offsets.items() if row.broker_offset > row.consumer_offset}
+    lagging = {queue.topic for queue, row in stats.offsets.items() if row.broker_offset > row.consumer_offset}
 
     async def spans(name: str) -> tuple[QueueTimeSpan, ...]:
         query = QueryConsumeTimeSpan(name, group).to_command()
@@ -105,7 +105,7 @@ async def progress_of(
                 return ()
             raise
 
-    answers = await query_many(behind if times else (), spans)
+    answers = await query_many(lagging if times else (), spans)
     return BrokerProgress(answer.version, stats, {span.queue: span for queues in answers.values() for span in queues})
 
 

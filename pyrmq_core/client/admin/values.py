@@ -18,7 +18,7 @@ from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
 from pyrmq_core.protocol.routes.route import MASTER_ID
 
-# Beyond so much a broker stores nothing (diskSpaceWarningLevelRatio of store/DefaultMessageStore.java).
+# Above this share of the disk a broker stores nothing (diskSpaceWarningLevelRatio of store/DefaultMessageStore.java).
 FULL_DISK_RATIO: Final = 0.9
 
 

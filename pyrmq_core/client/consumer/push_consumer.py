@@ -167,7 +167,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         if self._has_run:
             raise self._runs_once()
         most_batches = 1 if is_iterated else MOST_BATCHES_A_RUN
-        # What leaves a delivery's block goes on to the user's code.
+        # An exception that leaves a delivery's block goes on to the user's code.
         calls = HandlerCalls(handler, self._settings.consume_threads, most_batches, warns=not is_iterated)
         topic = self._settings.trace_topic
         tracer = None if topic is None else ConsumerTracer(topic)

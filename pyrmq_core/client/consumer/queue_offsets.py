@@ -167,7 +167,7 @@ class QueueOffsets:
             if end > await self.min_offset(queue):
                 raise
             return end  # 5.4.0 fails (NullPointerException) where a batch topic's queue has no messages
-        if answer.version >= V5_0_0:  # older ones ignore `boundaryType`
+        if answer.version >= V5_0_0:  # older brokers ignore `boundaryType`
             offset = _offset_of(queue, answer)
             # For a batch topic 5.4.0 answers the last record if all are earlier.
             return await self._first_at_or_after(queue, offset, when_ms) if await self._keeps_batches(queue) else offset
@@ -254,8 +254,8 @@ class QueueOffsets:
         if len(bounds) == len(wanted):
             return bounds
         ask = self._bounds if reached is None else lambda queue: self._bounds_beyond(queue, reached.get(queue))
-        asked = await query_many([queue for queue in wanted if queue not in bounds], ask)
-        return {queue: asked[queue] if queue in asked else bounds[queue] for queue in wanted}
+        answers = await query_many([queue for queue in wanted if queue not in bounds], ask)
+        return {queue: answers[queue] if queue in answers else bounds[queue] for queue in wanted}
 
     async def _bounds(self, queue: MessageQueue) -> OffsetRange:
         kept = OffsetRange(await self.min_offset(queue), await self.max_offset(queue))
@@ -278,10 +278,10 @@ class QueueOffsets:
         broker whose last message is older: they need no search.
         """
         ends = await self._statistics.ends_before(when_ms)
-        asked = await query_many(
+        answers = await query_many(
             [queue for queue in when_ms if queue not in ends], lambda queue: self.offset_at(queue, when_ms[queue])
         )
-        return {queue: ends[queue] if queue in ends else asked[queue] for queue in when_ms}
+        return {queue: ends[queue] if queue in ends else answers[queue] for queue in when_ms}
 
     async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         return await query_many(queues, self.committed)

@@ -75,7 +75,7 @@ log = logging.getLogger(__name__)
 # DefaultLitePullConsumer.brokerSuspendMaxTimeMillis.
 HOLD_SECONDS: Final = 20.0
 DIFFERENCES_SECONDS: Final = 30.0
-# What closing may take: storing offsets, leaving the brokers.
+# The most seconds for closing: storing offsets, leaving the brokers.
 LEAVING_SECONDS: Final = 5.0
 
 

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 DIFFERENCES_SECONDS: Final = 30.0
 MAX_TRIES_ANY: Final = 2**31 - 1
-# What a stop may take after its handlers have ended: storing offsets, leaving the brokers.
+# The most seconds of a stop after its handlers have ended: storing offsets, leaving the brokers.
 LEAVING_SECONDS: Final = 5.0
 
 

@@ -27,9 +27,9 @@ from pyrmq_core.protocol.requests.figures.topic_stats import GetTopicStats, queu
 # With fewer queues of a topic on a broker, each is requested by itself: a broker looks up a message of every queue for
 # its statistics.
 MANY_QUEUES: Final = 4
-# If the topic has more than so many times the wanted queues there, too.
+# Not used if the topic has more than this many times the wanted queues there.
 FEW_OF_MANY: Final = 8
-# A broker that refused is not asked again for so long.
+# The time for which a broker that refused is not queried again.
 REFUSED_SECONDS: Final = 60.0
 # An answer that equals the last one is not parsed again: the number and the size of answers that are kept.
 KEPT_ANSWERS: Final = 64

@@ -18,7 +18,7 @@ from pyrmq_core.protocol.messages.payload import Payload, encode_one
 from pyrmq_core.protocol.messages.properties import INSTANCE_ID
 from pyrmq_core.protocol.shown_values import shown
 
-# Requests near 1 MiB keep a broker busiest; larger ones gain nothing.
+# Requests near 1 MiB keep a broker busiest; larger requests gain nothing.
 BATCH_BYTES: Final = 1024 * 1024
 
 

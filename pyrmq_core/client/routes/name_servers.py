@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 MIN_SHARE_SECONDS: Final = 0.05
-# A NameServer silent for less than this is not taken for dead (NettyRemotingClient.java, MIN_CLOSE_TIMEOUT_MILLIS).
+# A NameServer silent for less than this does not count as dead (NettyRemotingClient.java, MIN_CLOSE_TIMEOUT_MILLIS).
 MIN_CLOSE_SECONDS: Final = 0.1
-# What the chosen NameServer lacks, the others are queried for together: half of the time left, and so long at most.
+# If the chosen NameServer lacks a thing, all others are queried at once: for half of the time left, at most this.
 MAX_FURTHER_SECONDS: Final = 1.0
 
 
@@ -52,7 +52,7 @@ class NameServers:
         self._pool = pool
         self._choice = NameServerChoice.starting_at(addresses, random_start)
         self._failures: dict[str, RocketMQError] = {}
-        self.none_named = NONE_NAMED  # what is said while the list is empty
+        self.none_named = NONE_NAMED  # the reason to report while the list is empty
         self._lines = RareLines()
 
     @property

@@ -52,7 +52,7 @@ from pyrmq_core.protocol.messages.properties import DELAY, KEYS, SHARDING_KEY, T
 from pyrmq_core.protocol.messages.record import unpack_host
 
 ALL_TAGS: Final = TagFilter()
-# Below about so many messages a loop is faster: columns have a fixed cost of a few hundred microseconds.
+# Below about this many messages a loop is faster: columns have a fixed cost of a few hundred microseconds.
 BREAK_EVEN_MESSAGES: Final = 64
 SYSTEM: Final = frozenset(name.encode() for name in SYSTEM_NAMES)
 
@@ -179,7 +179,7 @@ def _check_complete(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *
     if not any(pull.is_unfiltered for pull in pulls):
         return
     # Each row lies in its pull's own range. If the rows' offsets are dense from the first pull's start to the last
-    # pull's end, all ranges are whole and follow one another, as those of a read do.
+    # pull's end, all ranges are complete and follow one another, as in a read.
     start, end = pulls[0].own(within).start, pulls[-1].own(within).end
     if len(rows) == end - start and (rows.queue_offset == np.arange(start, end)).all():
         return

@@ -61,12 +61,12 @@ def _undone(rows: Rows, compressed: Ints, flags: Ints, rules: BodyRules) -> Iter
 def _with_bodies(rows: Rows, first: int, last: int, bodies: list[tuple[int, bytes]]) -> Rows:
     """Returns the rows from `first` up to `last`, with these bodies appended after the records' bytes."""
     lengths = np.array([len(body) for _, body in bodies], np.int64)
-    behind = len(rows.octets) + np.cumsum(lengths)
-    if behind[-1] > MAX_ARRAY_BYTES:
+    body_ends = len(rows.octets) + np.cumsum(lengths)
+    if body_ends[-1] > MAX_ARRAY_BYTES:
         raise Unreadable
     part = rows if last - first == len(rows) else rows.at(np.arange(first, last))
     starts, ends = part.body[0].copy(), part.body[1].copy()
     places = np.array([row for row, _ in bodies], np.int64) - first
-    starts[places], ends[places] = behind - lengths, behind
+    starts[places], ends[places] = body_ends - lengths, body_ends
     octets = np.frombuffer(b"".join((rows.octets.data, *(body for _, body in bodies))), np.uint8)
     return replace(part, octets=octets, body=(starts, ends))

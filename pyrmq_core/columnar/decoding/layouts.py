@@ -32,7 +32,7 @@ LAST_SEPARATOR: Final = 2
 # More pairs than messages commonly have, and more layouts than a topic does.
 MOST_PAIRS: Final = 24
 MOST_LAYOUTS: Final = 16
-# Strings of many layouts mostly show it in so many of them, which are looked at alone where that is little work.
+# The first strings mostly show whether there are many layouts: they are examined alone if they are at most 1 in 32.
 PROBED_STRINGS: Final = 32
 PROBED_OF: Final = 32
 # Any odd number: different values stay different when multiplied.

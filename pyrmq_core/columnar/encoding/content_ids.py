@@ -125,7 +125,7 @@ def _words_of(octets: npt.NDArray[np.uint8], starts: Ints, length: Ints) -> Word
     shortest = int(length.min())
     width = (int(length.max()) + WORD_BYTES - 1) // WORD_BYTES
     across = width * WORD_BYTES
-    if shortest == across and starts[-1] - starts[0] == across * (len(starts) - 1):  # the rows lie one behind another
+    if shortest == across and starts[-1] - starts[0] == across * (len(starts) - 1):  # the rows lie one after another
         there: Words = octets[starts[0] : starts[-1] + across].view("<u8").reshape(len(starts), width)
         return there ^ (there >> np.uint64(32))
     if starts.max() + across > len(octets):

@@ -46,13 +46,13 @@ from pyrmq_core.protocol.messages.payload import (
 )
 from pyrmq_core.protocol.messages.properties import MAX_PROPERTIES_BYTES, WAIT, encode_properties
 
-# The number of the first row, and of the row behind the last one.
+# The number of the first row, and of the row after the last.
 Cut: TypeAlias = tuple[int, int]
 
 CompressAll: TypeAlias = Callable[[Callable[[bytes], bytes], Sequence[bytes]], Iterable[bytes]]
 
 MIB: Final = 1024 * 1024
-# Below about so many rows a loop is faster.
+# Below about this many rows a loop is faster.
 BREAK_EVEN_ROWS: Final = 24
 # Brokers ignore both (protocol/messages/batch.py).
 MAGIC_AND_CRC: Final = bytes(8)

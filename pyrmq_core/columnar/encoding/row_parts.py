@@ -48,7 +48,7 @@ RowPart: TypeAlias = bytes | FixedWidth | OptionalConstant | pa.Array
 
 NOTHING: Final = pa.scalar(b"", pa.binary())
 
-# Returns the ids of the next so many messages: texts, runs of ids that count up (far faster), or an Arrow string array.
+# Returns ids for a number of messages: texts, runs of ids that count up (far faster), or an Arrow string array.
 Ids: TypeAlias = Callable[[int], Sequence[str] | Sequence[IdRun] | pa.Array]
 
 # The four digits of each counter, as one number.
@@ -72,15 +72,15 @@ def joined(parts: Sequence[RowPart], first: int, count: int) -> pa.Array:
             arguments.append(_together(fixed, first, count))
             fixed = []
         arguments.append(
-            _sometimes(part, first, count) if isinstance(part, OptionalConstant) else part.slice(first, count)
+            _optional_bytes(part, first, count) if isinstance(part, OptionalConstant) else part.slice(first, count)
         )
     if fixed:
         arguments.append(_together(fixed, first, count))
     if len(arguments) == 3 and not any(argument.null_count for argument in arguments):
         # Head, body and properties: to join two arguments by the body, as if it separated them, takes two thirds of the
         # time that joining three by nothing takes.
-        before, between, behind = arguments
-        return pc.binary_join_element_wise(before, behind, between)
+        before, between, after = arguments
+        return pc.binary_join_element_wise(before, after, between)
     return pc.binary_join_element_wise(*arguments, NOTHING, null_handling="skip")
 
 
@@ -208,7 +208,7 @@ def properties_bytes(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> 
     return size
 
 
-def _sometimes(part: OptionalConstant, first: int, count: int) -> pa.Array:
+def _optional_bytes(part: OptionalConstant, first: int, count: int) -> pa.Array:
     """Returns the constant bytes for each row that has them, and null for every other row."""
     there = np.packbits(part.there[first : first + count], bitorder="little")
     bounds = np.arange(count + 1, dtype=np.int32) * len(part.raw)

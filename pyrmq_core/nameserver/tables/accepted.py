@@ -16,7 +16,7 @@ from pyrmq_core.protocol.requests.nameserver.register_broker import Registration
 
 # A retry topic is `%RETRY%` and a group of 255 characters at most; nothing of RocketMQ's is longer.
 MAX_NAME_CHARS: Final = 300
-# 120 s is the default and 5.x's brokers say 10 s; a broker that is silent for longer than this is gone.
+# 120 s is the default and 5.x's brokers say 10 s; a broker that is silent for longer than this counts as dead.
 MAX_HEARTBEAT_TIMEOUT_MS: Final = 24 * 60 * 60 * 1000
 # A broker had a handful of filter servers while they existed (until 4.2).
 MAX_FILTER_SERVERS: Final = 100

@@ -34,7 +34,7 @@ log = line_logger(__name__)
 
 MAX_REQUESTS: Final = 10_000
 
-# A context that admits one task at a time, such as a lock; and one that admits all.
+# A context that admits one task at a time, such as a lock; and a context that admits all.
 OneByOne: TypeAlias = AbstractAsyncContextManager[object]
 ALL_AT_ONCE: Final[OneByOne] = nullcontext()
 
@@ -173,8 +173,8 @@ class Connection:
     ) -> Callable[[], None] | None:
         """Posts a request with a deadline on trio's clock; `timeout` is for the error's text.
 
-        If `loop` is an access that `writes_here`, the request is sent only if no other call is under way and the socket
-        accepts it at once; otherwise this returns None and sends nothing.
+        A `loop` access that `writes_here` sends the request only if no other call is under way and the socket accepts
+        it at once. Otherwise this returns None and sends nothing.
         """
         if loop.writes_here:
             return self._post_from_thread(command, deadline, timeout, done)

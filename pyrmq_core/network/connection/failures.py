@@ -12,7 +12,7 @@ from pyrmq_core.network.tls_reasons import tls_reason
 
 log = line_logger(__name__)
 
-# A failure's text may quote what was received; more of it is of no use.
+# The most characters of a failure's text, which may quote received bytes.
 MAX_FAILURE_CHARS: Final = 4000
 
 

@@ -24,7 +24,7 @@ JOIN_CHUNKS: Final = 512
 FULL_BYTES: Final = 16 * 1024 * 1024
 # Bytes written before the queued answers are summed again.
 SUMMED_AFTER_BYTES: Final = FULL_BYTES // 16
-# Queued bytes are noted in steps of this size; a server that runs out of memory for them allows so many in all.
+# Queued bytes are noted in steps of the first size; the second bounds them while the server's memory for them is short.
 NOTE_BYTES: Final = 16 * 1024
 TIGHT_FULL_BYTES: Final = 1024 * 1024
 WOKEN_AT_ONCE: Final = 64

@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 COMMANDS_AT_ONCE: Final = 64
-# So many of what has come are taken at once, whatever the others do: a client's pulls of a few queues wait for no turn.
+# This many received commands begin at once, whatever other connections do: pulls of a few queues wait for no turn.
 FIRST_COMMANDS: Final = 4
 # Requests that create topics or files take milliseconds each.
 SECONDS_AT_ONCE: Final = 0.01
@@ -22,7 +22,7 @@ class ReadTurns:
     __slots__ = ("lock", "reading")
 
     def __init__(self) -> None:
-        self.lock = trio.Lock()  # a fair one: the connections come in the order in which they began to wait
+        self.lock = trio.Lock()  # fair: connections get it in the order in which they began to wait
         self.reading = 0
 
 

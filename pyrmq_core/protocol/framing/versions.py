@@ -106,7 +106,7 @@ _NEW_REQUESTS: Final[Mapping[str, tuple[RequestCode, ...]]] = {
     "5.3.2": (RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON, RequestCode.RECALL_MESSAGE, RequestCode.POP_ROLLBACK),
     "5.4.0": (RequestCode.SWITCH_TIMER_ENGINE,),
 }
-# The number of the first release that knows a request; every release from 4.0.0 on knows those that are not here.
+# The number of the first release that knows a request; every release from 4.0.0 on knows all other requests.
 KNOWN_SINCE: Final[Mapping[int, int]] = {
     code: version_number(release) for release, codes in _NEW_REQUESTS.items() for code in codes
 }

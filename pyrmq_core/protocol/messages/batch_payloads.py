@@ -21,7 +21,7 @@ from pyrmq_core.protocol.messages.properties import message_properties_string, p
 EMPTY_BATCH: Final = "a batch holds at least one message"
 # Properties of fewer characters fit into a message, with an id and however long their bytes are.
 SHORT_CHARS: Final = 8_000
-# Any one: messages get their ids when they are sent.
+# A placeholder of an id's length: messages get their ids when they are sent.
 UNIQUE_ID: Final = "0" * 32
 
 

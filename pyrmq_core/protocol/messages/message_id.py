@@ -132,7 +132,7 @@ def offset_msg_id(host_ip: bytes, port: int, offset: int) -> str:
 
 def offset_msg_ids(host_ip: bytes, port: int, offsets: Sequence[int]) -> str:
     """Returns the ids of messages, with commas between them."""
-    if len(offsets) == 1:  # what single sends have: columns cost nine times as much
+    if len(offsets) == 1:  # as for single sends: columns cost nine times as much
         return offset_msg_id(host_ip, port, offsets[0])
     first_id = host_ip + OFFSET_TAIL.pack(port, 0)
     whole, packed = bytearray(first_id * len(offsets)), struct.pack(f">{len(offsets)}q", *offsets)

@@ -26,7 +26,7 @@ REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 # The topic whose settings a broker copies when it creates a topic by itself.
 AUTO_CREATE_TOPIC: Final = "TBW102"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-# Topics of half messages: the waiting ones, the queue offsets of ended ones, and those checked too often.
+# Topics of transactions: waiting half messages, queue offsets of ended ones, and half messages checked too often.
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"

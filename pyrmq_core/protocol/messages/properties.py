@@ -163,7 +163,7 @@ def checked_ends(message: Message, system_properties: Mapping[str, str]) -> tupl
     properties = message_properties(message, None, system_properties)
     text = _checked_string(message, properties)
     before = len(encode_properties({KEYS: properties[KEYS]})) if KEYS in properties else 0
-    _encoded_bytes(message, text)  # raises for what is no Unicode
+    _encoded_bytes(message, text)  # raises for a text that is no Unicode
     return text[:before], text[before:]
 
 
@@ -267,7 +267,7 @@ def _delivery(message: Message) -> tuple[str, str]:
     delay = message.delay
     if not _is_a(delay, timedelta):
         raise InvalidMessage(f"topic {message.topic}: delay is {shown(delay)}; it is a timedelta")
-    if delay is None or delay <= timedelta(0):  # a broker decides what is too long (timerMaxDelaySec), as for Java
+    if delay is None or delay <= timedelta(0):  # the broker refuses too long a delay (timerMaxDelaySec), as for Java
         raise InvalidMessage(f"topic {message.topic}: delay is {delay}; it is more than nothing")
     return TIMER_DELAY_MS, str(max(1, delay // timedelta(milliseconds=1)))
 
@@ -336,7 +336,7 @@ class MessageType(enum.Enum):
 HALF: Final = "TRAN_MSG\x01true\x02"
 REPLY: Final = "MSG_TYPE\x01reply\x02"
 DELAY_LEVEL: Final = "DELAY\x01"
-# Brokers of 5.0 or later honour these; older ones deliver at once.
+# Brokers of 5.0 or later honour these; older brokers deliver at once.
 TIMERS: Final = ("TIMER_DELIVER_MS\x01", "TIMER_DELAY_MS\x01", "TIMER_DELAY_SEC\x01")
 
 

@@ -31,7 +31,7 @@ NOT_PLAIN: Final = HOSTS_V6 | BATCH_RECORD | COMPRESSED
 
 _set: Final = object.__setattr__
 _SLOTS: Final[dict[str, Any]] = {name: MessageExt.__dict__[name] for name in MessageExt.__slots__}
-# The fields that are there at once; the last two hold what the late ones are read from.
+# The fields that are set at once; the last two are the source of the fields that are read later.
 EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "properties", "store_host")
 
 

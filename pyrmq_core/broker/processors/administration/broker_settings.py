@@ -47,7 +47,7 @@ _NAMES: Final = """
 CHANGEABLE: Final = frozenset(_NAMES.split())
 NAMES_SHOWN: Final = 1
 MAX_NAME_CHARS: Final = 60
-# Where settings are, and what may not change: never changed over the network (AdminBrokerProcessor.java).
+# The settings' own paths and configBlackList are never changed over the network (AdminBrokerProcessor.java).
 ALWAYS_BLACK: Final = frozenset(("brokerConfigPath", "rocketmqHome", "configBlackList"))
 
 

@@ -43,7 +43,7 @@ MAX_LONG: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
-class _Behind:
+class _Lag:
     """The number of messages that groups have not consumed, and how many of these are pulled already."""
 
     consumed: int = 0
@@ -159,7 +159,7 @@ def broker_consume_stats(broker: Broker, request: Command, _: Peer) -> Answer:
 
 
 def _consume_stats(broker: Broker, *, is_order: bool) -> Iterator[bytes]:
-    behind = _Behind()
+    lag = _Lag()
     yield b'{"brokerAddr":' + dumps(broker.address) + b',"consumeStatsList":['
     for number, group in enumerate(broker.groups.names()):
         yield (b"," if number else b"") + b"{" + dumps(group) + b":["
@@ -170,19 +170,19 @@ def _consume_stats(broker: Broker, *, is_order: bool) -> Iterator[bytes]:
         for place, topic in enumerate(chosen):
             tps = dumps(broker.figures.get_tps(topic.topic, group))
             yield (b"," if place else b"") + b'{"consumeTps":' + tps + b',"offsetTable":{'
-            yield from separated(_counted_rows(broker, group, topic, behind))
+            yield from separated(_counted_rows(broker, group, topic, lag))
             yield b"}}"
         yield b"]}"
-    yield b'],"totalDiff":%d,"totalInflightDiff":%d}' % (behind.consumed, behind.pulled)
+    yield b'],"totalDiff":%d,"totalInflightDiff":%d}' % (lag.consumed, lag.pulled)
 
 
-def _counted_rows(broker: Broker, group: str, topic: TopicConfig, behind: _Behind) -> Iterator[bytes]:
+def _counted_rows(broker: Broker, group: str, topic: TopicConfig, lag: _Lag) -> Iterator[bytes]:
     """Yields a row for each queue, and counts the messages that the group has not consumed."""
     for queue_id in range(topic.write_queue_nums):
         row = group_row(broker, group, topic.topic, queue_id)
         members = row[2]
-        behind.consumed += members["brokerOffset"] - members["consumerOffset"]
-        behind.pulled += members["pullOffset"] - members["consumerOffset"]
+        lag.consumed += members["brokerOffset"] - members["consumerOffset"]
+        lag.pulled += members["pullOffset"] - members["consumerOffset"]
         yield row_of_queue(broker, row)
 
 

@@ -35,15 +35,15 @@ def delete_expired_log(retention: Retention) -> Command:
 
 async def clean_expired_queues(store: MessageStore, flusher: Flusher) -> Command:
     """Deletes queues of which retention has removed every message: such a queue begins at 0 again."""
-    return await _deleted(store, flusher, store.queues.is_expired)
+    return await _delete_queues(store, flusher, store.queues.is_expired)
 
 
 async def clean_unused_topics(store: MessageStore, flusher: Flusher, topics: TopicTable) -> Command:
     """Deletes the queues of topics that the broker does not have."""
-    return await _deleted(store, flusher, lambda key: key[0] not in topics)
+    return await _delete_queues(store, flusher, lambda key: key[0] not in topics)
 
 
-async def _deleted(store: MessageStore, flusher: Flusher, is_gone: Callable[[QueueKey], bool]) -> Command:
+async def _delete_queues(store: MessageStore, flusher: Flusher, is_gone: Callable[[QueueKey], bool]) -> Command:
     """Deletes the queues that `is_gone` accepts, a few at a time; queues of RocketMQ's own topics stay."""
     queues = store.queues
     keys = [key for key in queues.by_key if not is_system_topic(key[0])]
@@ -52,11 +52,11 @@ async def _deleted(store: MessageStore, flusher: Flusher, is_gone: Callable[[Que
             part = [key for key in keys[at : at + AT_ONCE] if is_gone(key)]
             if part:
                 await flusher.flush_queues()  # in a thread: deleting flushes the rest on the loop
-            if gone := [key for key in part if key in queues.by_key and is_gone(key)]:
-                names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in gone)
+            if expired := [key for key in part if key in queues.by_key and is_gone(key)]:
+                names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in expired)
                 log.info("queues without messages or without a topic are deleted: %s", names)
                 with refused_by_disk():
-                    frees = store.delete_queues(gone, [queues.folder(key) for key in gone])
+                    frees = store.delete_queues(expired, [queues.folder(key) for key in expired])
                 for free in frees:
                     await trio.to_thread.run_sync(free)
             await trio.lowlevel.checkpoint()

@@ -49,7 +49,7 @@ class KeyIndex:
         self._files: list[IndexFile] = []
         self._unchecked: deque[IndexFile] = deque()
         self._waiting = WaitingMessages()
-        self._indexed_to = 0  # the log offset behind the last message that entered, or that has no keys
+        self._indexed_to = 0  # the log offset after the last message that entered, or that has no keys
         self._opened_end = self._readable_to = store.readable_end
         self._is_gapless = False
         self.is_open = False
@@ -80,7 +80,7 @@ class KeyIndex:
                 self._files.append(file)
             else:
                 self._store.files.remove(f"{FOLDER}/{name}")
-        self._unmark(int(self._files[-1].name) + 1 if self._files else 0)  # files may have been taken away
+        self._unmark(int(self._files[-1].name) + 1 if self._files else 0)  # files may have been removed
         for number, file in enumerate(self._files):
             if not self._is_right(file, clean=clean) or file.header.end_offset >= self._store.end:
                 self._unchecked.extend(self._files[number:])
@@ -165,7 +165,7 @@ class KeyIndex:
             yield from self._check(self._unchecked[0])
             self._unchecked.popleft()
         if not self._is_gapless:
-            yield from self._remove_behind_gap()
+            yield from self._remove_after_gap()
             self._is_gapless = True
             yield
         start, entered = self._place()
@@ -268,7 +268,7 @@ class KeyIndex:
             self._remove_from(number + 1)
         self._unchecked = deque([file])
 
-    def _remove_behind_gap(self) -> Iterator[None]:
+    def _remove_after_gap(self) -> Iterator[None]:
         """Removes all files after a gap: a file's first record has to be the next record with keys in the log."""
         place = self._store.start
         for number, file in enumerate(self._files):

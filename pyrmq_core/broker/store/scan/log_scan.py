@@ -89,7 +89,7 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogE
         if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= left:
             yield LogEnd(offset, f"{size} bytes with the magic number {magic & 0xFFFFFFFF:08x}")
             return
-        if size > log.end - offset:  # a slave has not received it whole: what is missing reads as zeros
+        if size > log.end - offset:  # a slave has received only a part of it: the rest reads as zeros
             break
         if offset + size > base + len(buffer):
             most = max(size, min(READ_BYTES, log.end - offset))

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 # The time that handlers of a dropped queue have to finish before its offset is stored.
 GRACE_SECONDS: Final = 1.0
-# A locked queue whose handler does not end is given up after so long (RebalancePushImpl.UNLOCK_DELAY_TIME_MILLS).
+# The time after which a locked queue with a running handler is given up (RebalancePushImpl.UNLOCK_DELAY_TIME_MILLS).
 LONGEST_HOLD_SECONDS: Final = 20.0
 # RebalanceImpl.PULL_MAX_IDLE_TIME.
 STALL_SECONDS: Final = 120.0

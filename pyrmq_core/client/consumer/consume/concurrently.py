@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 CONSUME_AGAIN_SECONDS: Final = 5.0
 TIMEOUT_DELAY_LEVEL: Final = 3
 LONGEST_SWEEP_SECONDS: Final = 30.0
-# The time for which a slow handler may hold back the batches behind it in its run.
+# The time for which a slow handler may hold back the later batches of its run.
 RECALL_SECONDS: Final = 0.01
 
 
@@ -196,7 +196,7 @@ class ConcurrentService:
         for batch, outcome in zip(handled, outcomes, strict=True):
             process_queue.finish(batch[: len(batch) - len(outcome.failed)])
         for _, outcome in failed:
-            # The next owner of a dropped queue consumes the failed messages and those behind them.
+            # The next owner of a dropped queue consumes the failed messages and all later messages.
             if not outcome.left and not process_queue.is_dropped:
                 await self._give_back(
                     assigned, outcome.failed, 0 if outcome.later is None else outcome.later.delay_level

@@ -33,7 +33,7 @@ Handler = Callable[[Messages], Awaitable[object]] | Callable[[Messages], object]
 
 # The time after which a thread takes no further batch of its run: other threads may be idle.
 RUN_SECONDS: Final = 0.005
-# Without a checkpoint of its own, a fast handler holds the loop for so long at most.
+# The most seconds for which a fast handler without checkpoints holds the loop.
 SLICE_SECONDS: Final = 0.002
 MOST_BATCHES_A_RUN: Final = 64
 

@@ -30,13 +30,13 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 log = logging.getLogger(__name__)
 
-# A broker answers at most 32 messages at once by default: with more behind the answer it is worth reading ahead.
+# A broker answers at most 32 messages at once by default: if more follow, reading ahead pays.
 READ_AHEAD_MESSAGES: Final = 64
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
-# Pulls are taken together, and the following ones sent together: a write for each costs as much as ten messages.
+# Pulls are received together, and the next pulls sent together: a write for each costs as much as ten messages.
 JOINED_MESSAGES: Final = 256
 READ_AHEAD_PATIENCE_SECONDS: Final = 1.0
-# What a queue reads behind a proxy before the next one has its turn.
+# The messages that a queue reads at a proxy before the next queue has its turn.
 TURN_MESSAGES: Final = 1000
 QUICK_ANSWER_SECONDS: Final = 0.1
 FIRST_PAUSE_SECONDS: Final = 0.2

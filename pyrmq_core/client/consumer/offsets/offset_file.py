@@ -24,7 +24,7 @@ from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.protocol.java.object_keys import load_key, load_object_keys
 from pyrmq_core.protocol.messages.queue_tables import queue_from, queue_members
 
-# MessageQueue.toString: a topic has no comma, a broker name may have one.
+# MessageQueue.toString: a topic has no comma, a broker name may have commas.
 _TO_STRING: Final = re.compile(r"MessageQueue \[topic=([^,]*), brokerName=(.*), queueId=(-?\d{1,10})\]", re.DOTALL)
 
 

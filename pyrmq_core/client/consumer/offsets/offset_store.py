@@ -61,7 +61,7 @@ class RemoteOffsetStore(OffsetsInMemory):
         super().__init__()
         self._lookups = lookups
         self._problems = problems
-        # One commit of a queue at a time: a late commit must not overwrite a newer one.
+        # One commit of a queue at a time: a late commit must not overwrite a newer commit.
         self._locks: dict[str, trio.Lock] = {}
         self._all_sent_at: float | None = None
 

@@ -9,9 +9,9 @@ from typing import Final
 from pyrmq_core.protocol.messages.payload import RawPull
 
 MAX_UNDER_WAY: Final = 128
-# One slice in so many is twice as large, to notice when the broker returns more at once than at first.
+# One slice in this many is twice as large, to notice when the broker returns more at once than at first.
 LARGER_EVERY: Final = 64
-# A batch topic's next answer is expected to be as large as the largest of so many before it. Too large a guess leaves
+# A batch topic's next answer is expected to be as large as the largest of this many answers. Too large a guess leaves
 # a gap that is pulled a little later; too small a guess gets the same batch twice.
 ANSWERS_LOOKED_BACK: Final = 32
 # An answer's bytes count for this part of the mean.

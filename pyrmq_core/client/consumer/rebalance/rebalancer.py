@@ -29,7 +29,7 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 ROUND_SECONDS: Final = 20.0
 UNSETTLED_SECONDS: Final = 1.0
 LEAST_SECONDS: Final = 1.0
-# Consistent hashing of so many takes half a second of the loop.
+# Consistent hashing of this many takes half a second of the loop.
 MOST_MEMBERS: Final = 20_000
 DIVISION: Final = "dividing the queues of"
 

@@ -239,7 +239,7 @@ class InFlight:
                 async with self._turn:
                     while not self._has_room(size):
                         await self._next_end()
-                    if pending.is_done:  # given up meanwhile
+                    if pending.is_done:  # abandoned meanwhile
                         pending.result  # noqa: B018 - it raises
                     with self._lock:
                         self._entered[pending] = size

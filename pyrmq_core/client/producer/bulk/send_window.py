@@ -104,7 +104,7 @@ class SendWindow:
         self._timeout = timeout
         self._keep_refused = keep_refused
         self._list_ranges = list_ranges
-        self._refused: deque[RefusedMessage] = deque()  # taken from another thread too
+        self._refused: deque[RefusedMessage] = deque()  # reserved from another thread too
         self._room_lock = threading.Lock()
         self._room = WindowRoom(HANDED_OVER * max_requests, max_bytes)
         self._order = SendOrder(max_requests)

@@ -60,7 +60,7 @@ GO_AWAY: Final = ResponseCode.GO_AWAY.value
 SEND_OK: Final = SendStatus.SEND_OK
 STATUS_OF_CODE: Final = {status.value: status for status in SendStatus}
 WAIT_FOR_BROKER_SECONDS: Final = 0.5
-# One form for each queue and kind of message; beyond so many, all are made anew.
+# The most request forms, one for each queue and kind of message; beyond it all are made anew.
 FORMS_KEPT: Final = 4096
 
 
