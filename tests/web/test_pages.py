@@ -378,6 +378,12 @@ async def test_a_search_by_sql() -> None:
         assert (wrong.status_code, "amount &gt;" in wrong.text) == (502, True)
 
 
+@pytest.mark.parametrize("other", [{"id": "x"}, {"contains": "x"}, {"tags": "x"}, {"queue": "0"}])
+async def test_a_key_and_another_condition_are_refused(page: Served, other: dict[str, str]) -> None:
+    answer = await page.get("/messages", topic="orders", key="k8", **other)
+    assert (answer.status_code, "choose one" in answer.text) == (400, True)
+
+
 async def test_messages_of_some_queues(page: Served) -> None:
     every = messages_in((await page.get("/messages", topic="orders")).text)
     first = messages_in((await page.get("/messages", topic="orders", queue="0")).text)

@@ -24,6 +24,8 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
     conditions = {name: query(request, name) for name in CONDITIONS}
     wanted = Wanted(topic, since, before, **conditions)
     result = FoundMessages()
+    if [bool(key), bool(message_id), bool(wanted or wanted.queue)].count(True) > 1:
+        raise InvalidArgument("a message is looked up by its key, by its id, or by the other conditions: choose one")
     if topic and message_id:
         result = await look_ups.by_id(topic, message_id)
     elif topic and key:
