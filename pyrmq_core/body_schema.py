@@ -56,7 +56,7 @@ class BodyColumn:
 
 @dataclass(frozen=True, slots=True)
 class BodySchema:
-    """The columns of a topic's bodies, by `sampled` of them, of which `fitting` have the form.
+    """The columns of a topic's bodies, inferred from `sampled` bodies, of which `fitting` have this form.
 
     The form is `json`, `text` (one column, `text`), `bytes` (no column but the body), or `empty` without a body.
     """
@@ -78,7 +78,7 @@ class BodySchema:
 
 
 class BodySampler:
-    """The columns of the bodies that were added so far; its memory depends on their names, not on their number."""
+    """The columns of the added bodies; the memory grows with the number of names, not of bodies."""
 
     def __init__(self) -> None:
         self._row = _Shape()
@@ -136,7 +136,7 @@ def _json_object(text: str) -> Mapping[str, Any] | None:
 
 
 class _Shape:
-    """The values that stood at one place of the bodies: their kinds, the digits of numbers, names and elements."""
+    """The values seen at one place in the bodies: their kinds, the digits of numbers, names and elements."""
 
     __slots__ = (
         "element",

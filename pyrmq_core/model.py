@@ -208,7 +208,7 @@ class SendResult:
 class LocalTransactionState(enum.IntEnum):
     """The state of a local transaction (client/producer/LocalTransactionState.java); the value is the wire's number.
 
-    UNKNOW is RocketMQ's own spelling: the broker asks again later.
+    UNKNOW is RocketMQ's own spelling: the broker checks again later.
     """
 
     UNKNOW = 0

@@ -34,13 +34,13 @@ class InvalidColumn(InvalidArgument):
 
 
 class InvalidRow(InvalidMessage):
-    """A row that no message can be made of."""
+    """A row cannot become a message."""
 
     condition = "RMQ_INVALID_ROW"
 
 
 class InvalidChange(InvalidMessage):
-    """A message that should be a change of a table, and is none."""
+    """A message should be a change of a table, but is none."""
 
     condition = "RMQ_INVALID_CHANGE"
 
@@ -58,7 +58,7 @@ class InvalidCheckpoint(InvalidArgument):
 
 
 class BrokerUnavailable(RocketMQError):
-    """A broker that is down did not come back while the query waited for it; nothing was skipped."""
+    """A broker was down, and did not come back while the query waited for it; nothing was skipped."""
 
     condition = "RMQ_BROKER_UNAVAILABLE"
 

@@ -311,7 +311,7 @@ class SendWindow:
         return await on_library_loop(self._window().drain)
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (with `keep_refused`); the others beside them are stored."""
+        """Returns the messages refused since the last call (`keep_refused`); the rest of their batches is stored."""
         return self._window().take_refused()
 
     async def __aenter__(self) -> Self:

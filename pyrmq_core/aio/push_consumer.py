@@ -121,7 +121,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     unsubscribe = asyncio_form(TrioPushConsumer.unsubscribe)
 
     def _is_handler(self) -> bool:
-        """Returns whether this task is one of those that run the handler."""
+        """Returns whether this task runs the handler."""
         held = self._held
         return held is not None and held.is_open and HANDLING.get() is held.value
 
@@ -149,7 +149,7 @@ class _OnLoop:
                 await stop_consumer(self._consumer, 0, is_handler=True)
 
     def _context_here(self) -> Context:
-        """Returns the context of a call: that of `run`, with what the library's hooks set in this task (a span)."""
+        """Returns the context for a call: the context of `run`, with the hooks' variables of this task (a span)."""
         context = self._context.copy()
         for variable, value in copy_context().items():
             if context.get(variable) is not value:

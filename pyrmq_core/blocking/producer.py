@@ -242,7 +242,7 @@ class SendWindow:
         return portal().run(self._opened.value.drain)
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (with `keep_refused`); the others beside them are stored."""
+        """Returns the messages refused since the last call (`keep_refused`); the rest of their batches is stored."""
         return self._opened.value.take_refused()
 
     def close(self) -> None:

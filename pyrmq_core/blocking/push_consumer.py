@@ -129,7 +129,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     suspend = blocking_form_of_plain(AsyncPushConsumer.suspend)
 
     def _is_handler(self) -> bool:
-        """Returns whether this thread is one of those that call the handler."""
+        """Returns whether this thread calls the handler."""
         opened = self._opened
         return opened is not None and opened.is_open and HANDLING.get() is opened.value
 

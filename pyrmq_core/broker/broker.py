@@ -128,7 +128,7 @@ class Broker:
         return time.time_ns() // 1_000_000
 
     def running_ms(self) -> int:
-        """Returns a time that never goes back, for silence and locks: the system's clock may be set meanwhile."""
+        """Returns a time that never goes back, for time-outs and locks: the system's clock may be set at any time."""
         return time.monotonic_ns() // 1_000_000
 
     def unique_id(self, now_ms: int) -> str:

@@ -32,7 +32,7 @@ class InTurns(Generic[T]):
 
 
 async def take_all(steps: Iterable[object]) -> None:
-    """Takes steps that have no values to the end, in turns."""
+    """Runs an iterator of steps without values to its end; other tasks run in between."""
     async for _ in InTurns(steps):
         pass
 
@@ -54,7 +54,7 @@ class BoundedWork:
     async def run(
         self, work: Callable[[], Awaitable[T]], ready: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
     ) -> T | None:
-        """Returns the outcome of the work; None if there are too many tasks, or the turn does not come in time.
+        """Returns the result of the work; None if there are too many tasks, or its turn does not come in time.
 
         A task awaits `ready`, within the same time, before it waits for its turn.
         """

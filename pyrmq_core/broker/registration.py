@@ -236,9 +236,9 @@ class BrokerRegistration:
         return await self.ask_broker(self.master_address, request, timeout)
 
     async def members(self, timeout: float) -> dict[int, str]:
-        """Returns the brokers of this one's name, by id, as the first NameServer says that answers.
+        """Returns the brokers of this broker's name, by id, as the first answering NameServer lists them.
 
-        Raises `RocketMQError` if none does in `timeout` seconds each.
+        Raises `RocketMQError` if no NameServer answers; each has `timeout` seconds.
         """
         request = GetBrokerMemberGroup(self._header.broker_name, self._header.cluster_name).to_command()
         failure: RocketMQError = InvalidState("no NameServer is named")
@@ -255,14 +255,14 @@ class BrokerRegistration:
         return await self._pool.call(address, self._signed(request), timeout=timeout)
 
     def _permitted(self, topics: Iterable[TopicConfig]) -> tuple[TopicConfig, ...]:
-        """Returns the topics with no more permissions than brokerPermission leaves them."""
+        """Returns the topics, their permissions restricted to brokerPermission."""
         permission = self._config.broker_permission
         if permission & READ_WRITE == READ_WRITE:
             return tuple(topics)
         return tuple([replace(topic, perm=topic.perm & permission) for topic in topics])
 
     async def _is_known(self, server: _NameServer) -> bool:
-        """Returns True if the NameServer has this broker with the topics' version, which is also a sign of life."""
+        """Returns True if the NameServer has this broker with the topics' version; the query is also a sign of life."""
         version = self._topics.data_version
         try:
             answer = await self._call(server, self._query(), self._timeout_seconds)

@@ -2,15 +2,15 @@
 
 A slave (`slave_tasks`) follows its master's log, and fetches its tables.
 
-A slave's store that is started as the master (`resume_as_master`) has its master's committed offsets, and perhaps not
-all messages before these. New messages take the missing ones' places, and a group would never consume them. So offsets
-beyond the end of their queue go back to it.
+When a slave's store is started as the master (`resume_as_master`), it has its master's committed offsets, and perhaps
+not all messages before them. New messages take the missing ones' places, and a group would never consume them. So
+offsets beyond the end of their queue go back to it.
 
 A master that starts again (`take_progress_back`) takes over how far consumers came at a slave that acted for it, before
-it registers, so that no consumer fetches an older offset from it. Of each committed offset, and of each delay level,
-the greater one counts; one behind the end of its queue here is left, since messages may take its place. Timers that a
-slave of RocketMQ delivered by another broker (enableRemoteEscape) are delivered again.
-Source: broker/BrokerPreOnlineService.java (syncMetadataReverse), 5.4.0.
+it registers, so that no consumer fetches an older offset from it. For each queue and each delay level the greater
+offset counts. An offset beyond the end of its queue here is not taken over, since new messages may fill the gap. Timers
+that a slave of RocketMQ delivered by another broker (enableRemoteEscape) are delivered again. Source:
+broker/BrokerPreOnlineService.java (syncMetadataReverse), 5.4.0.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Ask = Callable[[RequestCode], Awaitable[Command]]
 
 
 def slave_tasks(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
-    """Returns the tasks of a slave, of the master that NameServers, or haMasterAddress, name."""
+    """Returns the tasks of a slave; its master comes from haMasterAddress or the NameServers."""
     registration = broker.registration
     tables = SlaveTables(
         broker.store,
@@ -137,7 +137,7 @@ def mark_slave(files: Files) -> None:
 
 
 def resume_as_master(broker: Broker) -> None:
-    """Puts a master's progress right, at its start, before it delivers and serves; blocks."""
+    """Corrects a master's progress at its start, before it delivers and serves; blocks."""
     broker.delays.look_back()
     files = broker.store.files
     if files.size(MARK) is None:

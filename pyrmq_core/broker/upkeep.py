@@ -84,7 +84,7 @@ async def sample_figures(
 
 
 def _day(now_ms: int) -> date:
-    """Returns the day here, at midnight of which totals are noted."""
+    """Returns the current day in this machine's zone: at its change, at midnight, totals are noted."""
     return datetime.fromtimestamp(now_ms / SECOND_MS).astimezone().date()
 
 

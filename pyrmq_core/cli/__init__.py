@@ -3,8 +3,8 @@
 `commands` has the table of the commands, each loaded when it is used: they are in `admin`, `consume`, `doctor`,
 `export`, `import_files`, `search`, `send` (with `message_lines`), `tail` and the folders `groups`, `operation` and
 `serving`. They share `connections` (the options of every command that calls servers), `servers` (groups of commands,
-and the loop they run in), `tables` (the output as JSON, or as a table of `drawn_tables`), `formats` (that of messages),
-`name_completion` (names for a shell) and `progress` (a line about work under way).
+and the loop they run in), `tables` (the output as JSON, or as a table of `drawn_tables`), `formats` (the forms of
+messages), `name_completion` (names for a shell) and `progress` (a line about work under way).
 """
 
 from __future__ import annotations

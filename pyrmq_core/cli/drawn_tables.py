@@ -58,7 +58,7 @@ def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> lis
 def _wrapped(
     columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], widths: Sequence[int] = ()
 ) -> Table:
-    """Returns a table in which only cells of several words are wrapped; with widths, all cells are folded to these."""
+    """Returns a table that wraps only cells of several words; with `widths` it folds all cells to them."""
     table = Table(box=None, pad_edge=False)
     for place, column in enumerate(columns):
         words = any(" " in row[place] for row in cells)

@@ -76,7 +76,7 @@ def json_line(message: MessageExt) -> str:
 
 
 def members_of(message: MessageExt) -> dict[str, Any]:
-    """Returns the members of that object; a body that is no text is there in base 64, too."""
+    """Returns the members of the JSON object; a body that is no text also appears in base 64."""
     members: dict[str, Any] = {name: FIELDS[name](message) for name in JSON_FIELDS}
     members |= {"properties": dict(message.properties), "body": _text(message)}
     if members["body"].encode() != message.body:

@@ -19,7 +19,7 @@ def settings_of(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
 
 
 def chosen_settings(settings: Mapping[str, str], names: Iterable[str], where: str) -> dict[str, str]:
-    """Returns the settings of these names, all without any; raises `ClickException` for a name that is not there."""
+    """Returns the named settings, or all if there are no names; raises `ClickException` for an unknown name."""
     wanted = list(names)
     if missing := [name for name in wanted if name not in settings]:
         raise click.ClickException(f"{where} lists no setting {', '.join(missing)}")

@@ -83,7 +83,7 @@ def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_
 async def show_watched(make: Callable[[], Awaitable[str]], watch: Watch) -> None:
     """Prints the text that `make` returns, or with `--watch` shows it again and again.
 
-    While it is watched, a failure of `make` is shown in place of the text, and the next try follows all the same.
+    While it is watched, a failure of `make` is shown in place of the text, and the next try still follows.
     """
     if not watch.enabled:
         click.echo(await make(), nl=False)

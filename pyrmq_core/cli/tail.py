@@ -49,7 +49,7 @@ def start_of(ctx: click.Context, param: click.Parameter, value: str | None) -> S
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The messages to print: where each queue begins, which queues, the filter, how many, and whether to wait.
+    """The messages to print: the start, the queues, the filter, the number, and whether to wait for more.
 
     `offset` counts from the queue's end if it is negative. With a `group` each queue begins where the group goes
     on, and at `start` if it has no offset there.
@@ -318,7 +318,7 @@ class _Reader:
         return await self._consumer.pull(queue, offset, tags=wanted.tags, sql=wanted.sql, wait=wait)
 
     async def _pull_patiently(self, queue: MessageQueue, offset: int) -> PullResult:
-        """Pulls, again and again while the broker is away; raises errors that do not pass by themselves."""
+        """Pulls, and tries again while the broker is unreachable; raises lasting errors."""
         import trio
 
         from pyrmq_core.client.consumer.pull.range_reader import passes

@@ -216,7 +216,7 @@ class ClientSession:
     async def has_moved(
         self, queue: MessageQueue, address: str, *, timeout: float, namespace: str | None = None
     ) -> bool:
-        """Returns whether a NameServer, queried now, names another address to read the queue's broker at."""
+        """Returns whether a NameServer, queried now, lists another address for reading at the queue's broker."""
         try:
             await self.routes.refresh(with_namespace(queue.topic, namespace), timeout=timeout)
             current = reading_address(self.routes.broker(queue.broker_name))
@@ -227,7 +227,8 @@ class ClientSession:
     async def master_address(self, queue: MessageQueue, *, timeout: float, namespace: str | None = None) -> str:
         """Returns the master's address of the queue's broker; fetches the route when the broker is not known yet.
 
-        Without a master it is the address of the slave with the lowest id; `BrokerNotFound` without any.
+        Without a master it is the address of the slave with the lowest id; raises `BrokerNotFound` if there is no
+        slave.
         """
         try:
             broker = self.routes.broker(queue.broker_name)
@@ -265,7 +266,7 @@ class ClientSession:
         await self.heartbeats.remove(producer=group)
 
     def callbacks(self, kind: type[C]) -> C:
-        """Returns the client's one object of this kind; the first call makes it and has brokers' requests reach it.
+        """Returns the client's only object of this kind; the first call makes it and registers its handlers.
 
         A client that only pulls makes none, and so loads none of their requests.
         """
@@ -335,7 +336,7 @@ class ClientSession:
     async def _send_heartbeats(self, routes: Routes, heartbeats: Heartbeats) -> None:
         """Sends heartbeats every `heartbeat_broker_interval` seconds, and, at most once a second, when a broker is new.
 
-        A client that learns the routes of many topics meets new brokers all the time, and a round goes to all of them.
+        A client that fetches the routes of many topics keeps finding new brokers, and each round goes to all brokers.
         """
 
         async def clean_and_send() -> None:
@@ -351,7 +352,7 @@ class ClientSession:
                 await trio.sleep_until(began + LEAST_SECONDS)
 
     async def _round(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs one round of scheduled work; a failure is logged, and the next round runs all the same."""
+        """Runs one round of scheduled work; a failure is logged, and the next round still runs."""
         try:
             await work()
         except* Exception as group:
@@ -360,7 +361,7 @@ class ClientSession:
 
 
 def _discovery(url: str, unit_name: str | None, problems: Problems) -> Discovery:
-    """Returns the fetcher of the list. Few clients need the module, and it loads an HTTP client."""
+    """Returns the fetcher of the NameServers' list. Few clients need its module, which loads an HTTP client."""
     from pyrmq_core.client.routes.name_server_url import Discovery
 
     return Discovery(url, problems, unit_name)

@@ -159,7 +159,7 @@ def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
 
 
 def constant(text: str, count: int) -> pa.Array:
-    """Returns the text so many times."""
+    """Returns an array that repeats the text `count` times."""
     letters = text.encode()
     bounds = np.arange(count + 1, dtype=np.int32) * np.int32(len(letters))
     return as_string(slices_between(pa.py_buffer(letters * count), bounds))

@@ -120,7 +120,7 @@ def _bodies(record: CommitRecord) -> Iterator[bytes]:
 
 
 def entry_of(message: MessageExt) -> Entry | None:
-    """Returns what a message of a manifest says; None for a message that is none of a manifest.
+    """Returns the entry in a manifest's message; None for any other message.
 
     Raises `ManifestError` for an unknown version, and for a body that cannot be read.
     """

@@ -131,7 +131,7 @@ def checked_timeout(timeout: object) -> float:
 
 
 def topic_configs(topics: Mapping[str, int | TopicConfig] | None) -> tuple[TopicConfig, ...]:
-    """Returns the topics to make; a number means so many queues for reading and writing."""
+    """Returns the topics to make; a number is the number of queues for reading and writing."""
     if topics is not None and not isinstance(topics, Mapping):
         raise InvalidArgument(f"topics={topics!r}: a mapping from names to numbers of queues is wanted")
     return tuple([_topic_config(name, wanted) for name, wanted in (topics or {}).items()])

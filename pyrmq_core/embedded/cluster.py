@@ -46,8 +46,8 @@ class EmbeddedCluster:
     """`async with EmbeddedCluster(brokers=2) as cluster:` serves at `cluster.nameserver` until the block ends.
 
     Brokers are named broker-a, broker-b, ...; a single NameServer is named nameserver, several nameserver-a,
-    nameserver-b, ... Each broker has so many `slaves`: those of broker-a are named broker-a-1, broker-a-2, ..., with
-    these ids, and follow it when the block begins. With `sync` a send is answered when a slave has the message.
+    nameserver-b, ... Each broker has `slaves` slaves: broker-a's are named broker-a-1, broker-a-2, ..., with these ids,
+    and follow it when the block begins. With `sync` a send is answered when a slave has the message.
 
     `settings` apply to all brokers and `nameserver_settings` to all NameServers, under RocketMQ's names. `topics` are
     on every broker and known to every NameServer when the block begins: by name, the number of queues or a

@@ -1,7 +1,7 @@
 """An SQL92 expression over message properties (`MessageSelector.bySql`), which the broker evaluates.
 
 It needs a broker with `enablePropertyFilter`. A broker that cannot compile an expression answers every message, so the
-client first asks it to check the expression (CHECK_CLIENT_CONFIG). Source: common/filter/ExpressionType.java;
+client first requests a check of the expression (CHECK_CLIENT_CONFIG). Source: common/filter/ExpressionType.java;
 remoting/protocol/filter/FilterAPI.java.
 """
 

@@ -168,7 +168,7 @@ class _Parser:
         return frozenset(texts)
 
     def _unary(self) -> Part:
-        """Returns a part with the signs and NOTs before it; pairs of them change nothing, and add no level."""
+        """Returns a part with the signs and NOTs before it; a pair of equal ones is dropped, and adds no level."""
         prefixes = []
         while self.token in ("+", "-") or self._is_next("NOT"):
             prefixes.append(self._advance())
@@ -202,7 +202,7 @@ class _Parser:
         return conditions.property_named(self._advance())
 
     def _checked(self, part: Part) -> Part:
-        """Returns the part; `InvalidArgument` if it is one condition too many, or nested too deeply."""
+        """Returns the part; raises `InvalidArgument` if it exceeds the number of conditions or their depth."""
         self._conditions += 1
         if self._conditions > MAX_CONDITIONS:
             raise InvalidArgument(

@@ -32,7 +32,7 @@ TEXT_TESTS: Final[Mapping[str, Callable[[str, str], bool]]] = {
 
 
 class UnfitOperand(Exception):
-    """The reason why an operator does not take an operand."""
+    """Raised, with the reason, if an operator does not accept an operand."""
 
 
 class Kind(enum.Enum):
@@ -209,7 +209,7 @@ def one_of(part: Part, texts: frozenset[str], *, negated: bool) -> Part:
 
 
 def text_test(word: str, part: Part, text: str, *, negated: bool) -> Part:
-    """Returns CONTAINS and its like, which are false for null and for an empty text, with NOT before them, too."""
+    """Returns a text test such as CONTAINS. It is false for null and for an empty text, even after NOT."""
     evaluate, test = part.evaluate, TEXT_TESTS[word]
 
     def tested(properties: Properties) -> Value:

@@ -35,7 +35,7 @@ class Incomparable(Exception):
 
 
 def compare(left: bool | Number | str, right: bool | Number | str) -> int:
-    """Returns -1, 0 or 1, where -1 also stands for values that are never equal; `Incomparable` for some others."""
+    """Returns -1, 0 or 1; -1 also for values that are never equal. Raises `Incomparable` as Java fails."""
     if isinstance(left, bool):
         if isinstance(right, str):
             raise Incomparable

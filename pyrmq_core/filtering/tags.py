@@ -24,7 +24,7 @@ class TagFilter:
 
     @classmethod
     def parse(cls, expression: str | None) -> Self:
-        """Returns the filter of an expression; `InvalidArgument` if it names no tag."""
+        """Returns the filter of an expression; raises `InvalidArgument` if it names no tag."""
         if expression is not None and not _is_text(expression):
             raise InvalidArgument(f'tags={expression!r}: it is a text such as "TagA || TagB", or "*"')
         if expression is None or expression.strip(JAVA_BLANKS) in ("", ALL_TAGS):

@@ -169,11 +169,11 @@ class Portal:
 
     @property
     def is_broken(self) -> bool:
-        """True if a defect ended the loop, or is ending it: another one can take its place."""
+        """True if a defect ended the loop, or is ending it: another loop can take its place."""
         return self.crash is not None or (self._is_ending and not self._is_stopped)
 
     def on_crash(self, owner: object, end: Callable[[InvalidState], None]) -> None:
-        """Has `end` called, in the loop's thread, when the loop ends by a defect, so that no caller waits for ever."""
+        """Registers `end`, called in the loop's thread if a defect ends the loop, so that no caller waits for ever."""
         self._crash_ends[owner] = end
 
     def forget(self, owner: object) -> None:
@@ -309,7 +309,7 @@ class HeldContext(Generic[T]):
         return self._has_value
 
     def close(self, seconds: float = 0.0) -> None:
-        """Leaves the context and waits until that is done; raises its exception. A second call does nothing.
+        """Leaves the context and waits until it has ended; raises its exception. A second call does nothing.
 
         Leaving may take `seconds` and a fixed bound. After that the wait ends with a line in the log: something else
         holds up the loop.
@@ -346,7 +346,7 @@ class HeldContext(Generic[T]):
         )
 
     def on_crash(self, end: Callable[[InvalidState], None]) -> None:
-        """Has `end` called when the loop ends by a defect before this is closed."""
+        """Registers `end`, to be called if a defect ends the loop before this context is closed."""
         self._portal.on_crash(self, end)
 
     def abandon(self) -> None:

@@ -1,8 +1,8 @@
 """The KV configuration that a NameServer keeps for its clients: values by namespace and key, in memory and a JSON file.
 
-Source: namesrv/kvconfig/KVConfigManager.java. The file is `{"configTable":{namespace:{key:value}}}`. It is written
-whole, once for all changes made during the previous write. Apache's size is unbounded; ours is bounded, because any
-client may put values, and each is kept in memory, written and sent again and again.
+Source: namesrv/kvconfig/KVConfigManager.java. The file is `{"configTable":{namespace:{key:value}}}`. Each write
+contains the whole table, with all changes made during the previous write. Apache's has no size limit; ours has, because
+any client may put values, and all values are kept in memory, written and sent again and again.
 """
 
 from __future__ import annotations

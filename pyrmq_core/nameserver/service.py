@@ -130,7 +130,7 @@ class NameServer:
         return len(self.tables.topic_queue_table) <= TOPICS_PER_STEP
 
     def _remove(self, steps: Steps[Removal]) -> None:
-        """Removes the brokers (of very many, the first) before it returns; other brokers and topics follow in turn."""
+        """Removes the first brokers, mostly all, before it returns; further brokers and topics follow in turn."""
         try:
             next(steps)
         except StopIteration as end:

@@ -144,7 +144,7 @@ class _Connections:
         self._full = RareLine()
 
     def add(self, connection: ByteConnection, port: BytePort) -> bool:
-        """Returns False if there is no room for the connection; may end another one for it."""
+        """Adds the connection, and may end another one for its room; returns False if there is no room."""
         if len(self._open) < self._most:
             self._open[connection] = None
             return True

@@ -23,7 +23,7 @@ def one_line(text: str) -> str:
 
 
 def visible_text(text: str) -> str:
-    """Returns the text with characters that steer a terminal or disguise a text escaped; tabs and line ends stay."""
+    """Returns the text with escapes for characters that control a terminal or disguise it; keeps tabs and line ends."""
     return _STEERING.sub(_escaped, text)
 
 

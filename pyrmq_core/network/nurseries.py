@@ -16,7 +16,7 @@ from pyrmq_core.errors import RocketMQError
 
 @asynccontextmanager
 async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
-    """Opens a nursery; when its block is left, for whatever reason, all tasks are cancelled and waited for."""
+    """Opens a nursery; at the end of its block, for any reason, it cancels all tasks and waits for them."""
     manager = trio.open_nursery()
     nursery = await manager.__aenter__()
     try:

@@ -164,7 +164,7 @@ class ConnectionPool:
         raise CallTimeout(f"{text} and did not leave; call less at once", address=address, request_left=False)
 
     async def _connect(self, address: str, deadline: float, timeout: float) -> Connection:
-        """Returns the connection to the address, opened now if there is none; concurrent callers wait for the same."""
+        """Returns the connection to the address, opened now if needed; concurrent callers share it."""
         if (ready := self.open_connection(address)) is not None:
             return ready
         parse_address(address)

@@ -61,7 +61,7 @@ class Problems:
     def failed(
         self, kind: str, subject: str, error: Exception, *, line: Hashable = None, at_once: bool = False
     ) -> None:
-        """Notes a failure, and logs it if a line is due; `at_once` makes the first one a warning, too.
+        """Notes a failure, and logs it if a line is due; with `at_once` the first failure is logged as a warning, too.
 
         Subjects with one `line` share its minute.
         """

@@ -1,4 +1,4 @@
-"""Limits on how often a log line is repeated that a peer could cause without end."""
+"""Limits on the repetition of log lines that a peer could cause without end."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class RareLine:
         return now >= self._due
 
     def left_out(self) -> str:
-        """Returns an ending for this line: how many were left out since the last that was written."""
+        """Returns an ending for this line: the number of lines left out since the last written line."""
         count, self._left_out = self._left_out, 0
         return f" ({count} more since the last such line)" if count else ""
 
 
 class RareLines:
-    """A `RareLine` for each of `most` keys at a time, such as peers, and one for all others."""
+    """A `RareLine` for each of `most` keys at a time, such as peers, and another for all other keys."""
 
     def __init__(self, most: int = MAX_KEYS, seconds: float = SECONDS_BETWEEN) -> None:
         self._most = most

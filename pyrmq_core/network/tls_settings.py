@@ -1,8 +1,8 @@
 """A server's TLS settings under RocketMQ's names (`tls.server.mode`, `tls.server.certPath`, ...), and its SSLContexts.
 
 Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties or stand in the
-file that `tls.config.file` names; here they stand among a server's other settings or in such a file, which wins.
-Unlike Apache's, ours makes up no certificate (`tls.test.mode.enable`): without one its connections are plain.
+file that `tls.config.file` names; here they stand among a server's other settings or in such a file, which wins. Unlike
+Apache's, ours invents no certificate (`tls.test.mode.enable`): if none is set, its connections are plain.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Instrumentation:
         return None
 
     def do_after_response(self, address: str, request: Command, answer: Command) -> None:
-        """Reports an answer's code, and what a pull's answer says of its queue."""
+        """Reports an answer's code, and the figures of its queue in a pull's answer."""
         if self._metrics is not None:
             self._metrics.answered(address, request, answer)
 

@@ -41,7 +41,7 @@ async def ranges_of(
 ) -> list[tuple[MessageQueue, OffsetRange]]:
     """Returns the offsets of each queue that were stored from `since` to, without, `until`; empty ranges are left out.
 
-    None stands for the beginning, and for the end as it is now.
+    None stands for the queue's beginning, or its current end.
     """
     bounds = await consumer.offset_bounds(queues)
     held = [queue for queue, bound in bounds.items() if bound.start < bound.end]
@@ -55,9 +55,9 @@ async def ranges_of(
 
 
 def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
-    """Returns the queues that a name means: `BROKER/3`, `BROKER`, or `3` of every broker; all queues without names.
+    """Returns the named queues: `BROKER/3`, `BROKER`, or `3` of every broker; all queues if there are no names.
 
-    Raises `InvalidArgument` for a name that means none.
+    Raises `InvalidArgument` for a name that matches no queue.
     """
     every = list(queues)
     for name in names:
@@ -68,13 +68,13 @@ def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[M
 
 
 def is_named(queue: MessageQueue, names: Sequence[str]) -> bool:
-    """Returns whether one of the names means the queue, or there are none."""
+    """Returns whether a name matches the queue, or there are no names."""
     own = (f"{queue.broker_name}/{queue.queue_id}", queue.broker_name, str(queue.queue_id))
     return not names or any(name in own for name in names)
 
 
 async def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], sql: str | None) -> None:
-    """Asks one queue of each broker to check the expression: a bad one would be answered with every message."""
+    """Queries each broker to check the expression: for a bad expression a pull would return every message."""
     if sql is not None:
         for queue in {queue.broker_name: queue for queue in queues}.values():
             await consumer.check_sql(queue, sql)

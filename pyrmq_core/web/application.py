@@ -74,7 +74,7 @@ MAX_DOWNLOADS: Final = 16
 def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token: FormToken) -> Starlette:
     """Returns the application that shows the pages; `Guards` belongs around it.
 
-    `changes` is None if none are allowed.
+    `changes` is None if no changes are allowed.
     """
 
     def showing(page_of: PageOf) -> Callable[[Request], Awaitable[Response]]:
@@ -130,7 +130,7 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
 
 
 async def choose_zone(request: Request) -> Response:
-    """Keeps the viewer's choice of a zone, and leads back to the page that was looked at."""
+    """Keeps the viewer's choice of a zone, and redirects to the page that the viewer came from."""
     chosen = form_zone(query(request, "zone"), UTC_ZONE)
     answer = RedirectResponse(local_path(request.query_params.get("back", "")), 303)
     answer.set_cookie(COOKIE, chosen.name, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")

@@ -54,7 +54,7 @@ class FormToken:
         self.text = secrets.token_urlsafe(32)
 
     def matches(self, text: object) -> bool:
-        """Compares without saying how much of it is right."""
+        """Compares in constant time, so that it reveals no part of the token."""
         return isinstance(text, str) and hmac.compare_digest(text.encode(errors="replace"), self.text.encode())
 
 
@@ -150,7 +150,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _name_of(host: str) -> str:
-    """Returns the host of a Host header without its port; an empty text for none that can be read."""
+    """Returns the host of a Host header without its port; an empty text if the header is unreadable."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -180,8 +180,8 @@ class RequestSlot:
 class RequestSlots:
     """At most `most` slots, or `MAX_REQUESTS`, the oldest first.
 
-    One address alone may hold all of them, as a proxy does. When they are full, an address with fewer takes the oldest
-    of the address with the most.
+    One address alone may hold all slots, as a proxy does. When all are held, an address with fewer slots takes the
+    oldest slot of the address with the most.
     """
 
     def __init__(self, most: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`LookUpQueue`: when look-ups may begin, so many a second and so many at once, shared between viewers' addresses."""
+"""`LookUpQueue`: the start of look-ups, limited a second and at once, and shared between viewers' addresses."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ class LookUps:
         return await self._get(("group", group), partial(self._admin.groups.describe, group))
 
     async def progress(self, group: str) -> GroupProgress:
-        """Returns a group's progress in each queue; it becomes a sample of the lag if the group is looked at."""
+        """Returns a group's progress in each queue; a viewed group's lag is also kept as a sample."""
 
         async def look_up() -> GroupProgress:
             progress = await self._admin.groups.progress(group, members=True)
@@ -355,7 +355,7 @@ class LookUps:
             self.history.watch(curve, trio.current_time())
 
     async def sample(self) -> None:
-        """Samples the curves that are looked at, for ever; several at once, so that a slow broker delays no other."""
+        """Samples the viewed curves, for ever; several at once, so that a slow broker delays no other broker's."""
 
         async def brokers(_: str) -> object:
             return await self.brokers()
@@ -383,7 +383,7 @@ class LookUps:
 
 
 def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
-    """Returns the messages a second of these brokers together; nothing while none of them has a rate."""
+    """Returns the messages a second of these brokers together; nothing while no broker has a rate."""
     put, got = [], []
     for broker in brokers:
         put += [broker.put_tps] if broker.put_tps is not None else []

@@ -108,7 +108,7 @@ async def _serve_one(app: App, config: Config, connection: ByteConnection) -> No
     """Serves one connection until the peer ends it or keeps the server waiting too long."""
 
     async def marked(scope: Scope, receive: Receive, send: Send) -> None:
-        """Keeps the connection from newcomers while the page works for it, not while it waits for its peer."""
+        """Protects the connection from displacement while the page works for it, not while it waits for its peer."""
 
         async def receive_marked() -> AsgiMessage:
             message = await receive()

@@ -50,7 +50,7 @@ class TopicFigure:
 
 
 class TopicFigures:
-    """The figures of the topics of viewed lists, and the lag in each by the list of groups."""
+    """The figures of topics in viewed lists, with each topic's lag from the latest list of groups."""
 
     def __init__(
         self, stats: Callable[[str], Awaitable[TopicStats]], groups: Callable[[], Awaitable[GroupList]]
@@ -158,7 +158,7 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class TopicLags:
-    """By topic, the lag of all its groups and their number; `failures` names brokers whose groups are missing."""
+    """Each topic's lag over all groups, and its number of groups; `failures` names brokers whose groups are missing."""
 
     lags: Mapping[str, int] = field(default_factory=dict)
     groups: Mapping[str, int] = field(default_factory=dict)

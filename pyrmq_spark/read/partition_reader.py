@@ -64,9 +64,9 @@ def read_ranges(
 
 @dataclass(slots=True)
 class _Rest:
-    """The offsets that are still to be read: the first range begins where the task has come to.
+    """The unread offsets: the first range begins at the task's next offset.
 
-    `deadline` is set while the first range cannot be read: until then it is tried again.
+    While the first range cannot be read, `deadline` is the time until which it is tried again.
     """
 
     ranges: deque[QueueRange]

@@ -1,8 +1,8 @@
-"""The queues of a stream: the existing queues with their ends, and the deleted queues. A broker may be down meanwhile.
+"""The queues of a stream: the existing queues with their ends, and the deleted queues.
 
-A queue counts as deleted only when its broker is registered and the topic's route no longer has the queue, readable or
-not. A broker that does not answer is waited for; after `pullTimeoutMs` that is an error, and nothing is skipped. While
-no NameServer answers, the query goes on with the queues it knows.
+A broker that is down deletes no queue: a queue counts as deleted only when its broker is registered and the topic's
+route no longer has the queue, readable or not. A broker that does not answer is waited for; after `pullTimeoutMs` that
+is an error, and nothing is skipped. While no NameServer answers, the query goes on with the queues it knows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ T = TypeVar("T")
 class QueueBounds:
     """The offsets that the broker keeps of each existing queue, and the deleted queues with the reasons.
 
-    The lowest offset of a queue without anything to read may not be requested: then its end stands in for it.
+    For a queue without new messages the lowest offset may be unknown: then its end stands in for it.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]
@@ -63,7 +63,7 @@ class _Look:
 
 
 def floor_seconds(queues: int) -> float:
-    """Returns the seconds between two looks at so many queues while nothing is new."""
+    """Returns the seconds between two looks at this many queues while nothing is new."""
     return min(MAX_FLOOR_SECONDS, max(FLOOR_SECONDS, queues * FLOOR_SECONDS_A_QUEUE))
 
 

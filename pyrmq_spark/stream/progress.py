@@ -94,8 +94,8 @@ def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets
 class OffsetPublisher(StreamingQueryListener):
     """Publishes after every batch of every query of the session that reads from RocketMQ, its last batch too.
 
-    `spark.streams.addListener(OffsetPublisher("audit", nameServer="..."))`. What cannot be published is logged, and the
-    query goes on. `query_name` narrows it to one query.
+    `spark.streams.addListener(OffsetPublisher("audit", nameServer="..."))`. Failures are logged, and the query goes on.
+    `query_name` restricts it to one query.
     """
 
     def __init__(self, group: str, *, query_name: str | None = None, **options: str) -> None:

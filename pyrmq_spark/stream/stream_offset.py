@@ -5,13 +5,13 @@
 `offsets` has the next offset of each queue. `from` has the offsets at which the batch that ends here began, for the
 queues that it reads.
 
-Why `from`: Spark does not store the start of batch 0. If that batch fails, Spark asks for the start again, and at
-`latest` the answer is a later offset, so the batch would lose rows. The end of the batch is stored, so its `from` is
-used instead.
+Why `from`: Spark does not store the start of batch 0. If that batch fails, Spark requests the start again. With
+`latest` the answer is then a later offset, so the batch would lose rows. The end of the batch is stored, so its `from`
+is used instead.
 
-`beginnings` has the first offset of each queue. It is there if the source did not know where the batch begins when it
-chose the end: PySpark before 4.2 asks a query that starts again with `availableNow` for an end before it says where the
-query stands. The batch then begins at the stored offset, and `from` counts only for batch 0, which has none.
+`beginnings` has the first offset of each queue. It is set if the source chose the end before it knew the batch's
+beginning: after a restart with `availableNow`, PySpark before 4.2 requests an end before it passes the query's offsets.
+The batch then begins at the stored offset, and `from` counts only for batch 0, which has none.
 
 `UNRESOLVED` stands for a start that cannot be computed again, for example because the topic has new queues that the
 options do not name. It is returned only as a start, and never stored.
@@ -42,7 +42,7 @@ ROWS_BEHIND: Final = "rowsBehind"
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """`offsets` is where every queue goes on; `began` where the batch that ends here began in the queues it reads.
+    """`offsets` are every queue's next offsets; `began` are the offsets at which the batch that ends here began.
 
     `beginnings` are the first offsets of the queues, if the batch's start was not known; else empty.
     """
@@ -85,7 +85,7 @@ class StreamOffset:
         return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.began.items()}
 
     def bounds(self) -> dict[MessageQueue, OffsetRange]:
-        """Returns what the brokers kept when this end was chosen without knowing the batch's start."""
+        """Returns the brokers' kept offsets at the time when this end was chosen without the batch's start."""
         return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.beginnings.items()}
 
 

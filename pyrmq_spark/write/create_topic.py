@@ -18,7 +18,8 @@ def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str
 
     Each call queries a NameServer: a topic may be deleted between two writes of one worker. `createTopic=batch` leaves
     a plain topic plain. Returns when a NameServer names all masters that made it. `columns_type` is the type of message
-    that the columns make, for a topic without `messageType`; brokers before 5.0 keep no types, and make it without one.
+    that the columns make, for a topic without `messageType`; brokers before 5.0 keep no types, and make the topic
+    without it.
     """
     admin, name = worker.admin(connection), worker.name_on_brokers(connection, topic)
     try:

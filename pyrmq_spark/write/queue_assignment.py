@@ -113,7 +113,7 @@ class QueueAssignment:
         return AnyQueue(self._places(topic).next_queue())
 
     def _lanes(self, topic: str, rows: CheckedRows) -> Lanes | None:
-        """Returns the rows' lanes; asks NameServers before it refuses a queue, which may be newer than the route."""
+        """Returns the rows' lanes; queries NameServers before it refuses a queue, which may be newer than the route."""
         places = self._places(topic)
         try:
             return places.lanes(rows)
@@ -194,7 +194,7 @@ class _TopicPlaces:
         return np.array(lanes, np.int64)[place.ravel()]
 
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
-        """Returns the queue's lane, also for a broker that is not in the list: it may be down, and is waited for."""
+        """Returns the queue's lane, also if its broker is not in the list: the send waits for a broker that is down."""
         queue = MessageQueue(self.walk.topic, broker_name, queue_id)
         there = [other.queue_id for other in self.named if other.broker_name == broker_name]
         if there and queue_id not in there:

@@ -215,7 +215,7 @@ class PartitionWrite:
 
 
 def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRows]:
-    """Returns the rows with their ids, which go with them however they are divided."""
+    """Returns the rows with a column of their ids, which every division keeps."""
     with_ids, first = [], 0
     for part in checked:
         own = ids.slice(first, part.num_rows)
@@ -253,7 +253,7 @@ class DeadLetters:
     refusedCode     the broker's response code
     refusedReason   its answer, in one line, as long as the row's own properties leave room for
 
-    Without a topic there is no window, and a write never asks for refused rows.
+    Without a topic there is no window, and a write never fetches refused rows.
     """
 
     def __init__(self, topic: str | None, window: SendWindow | None) -> None:

@@ -47,7 +47,7 @@ MAX_QUEUES_LISTED: Final = 32
 
 
 class RocketMQWriter(DataSourceArrowWriter):
-    """Made on the driver and sent to the tasks; its base number is drawn once, so partition i begins at base + i."""
+    """The batch writer, made on the driver and sent to tasks; partition i begins at its random base number + i."""
 
     def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
         self._connection = connection
@@ -79,7 +79,7 @@ class RocketMQWriter(DataSourceArrowWriter):
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
-    """Made anew for every batch of a stream; the base number is the batch's, so a repeat begins at the same queues."""
+    """The writer of one batch of a stream; its base number is the batch's, so a repeat begins at the same queues."""
 
     def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
         self._connection = connection

@@ -63,7 +63,7 @@ class ConsumerCalls:
         return Command(answer.code, body=bytes(answer.body), remark=shortened)
 
     def _busy(self, peer: Peer, size: int) -> str:
-        """Returns which limit a further request of `size` bytes would pass, or an empty text."""
+        """Returns the limit that a further request of `size` bytes would exceed, or an empty text."""
         limits, to_client = self.limits, self.waiting.get(peer, [])
         calls = sum(map(len, self.waiting.values()))
         if calls >= limits.calls or sum(map(sum, self.waiting.values())) + size > limits.request_bytes:

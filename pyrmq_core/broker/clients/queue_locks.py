@@ -25,7 +25,7 @@ class _Lock:
 
 
 class QueueLocks:
-    """Locks by group and queue, at most `most` in all; times are of a clock that never goes back."""
+    """Locks by group and queue, at most `most` in all; times are from a clock that never goes back."""
 
     def __init__(self, most: int = MOST_LOCKS) -> None:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}

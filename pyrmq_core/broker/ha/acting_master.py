@@ -27,9 +27,9 @@ QUERY_SECONDS: Final = 3.0
 
 
 def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
-    """Returns True if the broker of this id acts, among the addresses by id that a NameServer has under its name.
+    """Returns True if the broker with this id should act, by the NameServer's addresses under its broker name.
 
-    A NameServer that does not name the broker itself knows less than it: nothing changes, unless it names a master.
+    If the NameServer does not list the broker itself, it knows too little: nothing changes, unless it lists a master.
     """
     if MASTER_ID in members:
         return False

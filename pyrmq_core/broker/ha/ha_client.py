@@ -157,7 +157,7 @@ class HaClient:
             await self._take(stream, address)
 
     async def _drop_incomplete(self) -> None:
-        """Cuts an incomplete record from the log's end: the master may have another one there since."""
+        """Cuts an incomplete record from the log's end: the master may have another record there now."""
         with suppress(StoreError):  # `_replay` logs it; the log can be followed all the same
             while self._store.replay():
                 await trio.lowlevel.checkpoint()

@@ -160,9 +160,9 @@ class HaServer:
             self._note_lag(replica)
 
     async def _write(self, connection: ByteConnection, data: memoryview, replica: Replica) -> None:
-        """Sends all the bytes; raises `NoSlave` if the slave neither takes nor acknowledges any for a while.
+        """Sends all the bytes; raises `NoSlave` if the slave neither reads nor acknowledges any for a while.
 
-        The system may take none for longer from a slave that is slow: it waits until much of its buffer is free.
+        For a slow slave, the system may accept no bytes for longer: it waits until much of its buffer is free.
         """
         while data:
             acknowledged = replica.acknowledged

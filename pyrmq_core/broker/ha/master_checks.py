@@ -1,8 +1,8 @@
 """The checks of a slave's store against its master, made before it follows.
 
 A master that lost its end, as in a power cut, or that is another broker under the same name, has other bytes than the
-slave. RocketMQ's protocol between them does not show that: such a master sends nothing, or goes on behind other bytes.
-So the slave asks for the bounds of the master's log, and for the last message that it has itself.
+slave. RocketMQ's protocol between them does not reveal that: such a master sends nothing, or appends to different
+bytes. So the slave queries the bounds of the master's log, and the master's copy of the slave's last message.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class OwnCommits:
     async def give_back(self, rows: OffsetTable, ask: Ask, address: str) -> None:
         """Sends the master each offset that is greater than in its table `rows`, and puts it into `rows`.
 
-        Commits that arrive meanwhile are left for the next call. Raises `RocketMQError` if the master does not answer;
-        the offsets that it did not accept are kept.
+        Commits that arrive during the call are left for the next call. Raises `RocketMQError` if the master does not
+        answer; the offsets that it did not accept are kept.
         """
         sent, refused, reason = 0, 0, ""
         async for key in InTurns(list(self._noted)):

@@ -90,7 +90,10 @@ class DeliveryState:
         await self.adopt()
 
     async def adopt(self) -> None:
-        """Takes the state over if this log is synced up to its end; `StoreError` if the disk fails, and it waits on."""
+        """Adopts the state if this log is synced up to its end.
+
+        If the disk fails it raises `StoreError`, and the state waits on.
+        """
         async with self._turn:
             state = self._waiting
             if state is None or self._store.flushed < state.log_end:
@@ -167,7 +170,7 @@ class SlaveTables:
     async def fetch(self) -> bool:
         """Fetches all tables once; returns False if there is no master to fetch from.
 
-        A table that cannot be fetched is a line in the log, and the others are fetched all the same.
+        A failed table is logged, and the other tables are still fetched.
         """
         address = self._master_address()
         if address is None:

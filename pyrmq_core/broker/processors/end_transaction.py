@@ -35,7 +35,7 @@ def end_transaction(broker: Broker, request: Command, _: Peer) -> Answer:
 
 
 async def _end_when_flushed(broker: Broker, end: EndTransaction) -> Command:
-    """Waits until the half message's queue names it: with SYNC_FLUSH that is when it is on the medium."""
+    """Waits until the half message's queue contains it: with SYNC_FLUSH, until it is on the medium."""
     await broker.flusher.wait_flushed(broker.store.end)
     return _end(broker, end)
 

@@ -27,7 +27,7 @@ async def in_turn(long_work: BoundedWork, work: Callable[[], Awaitable[Command]]
 def answer_in_turns(long_work: BoundedWork, pieces: Iterator[bytes], ext: Mapping[str, str] = NO_FIELDS) -> Answer:
     """Returns success with a body of these pieces, a refusal if it is too long; at once if the pieces are few.
 
-    A piece takes some 10 us to make. One may be empty, for a step of the work that adds nothing to the body.
+    A piece takes some 10 us to make. A piece may be empty, for a step of the work that adds nothing to the body.
     """
     first = list(islice(pieces, STEPS_AT_ONCE))
     if len(first) < STEPS_AT_ONCE:

@@ -176,7 +176,7 @@ def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer)
 async def _answer_when_safe(broker: Broker, prepared: PreparedMessage, stored: AppendResult) -> Command:
     """Answers when the message is on the medium (SYNC_FLUSH), and enough slaves have it (SYNC_MASTER).
 
-    Both times begin now. As in RocketMQ, the answer about the slaves takes the place of the one about the medium.
+    Both time limits begin now. As in RocketMQ, the answer about the slaves replaces the answer about the medium.
     """
     code, replicas, began = ResponseCode.SUCCESS, broker.ha.replicas, trio.current_time()
     can_copy = replicas.can_copy(stored.end)

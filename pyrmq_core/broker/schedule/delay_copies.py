@@ -75,7 +75,7 @@ class DelayCopies:
         return True
 
     def forget(self) -> None:
-        """Drops all, when no message waits that may be among them."""
+        """Drops all deliveries, once no waiting message can be among them."""
         self._keys.clear()
         self.until_ms = -1
 

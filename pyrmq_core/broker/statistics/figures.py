@@ -137,7 +137,7 @@ class BrokerFigures:
         return None if tally is None else (tally, kind.counter)
 
     def tallies(self) -> Iterator[Tally]:
-        """Yields all tallies there were when it was called."""
+        """Yields all tallies that existed at the call."""
         yield from self._broker.values()
         for table in self._tables.values():
             yield from list(table.values())
@@ -149,7 +149,7 @@ class BrokerFigures:
             yield
 
     def forget_idle(self) -> Iterator[None]:
-        """Removes the tallies in which nothing was counted for a day; looks at one a step."""
+        """Removes the tallies without a count for a day; examines one tally a step."""
         return self._forget(lambda _, tally: tally.is_idle())
 
     def forget_topic(self, topic: str) -> None:

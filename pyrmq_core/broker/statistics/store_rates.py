@@ -1,6 +1,6 @@
 """`StoreRates`: what the whole store took and gave, a sample a second, and how long each took.
 
-Source: store/StoreStatsService.java (5.4.0). The rates of 10, 60 and 600 s are texts, empty until so much time passed.
+Source: store/StoreStatsService.java (5.4.0). The rates of 10, 60 and 600 s are texts, empty until that time has passed.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class BatchConsumeQueue:
         self.start = slots.entry(slots.start).base if slots.start < slots.end else self.end
 
     def number_of(self, offset: int) -> int:
-        """Returns the number of the entry that holds the message at `offset`, or of the next one if none does."""
+        """Returns the number of the entry that holds the message at `offset`, or of the next entry if none does."""
         low, high = self.slots.start, self.slots.end
         while low < high:
             middle = (low + high) // 2

@@ -18,7 +18,7 @@ ABORT_NAME: Final = "abort"
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The sizes of files, which stay as they were when the store was made, the log's folder, and SYNC_FLUSH.
+    """The sizes of files, fixed when the store is made, the log's folder, and whether SYNC_FLUSH is set.
 
     RocketMQ's names are mappedFileSizeCommitLog, mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue,
     storePathCommitLog and flushDiskType.

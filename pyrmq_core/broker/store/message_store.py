@@ -48,13 +48,13 @@ class StoreListener:
         """Takes the place of `dispatched` in a slave's store, which has copied bytes in place of messages."""
 
     def stored(self) -> None:
-        """Learns that there is something to flush."""
+        """Receives the news that there is something to flush."""
 
     def segment_begun(self) -> None:
-        """Learns that the log has begun another file."""
+        """Receives the news that the log has begun another file."""
 
     def failed(self, reason: str) -> None:
-        """Learns that nothing more is stored."""
+        """Receives the reason why the store accepts nothing more."""
 
 
 class MessageStore:

@@ -244,7 +244,7 @@ def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
 def _is_own(
     records: bytes, at: int, size: int, place: int, index: int, queue_id: int, magic: int, topic: bytes
 ) -> bool:
-    """Returns True if the bytes from `at` on are the entry's record: of `size` bytes, or (0) of all the rest."""
+    """Returns True if the bytes from `at` on are the entry's record, of `size` bytes, or of all remaining bytes (0)."""
     if len(records) - at < MIN_RECORD_BYTES:
         return False
     own_size, own_magic, own_queue, own_index, own_place, sys_flag, body = IDENTITY.unpack_from(records, at)

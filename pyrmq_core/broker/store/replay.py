@@ -43,7 +43,7 @@ class UnknownTopic(Exception):
 
 
 class Replay:
-    """A reading of the log; `on_written` is called with each queue that got entries, its key, and these.
+    """A reading of the log; `on_written` is called with each queue that got entries, its key and the entries.
 
     Before `trusted` the log was synced, and a record that cannot be read is damaged.
     """
@@ -92,7 +92,7 @@ class Replay:
         self._write_all()
 
     def _take_record(self, record: RawRecord, *, whole: bool) -> LogEnd | None:
-        """Takes a record; returns its place if its topic is unknown."""
+        """Adds a record's entry to its queue; returns the record's place if its topic is unknown."""
         self.records += 1
         self.last_store_ms = record.store_timestamp_ms
         if record.commit_log_offset < self._trusted and body_crc(record.body) != record.body_crc:

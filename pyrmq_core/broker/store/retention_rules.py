@@ -41,7 +41,7 @@ class RetentionRules:
 
 
 class Judgement(NamedTuple):
-    """A decision: old segments go, with `at_once` any segments; sends are refused if the disk `is_full`."""
+    """A decision: remove old segments, or any segments with `at_once`; refuse sends if the disk `is_full`."""
 
     cleans: bool
     at_once: bool

@@ -238,7 +238,7 @@ def _call_all(calls: list[Callable[[], None]]) -> None:
 
 
 def unread_lines(store: MessageStore, offsets: GroupOffsets) -> list[str]:
-    """Returns a line for each queue of such a topic that lost messages which were still to be delivered."""
+    """Returns a line for each queue of such a topic that lost undelivered messages."""
     lines = []
     for topic, group, what in OWN_WORK:
         for queue_id in store.reader.queues_of(topic):

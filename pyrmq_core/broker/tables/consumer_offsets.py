@@ -78,7 +78,7 @@ class GroupOffsets:
         return None if offset < 0 else offset
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Commits any number, as RocketMQ does: a consumer may go back."""
+        """Commits the offset, whatever it is, as RocketMQ does: a consumer may go back."""
         self._queues(topic, group)[queue_id] = offset
         self.is_changed = True
         self.on_commit(group, topic, queue_id)
@@ -109,7 +109,7 @@ class GroupOffsets:
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Commits the offset, and keeps it for the group's pulls of the queue until a member goes on there.
 
-        The consumers' own commits are meanwhile of no effect: they do not know of the reset yet.
+        Until then the consumers' own commits have no effect: they do not know of the reset yet.
         """
         self.commit(group, topic, queue_id, offset)
         self._resets.setdefault((topic, group), {})[queue_id] = _Reset(offset)
@@ -168,7 +168,7 @@ class GroupOffsets:
         return None
 
     def end_reset(self, group: str, topic: str, queue_id: int) -> None:
-        """Ends a reset for every member. A group without members calls it too: its readers keep their own offsets."""
+        """Ends a reset for every member, or for a group without members, whose readers keep their own offsets."""
         self._resets[topic, group][queue_id] = _Reset(0, given_at=-math.inf, is_over=True)
 
     def _current(self, group: str, topic: str, queue_id: int, now: float) -> _Reset | None:

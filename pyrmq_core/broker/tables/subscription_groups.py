@@ -97,7 +97,10 @@ class GroupTable:
         return self._groups.get(group)
 
     def find(self, group: str, now_ms: int) -> GroupConfig | None:
-        """Returns a group's settings. An unknown group is made, or None returned if that is off or the name wrong."""
+        """Returns a group's settings; makes an unknown group.
+
+        Returns None if automatic creation is off, or the name is wrong.
+        """
         config = self._groups.get(group)
         if config is not None or not self.auto_create:
             return config
@@ -123,7 +126,7 @@ class GroupTable:
     def replace(
         self, groups: dict[str, GroupConfig], forbidden: Mapping[str, Mapping[str, int]], version: DataVersion
     ) -> None:
-        """Takes another broker's groups, all of them, with their version."""
+        """Replaces all groups by another broker's, with their version."""
         self._groups = groups
         self._forbidden = {group: dict(topics) for group, topics in forbidden.items()}
         self.data_version = version

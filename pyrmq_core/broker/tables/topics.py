@@ -139,7 +139,7 @@ class TopicTable:
         return inherited
 
     def put(self, topic: TopicConfig, now_ms: int) -> bool:
-        """Makes or changes a topic, in effect at once and in the file when `file.written` returns; False if equal."""
+        """Makes or changes a topic at once; `file.written` waits for its file. Returns False if nothing changed."""
         before = self._topics.get(topic.topic)
         if before == topic:
             return False
@@ -157,7 +157,7 @@ class TopicTable:
         return True
 
     def replace(self, topics: dict[str, TopicConfig], version: DataVersion) -> None:
-        """Takes another broker's topics, all of them, with their version."""
+        """Replaces all topics by another broker's, with their version."""
         self._topics = topics
         self.data_version = version
         self.unsaved.clear()
@@ -200,7 +200,7 @@ class TopicTable:
 
 
 def possible_topic(topic: TopicConfig) -> TopicConfig:
-    """Returns the topic; raises `BodyError` for a name that is no folder's, and for more queues than clients take."""
+    """Returns the topic; raises `BodyError` for a name that no folder can have, or for too many queues."""
     if not FOLDER_NAME.fullmatch(topic.topic):
         raise BodyError(f"{topic.topic[:255]!r} cannot be a topic's name")
     for queues in (topic.read_queue_nums, topic.write_queue_nums):

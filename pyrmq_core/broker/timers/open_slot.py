@@ -108,7 +108,7 @@ class OpenSlot:
 
 
 def takes_back(entry: TimerEntry) -> bool:
-    """Returns True for an entry whose message takes another one back in the same slot."""
+    """Returns True for an entry whose message recalls another message in the same slot."""
     return bool(entry.magic & DELETE) and not entry.magic & ROLL
 
 

@@ -127,7 +127,7 @@ class DeliveredCopies:
         return True
 
     def forget(self, queue_offset: int, oldest_ms: int) -> None:
-        """Drops all copies when their messages are read, and the oldest that waits is due later."""
+        """Drops all copies once their messages are read and no waiting message is as old as they are."""
         if self.start is not None and queue_offset >= self._until[0] and oldest_ms > self._until[1]:
             self._keys.clear()
             self.start = None

@@ -28,7 +28,7 @@ REWRITTEN_AT_ONCE: Final = 500
 
 
 class TimerFiles:
-    """The index of waiting messages; `slots` is a heap of the times that have some and are not opened yet."""
+    """The index of waiting messages; `slots` is a heap of the times of unopened slots with messages."""
 
     def __init__(self, files: Files, settings: TimerSettings) -> None:
         self._files = files
@@ -132,7 +132,7 @@ class TimerFiles:
             self.topics.change(by_topic, left)
 
     def empty(self, slot_ms: int) -> None:
-        """Takes the entries of a delivered slot away; raises `StoreError` if it cannot."""
+        """Removes the entries of a delivered slot; raises `StoreError` if that fails."""
         if not self.is_empty(slot_ms):
             self.wheel.put(slot_ms, Slot())
 
@@ -141,7 +141,7 @@ class TimerFiles:
         heapq.heappush(self.slots, slot_ms)
 
     def delivered(self, slot_ms: int, by_topic: Mapping[int, int]) -> None:
-        """Notes that all messages of a slot are delivered, so many of each topic's hash."""
+        """Notes that all messages of a slot are delivered, with their number by topic hash."""
         self.waiting = max(0, self.waiting - self.wheel.slot(slot_ms).number)
         if self.topics is not None:
             self.topics.change(by_topic, {})
@@ -168,7 +168,7 @@ class TimerFiles:
     def save(self, checkpoint: TimerCheckpoint) -> None:
         """Writes and syncs the checkpoint; raises `StoreError` if it cannot. One thread at a time: see `is_saving`.
 
-        Does nothing if another one was saved since the checkpoint was made: it has as many changes, or more.
+        Does nothing if another checkpoint was saved since this one was made: that has as many changes, or more.
         """
         if checkpoint.changes <= self.saved.changes:
             return

@@ -159,7 +159,7 @@ class TimerStore:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Numbers of which one changes with every message and every slot."""
+        """Numbers that change with every message and every slot."""
         return self._store.end, self._read_ms
 
     def close(self, now_ms: int) -> None:
@@ -351,7 +351,7 @@ class TimerStore:
         return False
 
     def _link(self) -> None:
-        """Reads a part of the open slot's chain, and the messages in it that take others back."""
+        """Reads a part of the open slot's chain, and the messages in it that recall others."""
         slot, following, left_bytes = self._slot, self._linking, STEP_BYTES
         assert slot is not None
         assert following is not None

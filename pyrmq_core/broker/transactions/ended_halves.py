@@ -22,9 +22,9 @@ MOST_TOPICS: Final = 2_000
 class WaitingHalves:
     """The topics of half messages by queue offset, and the number of each topic's.
 
-    The queue offset names a half message, so that two reports of one count once. RocketMQ counts up and down in a file
-    instead (config/transactionMetrics): a kill leaves its figure wrong for good.
-    Source: broker/transaction/TransactionMetrics.java (5.4.0).
+    A half message is identified by its queue offset, so that two reports of it count once. RocketMQ counts up and down
+    in a file instead (config/transactionMetrics): a kill leaves its figure wrong for good. Source:
+    broker/transaction/TransactionMetrics.java (5.4.0).
     """
 
     def __init__(self, most_waiting: int = MOST_WAITING, most_topics: int = MOST_TOPICS) -> None:
@@ -40,7 +40,7 @@ class WaitingHalves:
             self.by_topic[topic] = self.by_topic.get(topic, 0) + 1
 
     def remove(self, offset: int) -> None:
-        """Counts a half message no more, if it was."""
+        """Stops counting a half message, if it was counted."""
         if (topic := self._topics.pop(offset, None)) is not None:
             self.by_topic[topic] -= 1
             if not self.by_topic[topic] and len(self.by_topic) > self._most_topics:

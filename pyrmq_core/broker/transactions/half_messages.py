@@ -135,7 +135,7 @@ def checked_again(half: HalfMessage, checks: int) -> Append | None:
 def postponed(half: HalfMessage) -> Append | None:
     """Returns the half message to store again before its first check; None if its properties have no room.
 
-    Its properties then hold the offset that it had first.
+    The properties also record the half message's first offset.
     """
     return _again(half, {TRAN_PREPARED_QUEUE_OFFSET: str(half.queue_offset), **half.properties})
 
@@ -210,7 +210,7 @@ def _has_place(half: HalfMessage) -> bool:
 
 
 def _number(text: str) -> int:
-    """Returns the number that Java reads, -1 for a text that is none (TransactionalMessageServiceImpl.getLong)."""
+    """Returns the number as Java reads it; -1 for any other text (TransactionalMessageServiceImpl.getLong)."""
     try:
         return parse_long(text)
     except ValueError:

@@ -24,7 +24,7 @@ CHECK_SECONDS: Final = 3.0
 
 
 class ProducerChecks:
-    """Sends each check to the next producer of the group; its end arrives as a request of its own, or never."""
+    """Sends each check to the group's next producer; the transaction's end arrives as a separate request, or never."""
 
     def __init__(self, clients: ClientTable, broker_name: str) -> None:
         self._clients = clients

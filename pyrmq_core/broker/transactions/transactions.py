@@ -207,7 +207,7 @@ class Transactions:
         return None
 
     def _take(self, half: HalfMessage, verdict: Verdict, now_ms: int) -> list[HalfMessage]:
-        """Carries out the verdict; returns the half message as stored again, if a producer is to be queried."""
+        """Carries out the verdict; returns the half message as stored again if a producer has to check it."""
         offset, again = half.queue_offset, None
         if verdict is Verdict.CHECK:
             again = checked_again(half, 1 if half.checks is None else half.checks + 1)

@@ -49,7 +49,7 @@ def change(
 def show_gathered(
     gathered: Gathered[Any], rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool
 ) -> None:
-    """Prints the rows, and the brokers that gave no answer on standard error; these end the command with 1."""
+    """Prints the rows, and on standard error the brokers without an answer, which make the exit status 1."""
     show(rows, columns, as_json=as_json)
     for error in gathered.failures.values():
         click.echo(visible_text(f"Error: {error}"), err=True)

@@ -154,9 +154,9 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         attributes, and would silently create a plain topic: they are refused before anything is created.
 
         A failure at one master does not stop the change at the others; the error has a note of the masters that have
-        the topic. Returns when a NameServer names all these masters with so many queues: keys are divided over all of
-        them then. Raises `NoRoute` when it does not within the timeout; the topic is made, and brokers announce it
-        later.
+        the topic. Returns when a NameServer lists the topic at all these masters with this number of queues: then keys
+        are divided over all of them. Raises `NoRoute` when it does not within the timeout; the topic is made, and
+        brokers announce it later.
         """
         check_topic(topic)
         if is_system_topic(topic):
@@ -233,7 +233,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
 
     async def kv_values(self, namespace: str) -> dict[str, str]:
-        """Returns all values of a namespace by key; empty without any."""
+        """Returns all values of a namespace by key; empty if there are none."""
 
         def read(answer: Command) -> dict[str, str]:
             return {} if answer.code else dict(KvTable.from_command(answer).table)

@@ -1,9 +1,8 @@
 """Changes of a group's offsets: a reset of a topic, one queue's, and a copy of another group's.
 
-A broker of 5.x keeps new offsets, and gives them to members at their next pull; until then it ignores commits. One of
-4.9 sends them to the members, and has no way for a group without any. `mqadmin` then commits offsets itself, and so
-does this module.
-Sources: tools/command/offset/ResetOffsetByTimeCommand.java, tools/admin/DefaultMQAdminExtImpl.java
+A broker of 5.x keeps new offsets, and gives them to members at their next pull; until then it ignores commits. A 4.9
+broker sends them to the members, and cannot reset a group without members. `mqadmin` then commits offsets itself, and
+so does this module. Sources: tools/command/offset/ResetOffsetByTimeCommand.java, tools/admin/DefaultMQAdminExtImpl.java
 (resetOffsetByTimestamp, resetOffsetByTimestampOld), 5.4.0 and 4.9.7.
 """
 

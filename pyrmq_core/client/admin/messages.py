@@ -71,14 +71,15 @@ class Messages(AdminFamily):
     async def track(self, message: MessageExt) -> tuple[MessageTrack, ...]:
         """Returns the state of the message in each group that reads its topic, as `mqadmin queryMsgById` prints it.
 
-        Besides, its copies in the group's retry topic and among its dead letters, found by the unique key.
+        Also returns its copies in the group's retry topic and among its dead letters, found by the unique key.
         """
         return await tracks_of(self._servers, self._queries(), message)
 
     async def trace(self, msg_id: str, *, trace_topic: str = TRACE_TOPIC) -> MessageTrace:
         """Returns the events that tracing producers and consumers reported of the message, oldest first.
 
-        `msg_id` is the unique key. Nothing is no error: clients report only with tracing on, and some seconds later.
+        `msg_id` is the unique key. An empty result is no error: clients report only with tracing on, and some seconds
+        later.
         """
         try:
             trace_messages = await self._queries().by_key(trace_topic, msg_id, TRACE_MESSAGES, None, None)

@@ -71,7 +71,7 @@ class Producers(AdminFamily):
         return _joined(await self._servers.gather(servers.values(), ask))
 
     async def members(self, group: str) -> ProducerList:
-        """Returns the producers of one group; a group without any is no error."""
+        """Returns the producers of one group; a group without producers is no error."""
         check_group(group)
         request = GetProducerConnections(self._servers.on_wire(group)).to_command()
 

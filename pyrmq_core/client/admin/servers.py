@@ -100,7 +100,7 @@ class AdminServers:
         return there
 
     async def ask(self, server: Server, command: Command, about: str = "") -> Command:
-        """Returns the answer of one broker; raises `ResponseError` for any but SUCCESS."""
+        """Returns the answer of one broker; raises `ResponseError` for any code but SUCCESS."""
         answer = await self.session.call(server.address, command, timeout=self.timeout)
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, command.code, str(server), about)
@@ -128,7 +128,7 @@ class AdminServers:
     async def change_nameservers(self, command: Command, about: str = "") -> dict[str, Command]:
         """Sends a change to every NameServer, since they do not share it; returns their answers by address.
 
-        A failure is raised at the end, with a note of the NameServers that took the change.
+        A failure is raised at the end, with a note of the changed NameServers.
         """
         session, answers = self.session, dict[str, Command]()
         if not session.nameservers.addresses:

@@ -26,7 +26,7 @@ FULL_DISK_RATIO: Final = 0.9
 class BrokerStatus:
     """One registered address of a broker; `runtime_info` is None with the `error` of the query for it.
 
-    Rates are messages a second of the last 10 s, and None while the broker has not run so long.
+    Rates are messages a second of the last 10 s, None in the broker's first seconds.
     """
 
     cluster: str

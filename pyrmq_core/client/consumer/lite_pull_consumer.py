@@ -153,7 +153,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def assign(self, queues: Collection[MessageQueue], *, tags: str = "*", sql: str | None = None) -> None:
         """Reads exactly these queues, independently of the group's other members; not together with `subscribe`.
 
-        It takes no part in the group's rebalancing; offsets are stored under the group all the same.
+        It takes no part in the group's rebalancing; offsets are still stored under the group.
         """
         self._life.check_running()
         wanted = filter_of(tags, sql)
@@ -185,7 +185,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         """Returns up to `pull_batch_size` messages of one queue, in their order; none if none came in time.
 
         The messages of the poll before count as consumed from now on. Queues take turns. When the consumer is closed
-        meanwhile, it raises `InvalidState` at once.
+        during a poll, the poll raises `InvalidState` at once.
         """
         _, messages = await self._poll(timeout, None)
         return messages

@@ -41,7 +41,7 @@ class RetryTopic:
         self._next_try: dict[str, float] = {}  # by broker, on trio's clock
 
     async def ensure(self, queues: Iterable[MessageQueue]) -> None:
-        """Asks the queues' brokers to create the topic, unless its route names them: once, or 30 s after a failure."""
+        """Makes the queues' brokers create the topic, unless its route lists them: once, or 30 s after a failure."""
         for queue in {queue.broker_name: queue for queue in queues}.values():
             await self._ensure(queue)
 
@@ -66,9 +66,9 @@ class RetryTopic:
 async def give_back_nothing(
     client: ClientSession, group: str, queue: MessageQueue, *, timeout: float, namespace: str | None
 ) -> None:
-    """Gives a message that does not exist back to the group (its name on the wire), at the queue's broker.
+    """Sends a nonexistent message back to the group (its name on the wire), at the queue's broker.
 
-    The broker makes the group, if it permits that, and the retry topic, and refuses the rest.
+    The broker makes the group, if its settings allow that, and the retry topic, and then refuses the message.
     """
     request = ConsumerSendMsgBack(NOWHERE, group, 0, origin_topic=RETRY_PREFIX + group, broker_name=queue.broker_name)
     address = await client.master_address(queue, timeout=timeout, namespace=namespace)

@@ -134,7 +134,7 @@ class RunningLitePull:
         )
 
     async def subscribe(self, topic: str, wanted: Filter) -> None:
-        """Adds a topic, or changes its filter; the first one joins the group and starts the work."""
+        """Adds a topic, or changes its filter; the first topic joins the group and starts the work."""
         await self._learn_route(topic)
         subscription = self.membership.subscribe(topic, wanted)
         self._pull_anew(subscription)
@@ -206,7 +206,7 @@ class RunningLitePull:
         return await (self._lookups.committed(queue) if self._clusters else self._store.stored(queue))
 
     async def leave(self) -> None:
-        """Stores the offsets and leaves the group, within `LEAVING_SECONDS`; messages not settled have failed."""
+        """Stores the offsets and leaves the group, within `LEAVING_SECONDS`; unsettled messages count as failed."""
         self.hand_over.close()
         with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVING_SECONDS):
             await self.assigned.close()

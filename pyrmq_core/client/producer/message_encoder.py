@@ -66,7 +66,7 @@ class MessageEncoder:
     def content(self, message: Message, timeout: float | None = None) -> BatchMember | Payload:
         """Encodes one message as `one` does; a message that may share a request gets its id later.
 
-        One with a time-out of its own shares no request.
+        A message with a time-out of its own shares no request.
         """
         if timeout is not None or not self.joined_below_bytes:
             return self.one(message)

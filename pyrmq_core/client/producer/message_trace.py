@@ -25,7 +25,7 @@ class Tracer(TraceDispatcher):
         pass
 
     def send_message_after(self, context: SendContext) -> None:
-        """Notes each message of a try that was acknowledged; a failed try has no region to tell of."""
+        """Notes each message of an acknowledged try; a failed try has no region, so it is not reported."""
         if not context.results or not context.trace_on or context.topic == self.topic:
             return
         region = context.results[0].region_id

@@ -61,10 +61,10 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     """Sends messages.
 
     `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own; with `client=`
-    it shares one. Times are seconds; a send's `timeout` counts routes, tries and waits. A request that has left
-    stays with its broker for all of it; `timeout_per_attempt` caps a try after which another broker can take over.
-    With `batching`, messages that come fast are sent together; `trace` (True, or a topic) reports each to the trace
-    topic; `hooks` are plain functions around each try; `namespace` stands in front of topics and the group.
+    it shares one. Times are seconds; a send's `timeout` counts routes, tries and waits. A sent request stays with its
+    broker for all of that time; `timeout_per_attempt` caps a try after which another broker can take over. With
+    `batching`, messages that come fast are sent together; `trace` (True, or a topic) reports each to the trace topic;
+    `hooks` are plain functions around each try; `namespace` stands in front of topics and the group.
     """
 
     _KIND = "producer"
@@ -174,7 +174,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         """Messages of one topic, in one queue and in their order; divided below the broker's limit where they are many.
 
         Without `queue`, messages with sharding keys go to the queues of their keys: the order holds within a key, and
-        among the messages without one. A batch topic gets requests of one tag each: the order holds within a tag.
+        among the messages without a key. A batch topic gets requests of one tag each: the order holds within a tag.
         `timeout` is each part's own. When a part fails the rest is not sent, and `BatchFailed.parts` has each part's
         results or error.
         """
@@ -242,7 +242,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         properties: Mapping[str, str] = NO_PROPERTIES,
         timeout: float | None = None,
     ) -> SendResult:
-        """Answers a message that a consumer read and that was sent by `request`; `InvalidArgument` for any other.
+        """Answers a message that `request` sent and a consumer read; raises `InvalidArgument` for any other message.
 
         Returns when a broker pushed the reply to the client that asked; nothing is stored.
         """
@@ -403,9 +403,9 @@ class Draft(NamedTuple):
         self.parts.begin(self.payload, self.to, self.seconds_left(), pending)
 
     def give_up(self, pending: PendingSend, soon: Callable[..., object]) -> None:
-        """Gives up the send, after the loop's earlier work for it, if any came before the interrupt.
+        """Abandons the send, after any earlier work of the loop for it.
 
-        `soon` has a function called on the loop; an ended loop has ended its sends.
+        `soon` schedules a function on the loop; an ended loop has ended its sends.
         """
         with suppress(InvalidState):
             soon(self.parts.in_flight.give_up, pending, message_of(self.payload).topic)

@@ -79,7 +79,7 @@ class RunningProducer:
 
 @asynccontextmanager
 async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> AsyncIterator[RunningProducer]:
-    """Registers the group for the time of the block; raises `InvalidState` if the client has a producer of it."""
+    """Registers the group for the time of the block; raises `InvalidState` if the client has its producer already."""
     client.register_producer(settings.producer_group)
     unseen = UnseenFailures(settings.group)
     try:

@@ -109,7 +109,7 @@ class Heartbeats:
             self._problems.passed(HEARTBEAT, address)
 
     async def connected(self, address: str) -> None:
-        """Sends one over a new connection, if its broker should know the groups (as 5.x does)."""
+        """Sends a heartbeat over a new connection, if its broker should know the groups (as 5.x does)."""
         self._reached.discard(address)
         if not self._locks[address].locked() and address in self._addresses():
             await self.introduce(address)
@@ -185,9 +185,9 @@ class Heartbeats:
 
 
 async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, address: str, *, timeout: float) -> None:
-    """Raises `InvalidMessage` if the queue's broker is older than 5.0; a heartbeat asks for a version not yet known.
+    """Raises `InvalidMessage` if the queue's broker is older than 5.0; a heartbeat fetches an unknown version.
 
-    Raises `NetworkError` when the broker does not answer: the message has not left then.
+    Raises `NetworkError` when the broker does not answer: then the message was not sent.
     """
     version = heartbeats.version_of(address)
     if version is None:

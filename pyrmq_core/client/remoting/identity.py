@@ -63,8 +63,8 @@ def client_id(
 def offsets_id(own_id: str, ip: str, instance_name: str | None, unit_name: str | None = None) -> str:
     """Returns the name under which a broadcasting consumer keeps its offsets: Java's `ip@instance[@unit]`.
 
-    A client id is new at each start, so offsets under it would not be found again. Without an instance name it is
-    `own_id` all the same: two programs of one machine must not share a file.
+    A client id is new at each start, so offsets under it would not be found again. Without an instance name it is still
+    `own_id`: two programs of one machine must not share a file.
     """
     if not instance_name:
         return own_id

@@ -48,7 +48,7 @@ class RemotingClient:
         """Returns the answer, whatever its code; `timeout` in seconds. Raises `NetworkError`s and `ProtocolError`s.
 
         The answer is REQUEST_CODE_NOT_SUPPORTED, and nothing is sent, if the server's release does not know the
-        request; a first question, which takes of the same time, learns the release.
+        request; a first query, within the same timeout, learns the release.
         """
         if command.code in KNOWN_SINCE:
             if address not in self._versions:
@@ -71,7 +71,7 @@ class RemotingClient:
         return answer
 
     async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
-        """Returns when a request to the address can be written at once; raises as `call`, and nothing has left then."""
+        """Returns when a request to the address can be written at once; raises as `call`, with nothing sent."""
         await self._pool.wait_ready(address, command, timeout=timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:

@@ -79,8 +79,8 @@ class _Question:
 class Routes:
     """Routes by topic, and the publish infos and broker addresses made from them.
 
-    `changed` is set, and replaced by another event, when a topic's route is another one than before; `brokers_changed`
-    when the addresses of brokers are.
+    When a topic's route changes, the event `changed` is set, and replaced by a new event; so is `brokers_changed` when
+    the addresses of brokers change.
     """
 
     def __init__(self, nameservers: NameServers, problems: Problems, *, random_start: Callable[[], int]) -> None:
@@ -199,7 +199,7 @@ class Routes:
         return route
 
     async def query(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
-        """Returns the answer that `refresh` returns, and keeps nothing of it: no poll refreshes the route later."""
+        """Returns the answer as `refresh` does, but keeps nothing: no poll refreshes the route later."""
         is_first = topic not in self._questions
         try:
             return await self._ask(topic, timeout)
@@ -401,7 +401,7 @@ class BatchTopics:
     async def keeps_whole(self, topic: str, broker_name: str, *, timeout: float) -> bool:
         """Returns the answer of `is_batch_topic`, but never raises, so that it fails no send.
 
-        If the broker does not answer, its previous answer is used; without one the topic counts as plain.
+        If the broker does not answer, its previous answer is used; if it never answered, the topic counts as plain.
         """
         try:
             if (address := self._routes.known_master(broker_name)) is not None:

@@ -350,8 +350,8 @@ def _texts(hosts: Octets, _: Ints) -> pa.Array:
 def _by_version(rows: Rows, name: str, texts_of: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
     """Returns the results of `texts_of` for all messages, in their order.
 
-    `texts_of` is called for the IPv4 hosts, and again for the IPv6 hosts if there are any: with a matrix of packed
-    hosts and the numbers of their messages.
+    `texts_of` gets a matrix of packed hosts and the numbers of their messages. It is called for the IPv4 hosts, and
+    again for the IPv6 hosts if there are any.
     """
     v6 = rows.has_v6(name)
     if not v6.any():

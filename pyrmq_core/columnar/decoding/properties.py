@@ -117,7 +117,7 @@ def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
 
 
 def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
-    """Returns the pairs; or, for each message, whether it was found not to be plain. A next call may find more."""
+    """Returns the pairs or, for each message, whether it is known not to be plain; another call may find more."""
     bounds = offsets_of(strings)
     octets = byte_view(strings)[: bounds[-1]]
     starts, ends = bounds[:-1], bounds[1:]

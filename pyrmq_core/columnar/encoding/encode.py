@@ -125,9 +125,9 @@ def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[R
 
 
 def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterator[Cut]:
-    """Yields the rows cut into requests as large as `limit` allows; row i ends at byte `ends[i]` of all rows.
+    """Yields the rows divided into requests as large as `limit` allows; row i ends at byte `ends[i]` of all rows.
 
-    A stop is the number of a row that begins a new request. Stops rise.
+    `stops` are the rising numbers of rows that begin a new request.
     """
     start = before = 0
     room = limit.room_bytes

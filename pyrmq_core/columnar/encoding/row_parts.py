@@ -112,7 +112,7 @@ def part_of(part: RowPart, start: int, end: int) -> RowPart:
 
 
 def ids_of(ids: Ids, count: int) -> list[RowPart]:
-    """Returns the next ids of `count` rows, as parts that joined make each id."""
+    """Returns the next ids of `count` rows, as parts to be joined."""
     produced = ids(count)
     if isinstance(produced, pa.Array):
         texts = produced.cast(pa.string())
@@ -127,7 +127,7 @@ def ids_of(ids: Ids, count: int) -> list[RowPart]:
 
 
 class IdsOfRows(Sequence[str]):
-    """The ids of the rows from `first` up to `end`. Each is written out when it is read: few of a request's are."""
+    """The ids of the rows from `first` up to `end`. An id becomes text when it is read: few are."""
 
     __slots__ = ("_end", "_first", "_parts")
 
@@ -217,7 +217,7 @@ def _optional_bytes(part: OptionalConstant, first: int, count: int) -> pa.Array:
 
 
 def _together(fixed: Sequence[bytes | FixedWidth], first: int, count: int) -> pa.Array:
-    """Returns neighbours of fixed width as one argument: a further argument costs the join about 8 ns a row, here 1."""
+    """Returns neighbours of fixed width as one argument, for 1 ns a row; further arguments cost the join 8 ns each."""
     pattern = b"".join([part if isinstance(part, bytes) else bytes(np.dtype(part.kind).itemsize) for part in fixed])
     rows, width, start = bytearray(pattern) * count, len(pattern), 0
     for part in fixed:

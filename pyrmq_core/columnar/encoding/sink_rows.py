@@ -66,7 +66,7 @@ class BytesColumn:
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """Some rows; `texts` holds the text columns that there are. Nulls and faults may still be among the values."""
+    """Some rows; `texts` holds the existing text columns. Nulls and faults may still be among the values."""
 
     body: BytesColumn
     texts: dict[str, BytesColumn] = field(default_factory=dict)

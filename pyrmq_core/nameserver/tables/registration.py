@@ -140,7 +140,7 @@ def _is_live(tables: RouteTables, header: RegistrationHeader, address: str) -> b
 
 
 def _contributes(header: RegistrationHeader, addrs: Mapping[int, str]) -> bool:
-    """Returns True for the master, and for the slave with the smallest id if it knows of acting masters (5.x)."""
+    """Returns True for the master, and for the slave with the smallest id if it supports acting masters (5.x)."""
     if header.broker_id == MASTER_ID:
         return True
     return header.enable_acting_master is not None and header.broker_id == min(addrs)
@@ -151,7 +151,7 @@ def _differs(live: BrokerLiveInfo | None, version: DataVersion) -> bool:
 
 
 def _drop_other_ids(header: RegistrationHeader, addrs: dict[int, str]) -> list[Change]:
-    """Removes the address's other ids: it has one only, and a slave that became master had another before."""
+    """Removes the address's other ids: an address has only one id, and a slave that became master had another."""
     others = [
         broker_id
         for broker_id, address in addrs.items()

@@ -237,7 +237,7 @@ class RouteTables:
         return gone
 
     def each_topic(self) -> Iterator[str | None]:
-        """Yields every topic that still exists when its turn comes, and None where the caller is to pause."""
+        """Yields every topic that still exists when it is reached, and None where the caller should pause."""
         for number, topic in enumerate(tuple(self.topic_queue_table), 1):
             if number % TOPICS_PER_STEP == 0:
                 yield None

@@ -32,7 +32,7 @@ def refuse_unsupported(request: Command, _: Peer) -> Command:
 
 
 def answer_frame(request: Command, answer: Command, peer: Peer) -> Answer:
-    """Returns the answer's frame; SYSTEM_ERROR instead of an answer that cannot be encoded."""
+    """Returns the answer's frame, or a SYSTEM_ERROR frame if the answer cannot be encoded."""
     frame = Answer()
     try:
         frame.set_frame(encode_answer_head(request, answer), answer.body)

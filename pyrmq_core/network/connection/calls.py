@@ -68,7 +68,7 @@ class Call(Outgoing):
         calls.table[opaque] = self
 
     async def wait(self) -> Command | None:
-        """Waits for the answer and returns it; None if woken for room, or when a one-way request is written.
+        """Waits for the answer and returns it. Returns None if it was woken for room, or a one-way request is written.
 
         Raises the call's error. A cancelled call is withdrawn as if it was never made.
         """
@@ -222,7 +222,7 @@ class Calls:
         return frames
 
     def answered(self, answer: Command) -> bool:
-        """Passes the answer to its call; returns False if there is none (it came too late, or to no request)."""
+        """Passes the answer to its call; returns False if there is no such call (a late or unrequested answer)."""
         table, opaque = self.table, answer.opaque
         call = table.get(opaque)
         if call is None or call.oneway or not call.started:
@@ -243,7 +243,7 @@ class Calls:
             self._outbox.withdraw(call)
 
     def expire(self, now: float) -> float:
-        """Ends the calls whose time is up; returns the earliest deadline left, infinity without any."""
+        """Ends the calls whose time is up; returns the earliest remaining deadline, infinity if no call is left."""
         earliest = math.inf
         overdue = []
         for call in self.table.values():

@@ -43,9 +43,9 @@ class Connection:
     """One end of a wire.
 
     Works while `run` does; any task may use it. The owner that runs it closes it (`aclose`, or `close` from plain
-    functions); every call under way then fails at once with `ConnectionClosed`. `address` is the one that was dialled;
-    `opening`, if given, makes the wire to use from the given one (TLS). Faults of the other end are logged at
-    `log_level`; a client also raises them to its callers.
+    functions); every call under way then fails at once with `ConnectionClosed`. `address` is the dialled address;
+    `opening`, if set, makes another wire from the given wire (TLS). Faults of the other end are logged at `log_level`;
+    a client also raises them to its callers.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Connection:
 
     @property
     def is_full(self) -> bool:
-        """True if so many bytes wait to be written that calls wait before they queue."""
+        """True if the outbox is full, so that calls wait before they queue their request."""
         return self._outbox.is_full
 
     async def call(self, command: Command, *, timeout: float) -> Command:
@@ -128,7 +128,7 @@ class Connection:
         return answer
 
     def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
-        """Sends a request without waiting for room; the task has to `wait` for the call at once, unless `done` does.
+        """Sends a request without waiting for room; the task has to `wait` for the returned call at once.
 
         Raises `ConnectionClosed`, and `CallTimeout` when there is no time.
         """
@@ -213,7 +213,7 @@ class Connection:
             self._broken(error)
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Lets calls that borrow receive bodies without a copy, and answers of the form unread, from now on."""
+        """Lends received bytes from now on: borrowing calls get bodies without a copy, and unread answers of `form`."""
         self._decoder.lends, self._decoder.answer_form = True, form
 
     def answer(self, request: Command, answer: Command) -> None:
@@ -233,7 +233,7 @@ class Connection:
         await self._outbox.wait_turn()
 
     def close(self, reason: str = "closed by this end") -> None:
-        """Ends the connection without waiting; calls under way fail at once. Again: without effect."""
+        """Ends the connection without waiting; calls under way fail at once. A second call does nothing."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -343,7 +343,7 @@ class Connection:
             self._broken(error)
 
     async def _take_commands(self, nursery: trio.Nursery) -> None:
-        """Takes all commands that have come whole; answers that are ready at once are written together."""
+        """Handles all complete commands; answers that are ready at once are written together."""
         read_slice = self._read_slice
         read_slice.begin()
         self._outbox.hold()
@@ -372,7 +372,7 @@ class Connection:
             self._outbox.release()
 
     async def _wait_for_turn(self, read_slice: ReadSlice) -> None:
-        """Lets other tasks run; where many connections have much to do, until this one's turn comes."""
+        """Lets other tasks run; while many connections are busy, waits for this connection's turn."""
         self._reading = False
         self._outbox.release()
         await read_slice.wait_for_next()

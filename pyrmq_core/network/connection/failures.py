@@ -39,7 +39,7 @@ def _cause(error: Exception) -> str:
 
 
 def not_running(_: Callable[[], None]) -> None:
-    """Stands for the call into the loop of a connection that does not run."""
+    """Raises an error: it replaces the function that calls into the loop while a connection does not run."""
     raise AssertionError("a connection that does not run")
 
 

@@ -56,7 +56,7 @@ class Outgoing:
         """Does nothing; subclasses act when the frame is written whole."""
 
     def wake(self) -> bool:
-        """Wakes the sender when the outbox has room; returns False if none waits for that any more."""
+        """Wakes the sender when the outbox has room; returns False if the sender no longer waits."""
         return False
 
 
@@ -150,7 +150,7 @@ class Outbox:
         self._full_bytes = TIGHT_FULL_BYTES if is_tight else FULL_BYTES
 
     def withdraw(self, frame: Outgoing) -> None:
-        """Withdraws a frame of which no byte was written; does nothing to any other."""
+        """Withdraws a frame of which no byte was written; does nothing to other frames."""
         if not frame.started and frame.chunks is not None:
             frame.chunks = None
             self.queued_bytes -= frame.size_bytes
@@ -160,7 +160,7 @@ class Outbox:
         self._waiting.append(frame)
 
     def tell_room(self) -> None:
-        """Wakes some of the senders that wait for room; each of them writes, and thereby wakes more."""
+        """Wakes some senders that wait for room; each writes, and thereby wakes more."""
         if self._noted_bytes:
             self._tell_queued()
         self._drained.set()
@@ -214,7 +214,7 @@ class Outbox:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _write(self, frame: Outgoing) -> bool:
-        """Writes as much as the wire takes at once; returns whether that is the whole frame."""
+        """Writes as much as the wire accepts at once; returns whether that is the whole frame."""
         if not frame.chunks:
             return False
         count = self.wire.send_nowait(frame.chunks)

@@ -71,5 +71,5 @@ class StallDetector:
         return None
 
     def is_quiet(self, now: float) -> bool:
-        """Returns True when nothing moved since the check before."""
+        """Returns True if the connection sent and received nothing since the previous check."""
         return self._quiet_since < now

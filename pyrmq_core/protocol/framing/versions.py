@@ -1,4 +1,4 @@
-"""Versions of servers as numbers, as they stand in every command (common/MQVersion.java), and what each one knows."""
+"""Versions of servers as the numbers in every command (common/MQVersion.java), and the requests that each knows."""
 
 from __future__ import annotations
 

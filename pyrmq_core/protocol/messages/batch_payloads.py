@@ -33,7 +33,7 @@ class CheckedBatch:
     ends: Sequence[tuple[str, str]]
 
     def part(self, places: Sequence[int]) -> CheckedBatch:
-        """Returns the messages at these places, in their order."""
+        """Returns the messages with these indices, in their order."""
         return CheckedBatch(tuple([self.messages[place] for place in places]), [self.ends[place] for place in places])
 
 

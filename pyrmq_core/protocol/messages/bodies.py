@@ -30,7 +30,7 @@ class BodyRules:
     """The rules for reading bodies; `InvalidArgument` for an impossible `max_body_bytes`.
 
     With `keep_undecodable` a body that cannot be decompressed, or not within `max_body_bytes`, is returned as stored;
-    with `keep_compressed` every compressed body is. Batch records are read all the same: they hold the messages.
+    with `keep_compressed` every compressed body is. Batch records are always read: they hold the messages.
     """
 
     verify_crc: bool = True

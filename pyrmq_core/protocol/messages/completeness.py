@@ -1,4 +1,4 @@
-"""The check that an answer holds every message requested: queue offsets are dense, so each offset has its message.
+"""The check that an answer holds every requested message: queue offsets are dense, so each offset has a message.
 
 A broker skips entries whose log file it has just deleted, and entries of a damaged queue. It reports this only if the
 answer would be empty otherwise (MESSAGE_WAS_REMOVING in DefaultMessageStore.getMessage, 5.4.0). A pull with a filter

@@ -1,4 +1,4 @@
-"""A message to the content of a send request, and the records of a pull to messages.
+"""Turns a message into the content of a send request, and the records of a pull into messages.
 
 `Payload` is one request's content for `Sender`; `RawPull` is one answer of `Puller`. `check_message` has the rules that
 a message keeps before it is sent (client/Validators.java, 5.4.0).

@@ -82,7 +82,7 @@ def needed(request: Request, name: str) -> str:
 
 
 def whole_number(values: Mapping[str, str], name: str) -> int:
-    """Returns the number from 0 on that a query or a form has."""
+    """Returns the whole number, 0 or more, in a query or a form."""
     text = values.get(name, "")
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and int(text) < 2**63):
         raise InvalidArgument(f"{name}={text[:MAX_DIGITS]!r} is not a number from 0 on")
@@ -97,7 +97,7 @@ def time_range(request: Request) -> tuple[datetime | None, datetime | None]:
 
 
 async def tried(look_up: Callable[[], Awaitable[Answer]]) -> tuple[Answer | None, str]:
-    """Returns the answer, or None and the error's text: one part of a page that fails leaves the others there."""
+    """Returns the answer, or None and the error's text, so that a failed part leaves the rest of the page."""
     try:
         return await look_up(), ""
     except RocketMQError as error:

@@ -38,7 +38,7 @@ KINDS: Final = ("own", "retry", "dead letters", "RocketMQ's")
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic of the list; a figure is None while it is not known, and `messages` not all if not whole."""
+    """One topic of the list; a figure is None while it is unknown, and `messages` is partial if not `is_whole`."""
 
     name: str
     messages: int | None

@@ -1,7 +1,7 @@
 """UPDATE_BROKER_CONFIG (25): the settings that may change while a broker runs, all of a request or none.
 
-They are in force at once, and in the file with which the broker was started (`-c FILE`), if there is one.
-Source: broker/processor/AdminBrokerProcessor.java updateBrokerConfig, remoting/Configuration.java (5.4.0).
+They are in force at once, and written to the file with which the broker was started (`-c FILE`), if any. Source:
+broker/processor/AdminBrokerProcessor.java updateBrokerConfig, remoting/Configuration.java (5.4.0).
 """
 
 from __future__ import annotations

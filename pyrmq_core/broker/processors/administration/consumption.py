@@ -98,8 +98,8 @@ def _time_span(broker: Broker, header: QueryConsumeTimeSpan, queue_id: int) -> d
 
 
 def correction_offsets(long_work: BoundedWork, offsets: GroupOffsets, reader: StoreReader, request: Command) -> Answer:
-    """Returns the lowest offset that a group committed in each queue, or the largest number where it is ahead of the
-    group compared with."""
+    """Returns the lowest committed offset of any group in each queue, or the largest number where it is beyond the
+    compared group's offset."""
     header = QueryCorrectionOffset.from_command(request)
     return answer_in_turns(long_work, _correction_offsets(offsets, reader, header))
 

@@ -135,7 +135,7 @@ def listed_groups(body: bytes | memoryview) -> Iterator[GroupConfig | None]:
 def _listed(body: bytes | memoryview, name: str) -> Generator[None, None, list[Mapping[str, Any]]]:
     """Returns, after some steps, the objects of a body's list.
 
-    Raises `InvalidArgument` if it is too long, `BodyError` if it is none.
+    Raises `InvalidArgument` if the list is too long, `BodyError` if the body holds no list.
     """
     if len(body) > MAX_LIST_BYTES:
         raise InvalidArgument(f"the list has more than {MAX_LIST_BYTES} bytes; send it in parts")

@@ -1,9 +1,9 @@
 """Look-ups in the store: messages by key (12) and by their offset in the log (33), entries of a queue (321).
 
 The index holds hashes, so an answer may have records of another key or topic, which clients leave out. A look-up by
-unique key takes defaultQueryMaxNum for its number, every other one at most maxMsgsNumBatch.
-Sources: broker/processor/QueryMessageProcessor.java, AdminBrokerProcessor.java queryConsumeQueue,
-store/DefaultMessageStore.java queryMessage (5.4.0).
+unique key returns up to defaultQueryMaxNum messages, any other look-up up to maxMsgsNumBatch. Sources:
+broker/processor/QueryMessageProcessor.java, AdminBrokerProcessor.java queryConsumeQueue, store/DefaultMessageStore.java
+queryMessage (5.4.0).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_ANSWER_BYTES: Final = 15 << 20
 
 
 async def query_message(config: BrokerConfig, index: KeyIndexing, request: Command) -> Command:
-    """Returns the newest records under a key that were stored between two times, in the order of the log."""
+    """Returns the newest records with a key, stored between two times, in the order of the log."""
     header = QueryMessage.from_command(request)
     most = config.default_query_max_num if header.by_unique_key else header.max_num
     if not config.index_file_read_enable:

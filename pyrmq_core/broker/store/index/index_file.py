@@ -266,7 +266,7 @@ def _all_seconds(times_ms: Sequence[int], begin_ms: int) -> list[int]:
 
 
 def _ascending(offsets: Sequence[int], lowest: int, end: int) -> int:
-    """Returns how many offsets ascend from `lowest` on, and are before `end`."""
+    """Returns how many offsets, from the first on, ascend from `lowest` and stay below `end`."""
     if offsets[0] >= lowest and offsets[-1] < end and list(offsets) == sorted(offsets):
         return len(offsets)
     for count, offset in enumerate(offsets):

@@ -212,7 +212,7 @@ class KeyIndex:
                 break
 
     def full_file(self) -> IndexFile | None:
-        """Returns the first full file that is not sealed: its slots are to be written, it is to be synced, sealed."""
+        """Returns the first full file that is not sealed: the caller writes its slots, syncs and seals it."""
         return next((file for file in self._files if file.takes_entries and not file.room), None)
 
     def retire_before(self, log_start: int) -> list[Callable[[], None]]:
@@ -303,7 +303,7 @@ class KeyIndex:
         self._waiting.clear()
 
     def _place(self) -> tuple[int, int]:
-        """Returns the log offset at which to read on, and how many entries of the record there the index has."""
+        """Returns the next log offset to read, and how many entries of the record there are in the index."""
         last, entered = self._files[-1].header.end_offset if self._files else -1, 0
         if max(last, self._store.start) < self._indexed_to:
             return self._indexed_to, 0
@@ -317,7 +317,7 @@ class KeyIndex:
         return last, entered
 
     def _enter_part(self, message: Message, end: int, before: int) -> int:
-        """Enters some entries of a message of which others entered before; returns how many did then, 0 if all."""
+        """Enters further entries of a message; returns how many have entered so far, 0 if all have."""
         entries, entered = next_part(message, before, step_bounds.KEYS_AT_ONCE)
         self._enter(entries, message.offset if entered else end)
         return entered

@@ -30,6 +30,6 @@ def count_like(properties: bytes) -> int:
 
 
 def count_of_step(properties: Sequence[bytes]) -> int:
-    """Returns how many messages with these properties enter in one step, from the first on: at least one."""
+    """Returns how many of these messages, from the first on, enter the index in one step, at least one."""
     weigh = weight if SPACE in b"".join(properties) else len
     return max(1, bisect_right([*accumulate(map(weigh, properties))], WEIGHT_AT_ONCE))

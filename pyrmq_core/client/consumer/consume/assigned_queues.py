@@ -156,7 +156,7 @@ class AssignedQueues:
         return not held and added == len(new)
 
     async def drop_others(self, topics: Collection[str]) -> bool:
-        """Drops the queues of all topics but these; returns whether no more is to be done."""
+        """Drops the queues of all topics but these; returns whether nothing is left to do."""
         kept = frozenset(topics)
         self._problems.keep(START, kept)
         async with self._changing:
@@ -237,7 +237,7 @@ class AssignedQueues:
         return len(started)
 
     async def _unlock_unless(self, is_kept: Callable[[MessageQueue], bool]) -> None:
-        """Gives back the locks of queues that were to be added, could not be, and are not kept now."""
+        """Releases the locks of queues that could not be added and are not kept."""
         if self._locks is not None:
             await self._locks.unlock(
                 [queue for queue in self._locks.wanted if queue not in self._table and not is_kept(queue)]
@@ -294,7 +294,7 @@ class AssignedQueues:
 
 
 def _is_at_end(assigned: AssignedQueue) -> bool:
-    """Returns whether the queue is to be dropped, and added anew: it was begun to be dropped, or it has stalled."""
+    """Returns whether to drop the queue and add it anew: its drop has begun, or its pulling has stalled."""
     intake = assigned.intake
     if assigned.process_queue.is_dropped:
         return True

@@ -119,7 +119,7 @@ class ConcurrentService:
                 yielded, now = time.perf_counter(), trio.current_time()
 
     def _next_queue(self) -> AssignedQueue | None:
-        """Returns the next queue with waiting messages; the queues take turns. One without is left out until it has."""
+        """Returns the next queue with waiting messages, in turn; a queue without messages is skipped meanwhile."""
         ready = self._ready
         while ready and not self._is_ending:
             assigned = ready.popleft()

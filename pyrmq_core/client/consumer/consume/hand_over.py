@@ -90,7 +90,7 @@ class HandOver:
         self.arrived(assigned)
 
     def close(self) -> None:
-        """Ends every wait, and notes that the work on the messages returned last failed, if it has not succeeded."""
+        """Ends every wait; the messages of the last poll count as failed unless they were settled."""
         self.is_closed = True
         self._arrival.set()
         returned, self._returned = self._returned, None

@@ -46,8 +46,8 @@ class ConsumeContext:
     ) -> ConsumeContext:
         """Returns the context after the call; if `success` is None, only SUCCESS counts as success.
 
-        TIME_OUT says that the handler took longer than the limit, and is a success where the messages are kept as
-        consumed all the same.
+        TIME_OUT says that the handler took longer than the limit; it is a success where the messages still count as
+        consumed.
         """
         self.properties[CONSUME_CONTEXT_TYPE] = status.name
         succeeded = status is ConsumeReturnType.SUCCESS if success is None else success
@@ -68,7 +68,7 @@ CONSUMER_HOOKS: Final = (("consume_message_before", "consume_message_after"),)
 
 
 class ConsumerHooks:
-    """A consumer's hooks, called in the order they were given; false without any, so that no context need be made."""
+    """A consumer's hooks, called in their order; it is false if empty, so that no context need be made."""
 
     def __init__(self, hooks: Sequence[ConsumeMessageHook]) -> None:
         check_hooks(hooks, CONSUMER_HOOKS)

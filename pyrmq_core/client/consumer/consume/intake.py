@@ -59,7 +59,7 @@ class IntakeSettings:
     interval: float = 0.0
 
     def times(self, failures: int) -> tuple[float, float]:
-        """Returns hold and timeout of the next pull after so many failures in a row.
+        """Returns hold and timeout of the next pull after this number of failures in a row.
 
         After a failure a pull is not held: if the broker still stands still, the route is looked at soon again. The
         timeout doubles twice, for answers that need longer over a slow line.
@@ -169,7 +169,7 @@ class Intake:
     async def _pull_some(self) -> None:
         """Pulls once, held by the broker while there is no message, and reads ahead if much more is there.
 
-        Behind a proxy a queue takes its turn for that; it is pulled beside the others only while it has no message.
+        At a proxy a queue waits for its turn to do so; only queues without messages are pulled at the same time.
         """
         hold, timeout = self._settings.times(self._failures)
         turn = self._puller.turn(self.process_queue.queue)
@@ -320,7 +320,7 @@ class Intake:
                 self._room, self.is_held_back, self.pulled_at = None, False, trio.current_time()
 
     async def _pause(self, error: RocketMQError) -> None:
-        """Waits before the next try: briefly if the broker asks for less, else longer, and with a new route."""
+        """Waits before the next try: briefly if the broker is only busy, else longer, and with a new route."""
         queue = self.process_queue.queue
         if isinstance(error, ResponseError) and error.code == ResponseCode.FLOW_CONTROL:
             await trio.sleep(FLOW_CONTROL_PAUSE_SECONDS)

@@ -1,7 +1,7 @@
-"""`SendBack`: gives messages back to their group, to be delivered again later or to the dead letters.
+"""`SendBack`: sends messages back to their group, for a later delivery or to the dead letters.
 
-The broker that has the message is asked to store it again (36). If that fails, or the message lies in a batch record,
-it is sent to the group's retry topic by the send path. Sources: client/impl/consumer/DefaultMQPushConsumerImpl.java
+A request (36) makes the message's broker store it again. If that fails, or the message lies in a batch record, a copy
+is sent to the group's retry topic by the send path. Sources: client/impl/consumer/DefaultMQPushConsumerImpl.java
 (sendMessageBack), ConsumeMessageOrderlyService.java (sendMessageBack), 5.4.0.
 """
 

@@ -1,7 +1,7 @@
 """`LocalOffsetStore`: the offsets of a broadcasting consumer, in a file of its client (LocalFileOffsetStore.java).
 
 The file is read and written in a worker thread. Its folder has Java's name for a client with an instance name
-(`offsets_id`); a consumer without one finds no offsets when it starts again.
+(`offsets_id`); a consumer without an instance name finds no offsets when it starts again.
 """
 
 from __future__ import annotations

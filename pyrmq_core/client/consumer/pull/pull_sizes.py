@@ -59,7 +59,7 @@ class PullSizer:
         self.learn(first, first.next_offset, larger=False)
 
     def learn(self, pull: RawPull, end: int, larger: bool) -> None:
-        """Learns from an answer to a pull up to `end`; `larger` if that was more than `size`."""
+        """Adjusts the size after an answer to a pull up to `end`; `larger` if the pull requested more than `size`."""
         self._answer_bytes += (len(pull.records) - self._answer_bytes) / BYTES_SHARE
         if pull.next_offset > end and pull.is_batched:
             self.is_batched = True

@@ -98,8 +98,8 @@ class Puller:
 
         With `commit` the master first commits this offset for the group.
 
-        Raises `ResponseError` for refusals, `NetworkError`s, and `BrokerNotFound`. Nothing is retried. A broker filters
-        the records of a batch topic only as wholes: it is asked for all of them, and `RawPull.passes` is the filter.
+        Raises `ResponseError` for refusals, `NetworkError`s, and `BrokerNotFound`. Nothing is retried. A broker cannot
+        filter within the records of a batch topic: then all records are requested, and `RawPull.passes` is the filter.
         """
         address = await self.address(queue, timeout=timeout)
         passes = None if tags.passes_all else await self._own_filter(queue, tags, address, timeout)
@@ -161,7 +161,7 @@ class Puller:
         join_bytes: int = JOIN_BYTES,
         join_messages: int = JOIN_MESSAGES,
     ) -> AsyncIterator[AsyncIterator[list[RawPull]]]:
-        """Reads as `read`, in lists of pulls of about so many bytes or messages: each list is worth one decoding."""
+        """Reads as `read`, in lists of pulls, full at `join_bytes` or `join_messages`: each is worth one decoding."""
         async with (
             self._reader(queue, start, end, tags, window) as reader,
             aclosing(reader.joined(join_bytes, join_messages)) as lists,
@@ -337,9 +337,9 @@ class QueuePulls:
         self.form = RequestForm(request.to_command(), ("queueOffset", "maxMsgNums"))
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns the pull, clipped to `end`; None if it does not go forward, or goes beyond its own end of the queue.
+        """Returns the pull, clipped to `end`; None if it does not move forward, or moves beyond its own queue end.
 
-        It goes forward by messages, or by offsets whose messages a filter dropped.
+        It moves forward by messages, or by offsets whose messages a filter dropped.
         """
         status = FOUND
         if answer.code:

@@ -40,7 +40,7 @@ class BatchSends:
         queue: MessageQueue | None,
         timeout: float,
     ) -> None:
-        """Sends in the background a list that has entered."""
+        """Sends an admitted list in the background."""
         self._under_way[pending] = trio.current_time() + timeout * _most_waits(batch.messages)
         self._nursery.start_soon(self._send, pending, encoding, batch, queue, timeout)
 

@@ -61,7 +61,7 @@ class Pending(Generic[R]):
         return self.result
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Has `callback` called on the loop when the send ends, or now if it has. Logs its exceptions, as Java does."""
+        """Calls `callback` on the loop when the send ends, or now if it has ended; logs exceptions, as Java does."""
         if self.is_done:
             self._call(callback)
         elif self._callbacks is None:
@@ -212,7 +212,7 @@ class InFlight:
         self._ended: trio.Event | None = None
 
     def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
-        """Takes room for `size` bytes unless there is none or others wait for it; from any thread.
+        """Reserves room for `size` bytes unless there is none or others wait for it; from any thread.
 
         With `take_turns` it returns False now and then, so that the caller awaits `enter` and other tasks run.
         """
@@ -277,7 +277,7 @@ class InFlight:
         mode: CommunicationMode = CommunicationMode.ASYNC,
         loop: LoopAccess = ON_LOOP,
     ) -> bool:
-        """Sends one payload in the background, whose messages are `pendings`; an error is their end.
+        """Sends a payload in the background; `pendings`, its messages, receive the results or the error.
 
         Returns False, and nothing is started, if the `loop` does not allow it now (`BackgroundSends.start`).
         """
@@ -352,6 +352,6 @@ class InFlight:
         await self._ended.wait()
 
     def _has_room(self, size: int) -> bool:
-        """Returns whether one more may enter; a payload larger than the bound may if it is alone."""
+        """Returns whether there is room for one more payload; a payload above the bound has room if it is alone."""
         count = len(self._entered)
         return count == 0 or (count < self._max_count and self._bytes + size <= self._max_bytes)

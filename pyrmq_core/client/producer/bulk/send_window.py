@@ -126,7 +126,7 @@ class SendWindow:
             return self._room.enter(len(payload.body))
 
     def hand_over(self, payload: Payload, to: Target) -> bool:
-        """Queues a payload that has entered; returns whether `start_more` has to be called for it.
+        """Queues an admitted payload; returns whether the caller has to call `start_more` for it.
 
         Otherwise it is sent when a request under way ends.
         """
@@ -153,7 +153,7 @@ class SendWindow:
         return self.summary
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (with `keep_refused`); the others beside them are stored."""
+        """Returns the messages refused since the last call (`keep_refused`); the rest of their batches is stored."""
         return [self._refused.popleft() for _ in range(len(self._refused))]
 
     def abandon(self) -> None:
@@ -193,7 +193,7 @@ class SendWindow:
             self._over(payload, to, None)
 
     def _add(self, payload: Payload, receipt: Receipt) -> None:
-        """Adds an acknowledged request to the summary; raises `SendFailed` if its place is needed and not answered."""
+        """Adds an acknowledged request to the summary; raises `SendFailed` if the answer lacks a needed place."""
         self.summary.add(receipt, len(payload.body))
         if self._list_ranges:
             ids = payload.unique_ids or ("", "")

@@ -97,7 +97,7 @@ async def send_list(
 async def _groups(
     sender: Sender, messages: Sequence[Message], queue: MessageQueue | None, timeout: float
 ) -> list[Group]:
-    """Returns the messages by target: `queue`, else each sharding key's queue, or any queue without a key."""
+    """Returns the messages by target: `queue`, else the sharding key's queue; without a key, any queue."""
     keys = {message.sharding_key for message in messages}
     if queue is not None or len(keys) <= 1:
         return [(target_of(messages[0], queue), list(range(len(messages))))]
@@ -124,7 +124,7 @@ def _by_tag(messages: Sequence[Message], places: Sequence[int]) -> list[int]:
 async def _send_parts(
     sender: Sender, parts: Sequence[tuple[Target, Payload]], *, timeout: float, mode: CommunicationMode
 ) -> Sequence[SendResult]:
-    """Returns one result a message, in order; a part without a fixed queue follows to the queue of the part before."""
+    """Returns a result for each message, in order; a part without a fixed queue follows the part before it."""
     done: list[Sequence[SendResult] | RocketMQError] = []
     moved_to: dict[Target, Target] = {}
     for to, payload in parts:

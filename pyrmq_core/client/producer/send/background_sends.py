@@ -1,7 +1,7 @@
 """Sends without a task each: a callback receives the end of each send, once.
 
-The first try is posted, and the connection's callback judges its answer. A task goes on with a send only if something
-has to be waited for. Nothing is bounded here: `InFlight` and `SendWindow` bound what they start.
+The first try is posted, and the connection's callback judges its answer. A task takes over a send only if it has to
+wait. Nothing is bounded here: `InFlight` and `SendWindow` bound what they start.
 """
 
 from __future__ import annotations

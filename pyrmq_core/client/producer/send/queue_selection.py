@@ -44,7 +44,7 @@ class QueueSelector:
         return with_namespace(topic, namespace)
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
-        """Returns the queues the topic may be written to now; asks NameServers only if they are not known."""
+        """Returns the topic's writable queues now; queries NameServers only if they are not known."""
         info = await self._routes.publish_info(
             self.on_wire(topic),
             create_topic_key=self._settings.create_topic_key,
@@ -59,7 +59,7 @@ class QueueSelector:
         return () if info is None else tuple(replace(queue, topic=topic) for queue in info.queues)
 
     def has_untried_broker(self, state: SendState) -> bool:
-        """Returns whether the send may go to a broker of the known route that none of its tries went to."""
+        """Returns whether the known route has a broker that the send may use and has not tried."""
         info = self._routes.known_publish_info(self.on_wire(state.payload.topic))
         if info is None or not isinstance(state.to, AnyQueue):
             return False
@@ -83,7 +83,7 @@ class QueueSelector:
         return broker.master
 
     def choose_nowait(self, state: SendState) -> MessageQueue | None:
-        """Returns the queue of the next try; None if a NameServer has to be asked first."""
+        """Returns the queue of the next try; None if a NameServer has to be queried first."""
         if isinstance(state.to, ThisQueue):
             queue = self._this_queue(state.to, state)
             return queue if self._routes.known_master(queue.broker_name) is not None else None

@@ -75,7 +75,7 @@ make_receipt: Final = maker_of(Receipt)
 
 
 class SendResults(Sequence[SendResult]):
-    """The results of one request's messages, in their order; each is made when it is asked for."""
+    """The results of one request's messages, in their order; each is made on access."""
 
     __slots__ = ("_offset_ids", "_receipt", "_stored")
 

@@ -193,7 +193,7 @@ class SendState:
         self.tries_left -= 1
 
     def note_refused_queue(self, queue: MessageQueue, refusal: RocketMQError) -> None:
-        """Takes the latest try back from the count: its route was old, and its broker may serve the next try."""
+        """Does not count the latest try: its route was old, and its broker may serve the next try."""
         self.refused = queue, refusal
         self.last_broker_name = None
         self.tries_left += 1

@@ -90,7 +90,7 @@ class Sender:
         self._forms: dict[tuple[str, str, int, int, int, bool], RequestForm] = {}
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
-        """Returns the queues the topic may be written to now; asks NameServers only if they are not known."""
+        """Returns the topic's writable queues now; queries NameServers only if they are not known."""
         return await self._queues.publish_info(topic, timeout=timeout)
 
     async def is_batch_topic(self, topic: str, *, timeout: float) -> bool:
@@ -101,7 +101,7 @@ class Sender:
     async def send(
         self, payload: Payload, to: Target, *, timeout: float, mode: CommunicationMode = CommunicationMode.SYNC
     ) -> Receipt:
-        """Returns when a broker acknowledged it. `timeout` counts the whole send: routes, tries, waits between them.
+        """Returns when a broker acknowledged the payload. `timeout` covers the whole send: routes, tries and waits.
 
         Raises `SendFailed`; `NoRoute` and `NoNameServer` when there is nowhere to send to (nothing was sent then).
         A cancelled caller learns nothing about storage. `mode` decides which failures are retried.
@@ -137,7 +137,7 @@ class Sender:
     def post(
         self, state: SendState, ended: Callable[[Receipt | RocketMQError | None], None], loop: LoopAccess = ON_LOOP
     ) -> Callable[[], None] | None:
-        """Makes the first try without waiting; returns None if something has to be waited for before it.
+        """Makes the first try without waiting; returns None if the try would have to wait first.
 
         `ended` receives the receipt, the error, or None: `go_on` has to follow then. The function that is returned
         abandons the call.
@@ -322,7 +322,7 @@ class Sender:
         raise failed from error
 
     async def _before_next_try(self, state: SendState) -> None:
-        """Asks for the route again, which may be old; waits for the broker if no other one may take the message."""
+        """Queries the route again, since it may be old; waits for the broker if the message may go to no other."""
         topic, tried, state.queue = state.payload.topic, state.queue, None
         with trio.move_on_after(min(1.0, state.seconds_left())):
             with suppress(RocketMQError):  # the route that is known may still serve

@@ -38,7 +38,7 @@ class CreateUser:
 
 @dataclass(frozen=True, slots=True)
 class UpdateUser(CreateUser):
-    """A request to change a user; what the body lacks stays."""
+    """A request to change a user; members that the body lacks stay."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_UPDATE_USER
 

@@ -1,7 +1,7 @@
 """GET_BROKER_RUNTIME_INFO (28): a broker's figures, each a text by its name.
 
-The rates are three texts in one, of the last 10, 60 and 600 s, and empty until so much time passed.
-Sources: remoting/protocol/body/KVTable.java, store/StoreStatsService.java getRuntimeInfo, 5.4.0 and 4.9.7.
+A rate is one text of three, for the last 10, 60 and 600 s; each is empty until that time has passed. Sources:
+remoting/protocol/body/KVTable.java, store/StoreStatsService.java getRuntimeInfo, 5.4.0 and 4.9.7.
 """
 
 from __future__ import annotations

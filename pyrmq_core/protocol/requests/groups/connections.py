@@ -60,7 +60,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConnections:
-    """The answer to 203: the members, and what the latest heartbeat said of the group."""
+    """The answer to 203: the members, and the group's data in the latest heartbeat."""
 
     connections: tuple[Connection, ...]
     consume_type: str | None = None
