@@ -185,11 +185,7 @@ def described(error: Exception) -> tuple[int, str, str]:
         case HTTPException():
             return error.status_code, "Refused", error.detail
         case TooManyLookUps():
-            return (
-                429,
-                "Busy",
-                "All viewers together query the brokers too often; try again in a few seconds.",
-            )
+            return 429, "Busy", "All viewers together ask for too much at once; try again in a few seconds."
         case InvalidArgument():
             return 400, "Not possible", str(error)
         case NoRoute():

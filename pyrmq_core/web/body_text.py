@@ -16,7 +16,11 @@ NAME_CHARACTERS: Final = 120
 BYTES_A_LINE: Final = 16
 DEEPEST_INDENT: Final = 32
 FORMS: Final = ("text", "json", "hex")
-JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+# The longest body whose JSON is laid out, that of a message at a broker's default. Reading it takes a second, and 25
+# times its bytes, at worst.
+JSON_BYTES: Final = 4 << 20
+JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]+')
+STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +43,14 @@ def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
     """Returns a part of the body in the wanted form, or else in the first of `FORMS` that can show it.
 
     The parts of a text joined are the text: no part begins within a character. JSON is laid out with blanks and line
-    ends only: names and numbers keep each of their characters. A body of several parts is not laid out.
+    ends only: names and numbers keep each of their characters. So its parts joined are the whole JSON. A body of more
+    than `JSON_BYTES` is not laid out; a part of a long one takes a second at most.
     """
     if form != "hex" and (form == "text" or _text(body[:PART_BYTES], len(body) <= PART_BYTES) is not None):
         parts, number = _parts(body, PART_BYTES, part)
         start, end = (_boundary(body, position * PART_BYTES) for position in (number - 1, number))
         text = _text(body[start:end], whole=True)
-        laid_out = _laid_out(text) if form == "json" and text is not None and parts == 1 else None
+        laid_out = _laid_out(body, start, end) if form == "json" and len(body) <= JSON_BYTES else None
         if laid_out is not None:
             return BodyText("json", laid_out, len(body), start, end, number, parts)
         text = body[start:end].decode(errors="replace") if text is None else text
@@ -84,16 +89,37 @@ def summary(body: bytes) -> str:
     return line if len(line) <= SUMMARY_CHARACTERS else line[: SUMMARY_CHARACTERS - 1] + "…"
 
 
-def _laid_out(text: str) -> str | None:
-    """Returns the JSON of an object or a list with a line for each member; None for any other text."""
-    if text.lstrip()[:1] not in ("{", "["):
+def _laid_out(body: bytes, start: int, end: int) -> str | None:
+    """Returns the bytes from `start` to `end` of a JSON object or list, with a line for each member.
+
+    None for any other body. Neither end may be within a character.
+    """
+    text = _text(body, whole=True)
+    if text is None or text.lstrip()[:1] not in ("{", "["):
         return None
-    try:
-        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse_constant)
+    try:  # for the errors alone: `len` keeps no value
+        json.loads(text, object_pairs_hook=len, parse_int=len, parse_float=len, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
-    pieces, depth, before = [], 0, ""
-    for token in JSON_TOKEN.findall(text):
+    first = len(body[:start].decode())
+    return _lines(text, first, first + len(body[start:end].decode()))
+
+
+def _lines(text: str, start: int, end: int) -> str:
+    """Returns the characters from `start` to `end` of valid JSON; a string over an end of it is cut there."""
+    depth, position = 0, start
+    for match in STRING_OR_BRACKET.finditer(text, 0):
+        if match.start() >= start:
+            break
+        if match.end() > start:  # a string over the start
+            position = min(match.end(), end)
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(match[0], 0)
+    pieces = [text[start:position]]
+    before = text[:position].rstrip()[-1:] if position == start else '"'
+    for match in JSON_TOKEN.finditer(text, position):
+        if match.start() >= end:
+            break
+        token = text[match.start() : min(match.end(), end)]
         closes = token in ("}", "]")
         depth -= closes
         if before == "," or (before in ("{", "[")) != closes:

@@ -34,10 +34,11 @@ class LookUpQueue:
     """The waiting look-ups: the next is of the address with the fewest look-ups under way, in rotation.
 
     If all viewers come through one address, as through a proxy, it is always next. An address without a look-up leaves
-    no data.
+    no data. At most `at_once` look-ups are under way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = LOOK_UPS_AT_ONCE) -> None:
+        self._at_once = at_once
         # The address that was called last stands at the end.
         self._lines: dict[str, dict[WaitingLookUp, None]] = {}
         self._under_way: Counter[str] = Counter()
@@ -77,7 +78,7 @@ class LookUpQueue:
         self._paced = None
 
     def _call_next(self) -> None:
-        if self._paced is not None or not self._lines or self._under_way.total() >= LOOK_UPS_AT_ONCE:
+        if self._paced is not None or not self._lines or self._under_way.total() >= self._at_once:
             return
         address = min(self._lines, key=lambda waiting: self._under_way[waiting])
         line = self._lines.pop(address)

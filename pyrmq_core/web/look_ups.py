@@ -17,9 +17,9 @@ from pyrmq_core.client.consumer.group.subscriptions import filter_of
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.search.conditions import Condition, condition_of
 from pyrmq_core.search.search import Search, check_sql, queues_named, ranges_of
-from pyrmq_core.web.body_text import SUMMARY_BYTES
+from pyrmq_core.web.body_text import PART_BYTES, SUMMARY_BYTES, BodyText, body_text
 from pyrmq_core.web.history import SAMPLE_SECONDS, Curve, History, Sample
-from pyrmq_core.web.look_up_queue import TooManyLookUps
+from pyrmq_core.web.look_up_queue import LookUpQueue, TooManyLookUps, WaitingLookUp
 from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
 from pyrmq_core.web.topic_figures import TopicFigures
 
@@ -54,6 +54,8 @@ SEARCH_SECONDS: Final = 10.0
 SEARCHED_TIME: Final = timedelta(hours=1)
 # The searches of all viewers; each has one at a time.
 SEARCHES_AT_ONCE: Final = 2
+# Long bodies of JSON that are read at the same time, in a thread.
+LAYOUTS_AT_ONCE: Final = 1
 # A page of all queues of a topic is read so far back at most.
 MAX_QUEUES_READ: Final = 256
 
@@ -113,6 +115,7 @@ class LookUps:
         address: str = "",
         searching: set[str] | None = None,
         figures: TopicFigures | None = None,
+        layouts: LookUpQueue | None = None,
     ) -> None:
         self.history = history
         self.figures = TopicFigures(self._stats_once, self.groups) if figures is None else figures
@@ -121,10 +124,12 @@ class LookUps:
         self._shared = shared
         self._address = address
         self._searching: set[str] = set() if searching is None else searching  # addresses of viewers
+        self._layouts = LookUpQueue(LAYOUTS_AT_ONCE) if layouts is None else layouts
 
     def of_viewer(self, address: str) -> LookUps:
         """Returns the same look-ups for a viewer at the address."""
-        return LookUps(self._admin, self._consumer, self._shared, self.history, address, self._searching, self.figures)
+        shared = (self._shared, self.history, address, self._searching, self.figures, self._layouts)
+        return LookUps(self._admin, self._consumer, *shared)
 
     async def _get(
         self, key: Hashable, look_up: Callable[[], Awaitable[Answer]], fresh_seconds: float = FRESH_SECONDS
@@ -239,6 +244,16 @@ class LookUps:
             return next((message for message in pulled.messages if message.queue_offset == offset), None)
 
         return await self._get(("at", queue, offset), look_up)
+
+    async def body_text(self, body: bytes, form: str, part: int) -> BodyText:
+        """Returns a part of a body to show; long JSON is laid out in a thread, in the turn of the viewer's address.
+
+        Raises `TooManyLookUps` when that could not begin in time.
+        """
+        if form != "json" or len(body) <= PART_BYTES:
+            return body_text(body, form, part)
+        async with self._layouts.admitted(WaitingLookUp(), self._address):
+            return await trio.to_thread.run_sync(body_text, body, form, part)
 
     async def newest(self, wanted: Wanted) -> FoundMessages:
         """Returns the newest messages of the topic, or of its queues that are named, stored between the times."""

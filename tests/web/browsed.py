@@ -15,6 +15,7 @@ from pyrmq_core.blocking import Admin, Client, Producer, PullConsumer, PushConsu
 from tests.web.serving import HOSTILE, ORDERS
 
 LARGE = 4_000_000
+JSON_ITEMS = 20_000
 LONG_KEYS = (f"ORDER-{'0' * 30}1", f"TRACE-{'a' * 200}")
 # Each page, with a part of its text: the path is what stands behind the page's address.
 PAGES = {
@@ -46,6 +47,8 @@ def filled(nameserver: str) -> Iterator[None]:
         for number, times in enumerate((9, 4, 6, 2)):
             for _ in range(times):
                 producer.send(Message("orders", b"skewed"), queue=MessageQueue("orders", "broker-b", number))
+        items = ",".join(f'{{"item":{number}}}' for number in range(JSON_ITEMS))
+        producer.send(Message("large", f'{{"items":[{items}]}}'.encode(), keys="json"))
         producer.send(Message("large", b"x" * LARGE))
         producer.send(
             Message("invoices", b'{"invoice": "%s"}' % (b"long " * 40), keys=" ".join(LONG_KEYS), tags="paid")

@@ -13,6 +13,7 @@ from pyrmq_core.web import body_text as body_text_module
 from pyrmq_core.web.body_text import (
     FORMS,
     HEX_PART_BYTES,
+    JSON_BYTES,
     PART_BYTES,
     SUMMARY_BYTES,
     SUMMARY_CHARACTERS,
@@ -34,7 +35,10 @@ ORDER = (
         (b' ["\\ud800"]', "json"),
         (b'{"n": 1' + b"0" * 5000 + b"}", "json"),
         (b"[" * 100_000, "text"),
-        (b"[]" + b" " * PART_BYTES, "text"),
+        (b"[]" + b" " * PART_BYTES, "json"),
+        (b"[]" + b" " * JSON_BYTES, "text"),
+        (b"[]" + b" " * PART_BYTES + b"x", "text"),
+        (b"[]" + b" " * PART_BYTES + b"\xff", "text"),
         (b"[NaN]", "text"),
         (b"12", "text"),
         ("größe".encode(), "text"),
@@ -89,6 +93,23 @@ def test_json_differs_in_blanks_alone(value: object) -> None:
     if shown.form == "json":
         assert "".join(shown.text.split()) == "".join(body.decode().split())
         assert json.loads(shown.text) == json.loads(body)
+
+
+@given(
+    st.recursive(st.integers() | st.text(), lambda values: st.lists(values) | st.dictionaries(st.text(), values)),
+    st.integers(0, 3),
+    st.integers(4, 12),
+)
+def test_the_parts_of_json_together_are_all_of_it(value: object, indent: int, size: int) -> None:
+    body = json.dumps([value], indent=indent or None, ensure_ascii=False).encode(errors="replace")
+    whole = body_text(body, "json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_text_module, "PART_BYTES", size)
+        first = body_text(body, "json")
+        parts = [body_text(body, "json", number) for number in range(1, first.parts + 1)]
+    if whole.form == "json":
+        assert {part.form for part in parts} == {"json"}
+        assert "".join(part.text for part in parts) == whole.text
 
 
 def test_json_nested_deeply_is_not_indented_without_end() -> None:

@@ -8,6 +8,7 @@ form; this machine's own address is replaced in them.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ from pyrmq_core import Message
 from pyrmq_core.blocking import EmbeddedCluster, Producer
 from tests.support import commands
 from tests.support.browser import browser, missing, picture
-from tests.web.browsed import LARGE, PAGES, filled, living
+from tests.web.browsed import JSON_ITEMS, LARGE, PAGES, filled, living
 from tests.web.serving import HOSTILE
 
 pytestmark = [
@@ -243,6 +244,24 @@ def test_a_body_of_4_mib(chrome: Chrome, page: str) -> None:
     chrome.find_element(By.CSS_SELECTOR, "[data-copy]").click()
     wait(chrome, lambda chrome: f"{LARGE:,} characters copied" in text_of(chrome))
     assert chrome.execute_script("return window.copied") == LARGE
+
+
+def test_long_json_is_laid_out_in_parts(chrome: Chrome, page: str) -> None:
+    chrome.get(f"{page}messages?topic=large&key=json")
+    chrome.find_element(By.CSS_SELECTOR, "tbody a").click()
+    chrome.find_element(By.LINK_TEXT, "json").click()
+    shown = []
+    while True:
+        shown.append(chrome.find_element(By.CSS_SELECTOR, "pre.body").get_attribute("textContent") or "")
+        following = chrome.find_elements(By.LINK_TEXT, "Next part")
+        if not following:
+            break
+        with looking(chrome, width=NARROW):
+            assert chrome.execute_script("return document.documentElement.scrollWidth") == NARROW
+        following[0].click()
+    assert len(shown) == 5
+    assert "".join(shown).splitlines()[:5] == ["{", '  "items": [', "    {", '      "item": 0', "    },"]
+    assert json.loads("".join(shown)) == {"items": [{"item": number} for number in range(JSON_ITEMS)]}
 
 
 def test_a_message_is_sent_by_keyboard(chrome: Chrome, page: str) -> None:

@@ -24,8 +24,8 @@ BETWEEN = 1 / LOOK_UPS_A_SECOND
 class Board:
     """Turns, and the addresses whose look-ups began, in that order; each look-up takes so many seconds."""
 
-    def __init__(self, took: float = 0.0) -> None:
-        self.queue = LookUpQueue()
+    def __init__(self, took: float = 0.0, at_once: int = LOOK_UPS_AT_ONCE) -> None:
+        self.queue = LookUpQueue(at_once)
         self.took = took
         self.begun: list[str] = []
         self.refused: Counter[str] = Counter()
@@ -54,6 +54,17 @@ async def test_one_greedy_address_starves_no_other(autojump_clock: trio.testing.
             await board.look("reader")
             assert trio.current_time() - began <= 2 * BETWEEN + 0.001
     assert not board.refused
+    board.assert_empty()
+
+
+async def test_one_at_a_time_goes_to_the_next_address(autojump_clock: trio.testing.MockClock) -> None:
+    board = Board(took=1.0, at_once=1)
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(board.look, "greedy")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(board.look, "reader")
+    assert board.begun == ["greedy", "greedy", "reader", "greedy", "greedy"]  # its turn comes behind a waiting one
     board.assert_empty()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import AsyncIterator
 
@@ -10,16 +11,25 @@ import pytest
 import trio
 import trio.testing
 
-from pyrmq_core import Message, MessageExt, Producer
+from pyrmq_core import Admin, Message, MessageExt, Producer, PullConsumer
 from pyrmq_core.web.application import SLICE_BYTES, Download
 from pyrmq_core.web.bodies import AsgiMessage
 from pyrmq_core.web.body_text import PART_BYTES, SUMMARY_BYTES, summary
 from pyrmq_core.web.guards import RequestSlots
-from pyrmq_core.web.look_ups import FoundMessages, _shortened, _size_of
+from pyrmq_core.web.history import History
+from pyrmq_core.web.look_ups import FoundMessages, LookUps, _shortened, _size_of
+from pyrmq_core.web.shared_answers import SharedAnswers
 from tests.web.serving import HOSTILE, Served, served
 
 LARGE = "größe " * 60_000
-BODIES = {"markup": HOSTILE.encode(), "bytes": bytes(range(256)), "large": LARGE.encode(), "none": b""}
+LONG_JSON = json.dumps([{"größe": number} for number in range(20_000)], ensure_ascii=False)
+BODIES = {
+    "markup": HOSTILE.encode(),
+    "bytes": bytes(range(256)),
+    "large": LARGE.encode(),
+    "json": LONG_JSON.encode(),
+    "none": b"",
+}
 
 
 @pytest.fixture
@@ -72,8 +82,8 @@ async def test_downloads_of_nothing(page: Served, query: str, status: int) -> No
     assert answer.headers["content-type"].startswith("text/html")
 
 
-async def test_a_large_body_is_read_part_by_part(page: Served) -> None:
-    path: str | None = await path_of(page, "large")
+async def parts_of(page: Served, path: str | None, number: int) -> list[str]:
+    """Returns the parts that pages show one after another, each of which names their number."""
     parts = list[str]()
     while path:
         text = (await page.http.get(path)).text
@@ -82,8 +92,37 @@ async def test_a_large_body_is_read_part_by_part(page: Served) -> None:
         parts.append(html.unescape(shown[1]))
         following = re.search(r'href="([^"]*)" rel="next"', text)
         path = html.unescape(following[1]) if following else None
-        assert f"Part {len(parts)} of 8" in text
-        assert "json</a>" not in text
+        assert f"Part {len(parts)} of {number}" in text
+    return parts
+
+
+async def test_long_json_is_laid_out_part_by_part(page: Served) -> None:
+    parts = await parts_of(page, f"{await path_of(page, 'json')}&form=json", 6)
+    assert parts[0].splitlines()[:4] == ["[", "  {", '    "größe": 0', "  },"]
+    assert json.loads("".join(parts)) == json.loads(LONG_JSON)
+
+
+async def test_others_have_their_turns_while_json_is_laid_out() -> None:
+    look_ups = LookUps(Admin(), PullConsumer("none"), SharedAnswers(), History(), "viewer")
+    body = b"[" + b"[]," * 300_000 + b"0]"
+    turns = 0
+    async with trio.open_nursery() as nursery:
+
+        async def take_turns() -> None:
+            nonlocal turns
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+
+        nursery.start_soon(take_turns)
+        shown = await look_ups.body_text(body, "json", 10**6)
+        nursery.cancel_scope.cancel()
+    assert (shown.form, shown.part, shown.text[-5:]) == ("json", 14, "  0\n]")
+    assert turns > 100
+
+
+async def test_a_large_body_is_read_part_by_part(page: Served) -> None:
+    parts = await parts_of(page, await path_of(page, "large"), 8)
     assert "".join(parts) == LARGE
     assert all(len(part.encode()) <= PART_BYTES for part in parts)
     last = (await page.http.get(f"{await path_of(page, 'large')}&form=hex&part=99999999999999999999")).text

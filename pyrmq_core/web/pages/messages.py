@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.web.body_text import FORMS, PART_BYTES, body_text, summary
+from pyrmq_core.web.body_text import FORMS, JSON_BYTES, summary
 from pyrmq_core.web.look_ups import FoundMessages, LookUps, Wanted
 from pyrmq_core.web.pages.page import Shown, needed, page_number, query, time_range, tried, whole_number
 from pyrmq_core.web.zones import zone_of
@@ -57,7 +57,7 @@ async def message_page(request: Request, look_ups: LookUps) -> Shown:
     message = await look_ups.at(place, offset)
     if message is None:
         raise missing(place, offset)
-    body = body_text(message.body, query(request, "form"), page_number(request, "part"))
+    body = await look_ups.body_text(message.body, query(request, "form"), page_number(request, "part"))
     tracks, tracks_error = await tried(lambda: look_ups.tracks(message))
     trace, trace_error = await tried(lambda: look_ups.trace(message))
     return Shown(
@@ -68,7 +68,7 @@ async def message_page(request: Request, look_ups: LookUps) -> Shown:
             "offset": offset,
             "body": body,
             "forms": FORMS,
-            "json_bytes": PART_BYTES,
+            "json_bytes": JSON_BYTES,
             "tracks": tracks or (),
             "trace": trace,
             "errors": list(dict.fromkeys(text for text in (tracks_error, trace_error) if text)),
