@@ -28,7 +28,7 @@ RESERVED_NAMES: Final = frozenset(
 )
 # A broker refuses a single message that carries these (code 13); Java's client lets them through.
 BATCH_RECORD_NAMES: Final = frozenset(("INNER_BASE", "INNER_NUM"))
-# The names that no user's property may have.
+# The names that a user's property may not have.
 KEPT_NAMES: Final = RESERVED_NAMES | BATCH_RECORD_NAMES
 # The names of properties that RocketMQ's clients and brokers set.
 SYSTEM_NAMES: Final = KEPT_NAMES | {"TRANSACTION_CHECK_TIMES"}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 KAFKA: Final = "kafka."
-# Options of Spark's Kafka connector (KafkaSourceProvider.scala) that have another name or none here, in lower case.
+# Options of Spark's Kafka connector (KafkaSourceProvider.scala) with another or no counterpart here, in lower case.
 OPTIONS: Final[Mapping[str, str]] = {
     "kafka.bootstrap.servers": 'RocketMQ is found by its NameServers: option("nameServer", "host:9876")',
     "kafka.group.id": "the group is named by consumerGroup",

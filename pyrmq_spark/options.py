@@ -179,7 +179,7 @@ class SourceOptions:
 
     @property
     def none_as_young(self) -> NoMatchStrategy:
-        """The start of a queue without a message as young as the time; between two ends its range is empty."""
+        """The start of a queue without a message at or after its starting time; in a batch its range is empty."""
         return NoMatchStrategy.LATEST if self.batch_only else self.starting_strategy
 
     @property

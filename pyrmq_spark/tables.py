@@ -93,7 +93,7 @@ def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
     # A cast renames by position: names that differ by case alone cannot be selected.
     renamed = frame.select("*", row.cast(f"struct<{schema.ddl}, {CORRUPT} string>").alias("__row"))
     own = [F.col("__row").getField(column.name).alias(column.name) for column in schema.columns]
-    # Without the names of the frame, which a pipeline's function may not ask for.
+    # Without a look at the frame's columns, which a pipeline's function may not take.
     own.append(F.make_valid_utf8(F.col("__row").getField(CORRUPT)).alias(CORRUPT))
     return renamed.select("*", *own).drop("__row")
 
@@ -101,7 +101,7 @@ def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
 def unframed(body: Column, *, protobuf: bool = False) -> Column:
     """Returns the bodies without the five bytes that serializers of Confluent's schema registry write before them.
 
-    With `protobuf` also without the byte that means the first message of a schema. Null for a body without them.
+    With `protobuf`, it also removes the byte that stands for the first message of a schema. Other bodies become null.
     """
     head = "00" if protobuf else ""
     start = 7 if protobuf else 6

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-# For its owner alone: these files have passwords.
+# For the owner alone: these files have passwords.
 PRIVATE: Final = 0o600
 # The mode of new files without secrets, before the process's umask.
 ORDINARY: Final = 0o666

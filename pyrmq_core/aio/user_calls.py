@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 # The time to wait for a cancelled function.
 CANCEL_SECONDS: Final = 5.0
-# A function whose asyncio loop was closed under it never ends: the loop is looked at this often.
+# The interval of looks for a closed asyncio loop: a function on it would never end.
 LOOK_SECONDS: Final = 1.0
 
 

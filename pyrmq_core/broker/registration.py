@@ -160,7 +160,7 @@ class BrokerRegistration:
             succeeded = await self._register(server)
             server.tried.set()
             if succeeded and not was_registered and sent != self._topics.data_version:
-                continue  # a topic was made meanwhile, and was not announced
+                continue  # a topic was made during the registration, and was not announced
             with trio.move_on_after(pause if succeeded else RETRY_SECONDS):
                 await server.again.wait()
                 await trio.sleep(RETRY_SECONDS)

@@ -60,7 +60,7 @@ from pyrmq_core.protocol.requests.nameserver.register_broker import Registration
 log = line_logger(__name__)
 
 STOP_SECONDS: Final = 10.0
-# Java's slaves fetch topics there (BrokerController.java, fastRemotingServer).
+# Java's slaves fetch topics at this port (BrokerController.java, fastRemotingServer).
 FAST_PORT_BELOW: Final = 2
 
 
@@ -126,10 +126,10 @@ async def run_broker(
 ) -> None:
     """Serves until cancelled or stopped; it counts as started once a NameServer has registered it, if any is set.
 
-    `files` takes the place of storePathRootDir. `wrap_handler` gets the broker's handler and returns the one that
-    receives all requests. Cancelled, the broker stops in order: it unregisters, closes port and connections, and
-    flushes. Raises `StoreError` if the store cannot be opened, `NetworkError` if the port cannot, `InvalidArgument` for
-    settings that contradict each other.
+    `files` takes the place of storePathRootDir. `wrap_handler` gets the broker's handler and returns a handler that
+    receives all requests instead. Cancelled, the broker stops in order: it unregisters, closes port and connections,
+    and flushes. Raises `StoreError` if the store cannot be opened, `NetworkError` if the port cannot, `InvalidArgument`
+    for settings that contradict each other.
     """
     check_slaves_possible(config)
     access = await access_control(

@@ -18,7 +18,7 @@ from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 if TYPE_CHECKING:
     from pyrmq_core import PushConsumer
 
-# How soon a lasting refusal is noticed, after the second failure of a request.
+# The interval of looks for a lasting refusal, which shows after a request's second failure.
 LOOK_SECONDS: Final = 0.5
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import trio
 
 OK: Final = "OK"
-WARN: Final = "WARN"  # a job may run, and may not
+WARN: Final = "WARN"  # a job may run or fail
 FAIL: Final = "FAIL"  # a job cannot run
 
 PYTHON_SECONDS: Final = 60.0
@@ -170,7 +170,7 @@ def check_java(environment: Mapping[str, str]) -> Check:
 
 
 async def _add_servers(connection: Connection, checks: list[Check]) -> None:
-    tls = connection.tls.context()  # raises for files of no use, also without a NameServer
+    tls = connection.tls.context()  # raises for unusable files, even without a NameServer
     addresses = await connection.nameservers()
     if not addresses and connection.nameserver_url:
         checks.append(Check("nameserver", FAIL, f"{connection.nameserver_url} lists none", "look at its first line"))
@@ -178,7 +178,7 @@ async def _add_servers(connection: Connection, checks: list[Check]) -> None:
         checks.append(Check("nameserver", WARN, "none is named", "-n host:port, or export NAMESRV_ADDR=host:port"))
     brokers: dict[str, tuple[str, int]] = {}
     nameservers = [await _check_nameserver(connection.at(address), brokers) for address in addresses]
-    failed = WARN if any(check.status == OK for check in nameservers) else FAIL  # a client goes on to the next one
+    failed = WARN if any(check.status == OK for check in nameservers) else FAIL  # a client tries the next NameServer
     checks += [replace(check, status=failed) if check.status == FAIL else check for check in nameservers]
     check_of: dict[str, Check] = {}
     import trio

@@ -247,7 +247,7 @@ class LineSending:
                 try:
                     results = await pending.wait()
                 except RocketMQError as error:
-                    await trio.lowlevel.checkpoint_if_cancelled()  # given up, because the command is interrupted
+                    await trio.lowlevel.checkpoint_if_cancelled()  # abandoned, because the command is interrupted
                     self._under_way -= lines.count
                     self._fail(lines, error)
                     continue

@@ -187,7 +187,7 @@ async def _print_matches(searching: Search, form: MessageLine, limit: int | None
                     if printed == limit:
                         return
                     line.update(account.searched, more=f", {account.matches:,} found")
-            except KeyboardInterrupt:  # from within a pattern: the command is cancelled in a moment
+            except KeyboardInterrupt:  # raised inside a pattern's search: the command is cancelled in a moment
                 await trio.sleep_forever()
     except RocketMQError as error:
         error.add_note(f"{account.matches:,} messages found; {searching.rest_text()}")

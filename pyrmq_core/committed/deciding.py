@@ -25,8 +25,8 @@ from pyrmq_core.committed.records import (
 )
 from pyrmq_core.errors import ManifestError
 
-# A committer adds what is decided of so few writers to each record: the next one then reads the last record alone. Of
-# more writers it adds it if the last records without it are so many.
+# Up to this many writers, each record lists the decided batches: the next committer then reads only the last record. Of
+# more writers, a record lists them only if this many records before it do not.
 FEW_WRITERS: Final = 8
 RECORDS_WITHOUT_DECIDED: Final = 32
 # A committer whose look is this many records old has to look again: its record would not count.

@@ -11,7 +11,7 @@ import trio
 from pyrmq_core.broker import RunningBroker
 from pyrmq_core.errors import InvalidState
 
-# A slave that is kept from following is not waited for any longer.
+# The most seconds to wait for a slave that cannot follow.
 FOLLOW_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.005
 
@@ -62,7 +62,7 @@ async def _follow(pair: Pair) -> None:
     client = pair.slave.broker.ha_client
     assert client is not None, "a slave's"
     before = client.attempts  # an attempt may have begun before the master was there
-    pair.slave.broker.registration.register_now()  # the port of a master that was started may be another one
+    pair.slave.broker.registration.register_now()  # a restarted master may have another port
     client.try_now()
     with trio.move_on_after(FOLLOW_SECONDS):
         await _until(lambda: pair.follows() or client.refused_attempt > before)

@@ -31,7 +31,7 @@ TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 KEYWORDS: Final = frozenset(("AND", "OR", "NOT", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE"))
-# The limits of an expression, far above those that users write: each condition is evaluated for every message, and each
+# The limits of an expression, far above what users write: each condition is evaluated for every message, and each
 # level takes room on Python's stack, which holds a thousand calls.
 MAX_CHARS: Final = 65_536
 MAX_CONDITIONS: Final = 512

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Queued: TypeAlias = "tuple[Callable[..., object], tuple[object, ...], Callable[[LoopEnded], object] | None]"
 
 STOP_SECONDS: Final = 3.0
-# A context takes as long to leave as its work under way; after that a user's function must be holding up the loop.
+# Leaving a context waits for its work under way; a longer wait means that a user's function blocks the loop.
 CLOSE_SECONDS: Final = 30.0
 
 # Raised by waking a loop that has ended, also by a defect.
@@ -62,7 +62,7 @@ class LoopLock(trio.abc.Instrument):
 
     def after_io_wait(self, timeout: float) -> None:
         if timeout > 0:
-            self._loop_waits = False  # a thread that waits for the lock now takes the way over the loop
+            self._loop_waits = False  # a thread that waits for the lock now uses the loop instead
             self._lock.acquire()
 
     def end(self) -> None:
@@ -89,7 +89,7 @@ class Portal:
         self._loop_lock = LoopLock()
         self.access_here = LoopAccess(self.now, self.soon, writes_here=True)
         self._queue: deque[Queued] = deque()
-        self._woken = False  # the loop will look at the queue: one wake serves all that come meanwhile
+        self._woken = False  # the loop will look at the queue: one wake serves all functions queued until then
         self._started: set[Future[Any]] = set()  # calls that have not ended
         self._crash_ends: dict[object, Callable[[InvalidState], None]] = {}
         self.crash: LoopEnded | None = None

@@ -16,7 +16,7 @@ from pyrmq_core.network.rare_lines import RareLine
 
 try:
     import resource
-except ImportError:  # Windows has none, nor a limit worth knowing
+except ImportError:  # Windows lacks the module, and a limit that matters
     resource = None  # type: ignore[assignment]
 
 log = line_logger(__name__)
@@ -88,6 +88,6 @@ async def accept(listener: socket.socket, no_room: RareLine) -> socket.socket:
                     )
                 await trio.sleep(NO_ROOM_PAUSE_SECONDS)
             else:
-                await trio.lowlevel.checkpoint()  # the next one may fail alike
+                await trio.lowlevel.checkpoint()  # the next `accept` may fail in the same way
         else:
             return accepted

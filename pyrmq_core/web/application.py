@@ -52,9 +52,9 @@ PAGES: Final[Mapping[str, PageOf]] = {
 }
 FORMS: Final[Mapping[str, PageOf]] = {"/send": send_page, "/reset": reset_page}
 CONFIRMED: Final = "/confirmed"
-# Both generations of access control refuse with this code.
+# The code by which access control of 4.9 and of 5.x refuses.
 NOT_PERMITTED: Final = (ResponseCode.NO_PERMISSION,)
-# Every page has these at its top, in this order.
+# The links at the top of every page, in this order.
 NAVIGATION: Final = (
     ("/", "Cluster"),
     ("/topics", "Topics"),

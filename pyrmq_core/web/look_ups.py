@@ -56,7 +56,7 @@ SEARCHED_TIME: Final = timedelta(hours=1)
 SEARCHES_AT_ONCE: Final = 2
 # Long bodies of JSON that are read at the same time, in a thread.
 LAYOUTS_AT_ONCE: Final = 1
-# A page of all queues of a topic is read so far back at most.
+# The most queues that a page of a topic's messages reads.
 MAX_QUEUES_READ: Final = 256
 
 
@@ -267,7 +267,7 @@ class LookUps:
         condition = None
         if wanted.contains or wanted.where:
             condition = condition_of(wanted.contains or None, wanted.where or None, None)
-        filter_of(wanted.tags or "*", wanted.sql or None)  # before a broker is asked
+        filter_of(wanted.tags or "*", wanted.sql or None)  # before any query to a broker
         return await self._get(wanted, partial(self._search, wanted, condition))
 
     async def _search(self, wanted: Wanted, condition: Condition | None) -> FoundMessages:

@@ -35,12 +35,12 @@ log = logging.getLogger(__name__)
 PRODUCER_GROUP = "pyrmq-web"
 PORT = 8080
 RENEW_SECONDS = 5
-# The head of a request has to come within this time: of the connection, or of the last answer.
+# The head of a request has to come within this time after the connection, or after the last answer.
 HEAD_SECONDS: Final = 10
 # By this version Starlette sends a file in no task group of its own. Hypercorn begins its wait for the next head while
 # it sends the last piece; begun in a group that ends with that piece, the wait would be cancelled.
 SENDS_ALONE: Final = {"version": "3.0", "spec_version": "2.4"}
-# When there are as many, a newcomer takes the place of the oldest one whose peer keeps the page waiting.
+# The most connections; beyond it a newcomer displaces the oldest one whose peer keeps the page waiting.
 MAX_CONNECTIONS: Final = 256
 
 

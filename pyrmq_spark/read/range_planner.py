@@ -52,7 +52,7 @@ TASK_WORK: Final = 10_000
 RANGE_WORK: Final = 300
 # The bytes that take as long to read as one more message.
 UNIT_BYTES: Final = 1000
-# The size of messages of which no topic's size is known.
+# The assumed size of a message if no topic's size is known.
 UNKNOWN_BYTES: Final = 1000.0
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-# Queries that ended stay on the page, so that their last batch is seen; the oldest of more make room.
+# The most ended queries that stay on the page, so that their last batch is seen.
 QUERIES_KEPT: Final = 100
 METER: Final = "pyrmq_spark"
 Labels = dict[str, str]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Spark asks a stream without data every 10 ms (spark.sql.streaming.pollingDelay); brokers are asked this often at most.
+# Spark queries an idle stream every 10 ms (spark.sql.streaming.pollingDelay); brokers are queried this often at most.
 # The answer waits until then: an old one would end `processAllAvailable` with messages unread.
 FLOOR_SECONDS: Final = 0.1
 # With many queues a look costs 2 us of a processor for each, and Spark's own part as much: a wait in proportion keeps
@@ -167,7 +167,7 @@ class QueueWatch:
         options = self._options
         before = self._brokers()
         routes = self._consumer.topic_queues(candidate_topics(self._consumer, options))
-        # An unreadable queue exists all the same; a query does not begin to read it.
+        # An unreadable queue exists, but a query does not begin to read it.
         unreadable = {
             queue
             for topic_queues in routes.values()

@@ -46,7 +46,7 @@ class _Groups:
 
     producers: dict[str, None] = field(default_factory=dict)
     consumers: dict[str, None] = field(default_factory=dict)
-    producer_id: str = ""  # the client id of the producers, as they named it last
+    producer_id: str = ""  # the producers' client id in their last heartbeat
 
 
 _NO_GROUPS: Final = _Groups()

@@ -158,7 +158,7 @@ class HaClient:
 
     async def _drop_incomplete(self) -> None:
         """Cuts an incomplete record from the log's end: the master may have another record there now."""
-        with suppress(StoreError):  # `_replay` logs it; the log can be followed all the same
+        with suppress(StoreError):  # `_replay` logs it; the slave can still follow the log
             while self._store.replay():
                 await trio.lowlevel.checkpoint()
         self._store.drop_incomplete()

@@ -56,7 +56,7 @@ class HaServer:
         self.replicas = Replicas(CopyRules.of(config))
         self._store = store
         self._times = HaTimes.of(config)
-        # The most that a slave may have, if bytes may be lost that slaves have.
+        # The most bytes that a slave may have, if this master may have lost bytes that slaves have.
         self._known_end = None if is_clean else store.end
         self._others: set[int] = set()  # reports of slaves that had more
         self._grown = trio.Event()
@@ -76,7 +76,7 @@ class HaServer:
             if reported is not None:
                 await self._serve(connection, reports, reported)
         except NoSlave as error:
-            # A slave that comes back reports the same log; another slave at its host has another.
+            # A slave that comes back reports the same log; another slave at its host has another log.
             line = self._refusals.of((_host(connection), reported))
             if line.is_due():
                 log.error("closing the connection with %s: %s%s", connection.address, error, line.left_out())
@@ -226,7 +226,7 @@ async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nurser
         opened = await services.start(serve_slaves, port + 1 if port < MAX_PORT else 0)
     except NetworkError as error:
         opened = await services.start(serve_slaves, 0)
-        level = logging.WARNING if config.listen_port else logging.INFO  # a free port was as good as another
+        level = logging.WARNING if config.listen_port else logging.INFO  # any free port would do
         text = "the port behind the broker's is taken (%s), so slaves are served at port %d; haListenPort sets one"
         log.log(level, text, error.address, opened.port)
     return opened.port

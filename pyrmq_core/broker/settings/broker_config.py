@@ -114,9 +114,9 @@ class BrokerConfig:
     redelete_hanged_file_interval: int = named("redeleteHangedFileInterval", 120_000)
     # Not RocketMQ's: the size that the store keeps to; 0 for none.
     max_store_bytes: int = named("maxStoreBytes", 0)
-    # The port for slaves: listenPort + 1 where it is -1.
+    # The port for slaves; -1 means listenPort + 1.
     ha_listen_port: int = named("haListenPort", -1)
-    # Where a slave finds its master's port; empty: as the NameServer says.
+    # The address of the master's port for slaves; if empty, the NameServers name it.
     ha_master_address: str = named("haMasterAddress", "")
     slave_read_enable: bool = named("slaveReadEnable", False)
     # A slave acts in its master's place while the master is away; the NameServer needs supportActingMaster.

@@ -17,7 +17,7 @@ from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.java.properties_text import parse_java_properties
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 
-# RocketMQ reads these from JVM properties, too, which win. Here they are in the same file.
+# RocketMQ also reads these from JVM properties, which win over the file. Here they stand in the same file.
 JVM_PREFIX: Final = "rocketmq.broker."
 RATIOS: Final = ("diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio")
 NUMBER: Final = re.compile(r"[+-]?[0-9]+")

@@ -52,7 +52,7 @@ START: Final = struct.Struct(
     "q"  # queue offset
     "q"  # commit-log offset
 )
-# All fields of a fixed length but the two hosts.
+# All fields of fixed length except the two hosts.
 FIXED_BYTES: Final = START.size + struct.calcsize(">iqqiq")
 CRC_AT: Final = 8
 FLAG_PLACE: Final = 16

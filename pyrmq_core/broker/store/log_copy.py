@@ -40,8 +40,8 @@ class LogCopy:
     def replay(self) -> tuple[bool, list[tuple[QueueKey, bytes]]]:
         """Fills the queues from the next records.
 
-        Returns False if no more are whole, and the entries that each queue got, in the form of plain queues. After a
-        `StoreError`, as of a full disk, a later call does the same again.
+        Returns False if no complete record is left, and the entries that each queue got, in the form of plain queues.
+        After a `StoreError`, as of a full disk, a later call does the same again.
         """
         if not self.end:
             self.end = self._log.start

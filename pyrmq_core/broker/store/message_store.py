@@ -63,7 +63,7 @@ class MessageStore:
     After a failed sync the system may have dropped written bytes, and no later sync repairs that. Then `failure` has
     the reason, nothing more is stored, and the caller abandons the store, so that the next opening checks the log.
 
-    With a `refusal`, as for a disk that is nearly full, nothing is stored until it is empty again.
+    While `refusal` holds a reason, such as a nearly full disk, nothing is stored.
 
     `listener` receives the store's events; `reader` finds stored messages.
     """
@@ -108,7 +108,7 @@ class MessageStore:
             self._checkpoint = replace(self._checkpoint, safe_offset=None)
         try:
             files.save(ABORT_NAME, str(process_id).encode(), keep_previous=False)
-        except StoreError:  # on a full disk, whose messages can be read all the same
+        except StoreError:  # on a full disk, whose messages can still be read
             files.open(ABORT_NAME, 0)
         self._last_store_ms = self._checkpoint.log_time_ms
         self._entries = self.queues.count_entries()

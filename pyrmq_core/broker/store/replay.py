@@ -26,7 +26,7 @@ ENTRIES_AT_ONCE: Final = 4096
 WITHOUT_ENTRY: Final = (0x4, 0xC)
 
 EntryOf = Callable[[RawRecord], bytes]
-# Returns the queue of a key. A new one is a batch queue if its topic is; for an unknown topic, if the flag is True.
+# Returns the queue of a key. A new queue is a batch queue if its topic is a batch topic, or unknown and the flag True.
 QueueOf = Callable[[QueueKey, bool], AnyConsumeQueue]
 
 
@@ -128,7 +128,7 @@ class Replay:
         queue = self._queue_of(key, is_batch)
         if isinstance(queue, BatchConsumeQueue):
             entry = batch_entry_of(record, self._entry_of(record))
-        elif is_batch:  # the topic was a batch topic, then deleted, and is a plain one now
+        elif is_batch:  # the topic was a batch topic, then deleted, and is a plain topic now
             return
         else:
             entry = self._entry_of(record)

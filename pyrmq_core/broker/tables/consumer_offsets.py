@@ -50,7 +50,7 @@ class GroupOffsets:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._committed = ChangingRows[tuple[str, str], dict[int, int]](dict)
-        self._topics = ChangingRows[str, set[str]](set)  # the topics of which each group committed offsets
+        self._topics = ChangingRows[str, set[str]](set)  # by group: the topics with committed offsets
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
         self._resets: dict[tuple[str, str], dict[int, _Reset]] = {}
         self.is_changed = False

@@ -53,7 +53,7 @@ class TimerDelivery:
         self.copies = DeliveredCopies()
         self._store = store
         self._unreadable = 0  # messages not reported yet
-        self._first_unreadable = 0  # the first one's place in the commit log
+        self._first_unreadable = 0  # the first message's place in the commit log
 
     def find_copies(self, log_end: int, now_ms: int) -> None:
         """Finds in the commit log, from an offset on, the copies of messages that were delivered before `now_ms`."""

@@ -73,7 +73,7 @@ class TimerStore:
         self.queue_offset = 0
         self._read_ms = 0
         self._slot: OpenSlot | None = None
-        self._linking: int | None = None  # the open slot's next entry, until all are read
+        self._linking: int | None = None  # the next entry to read of the open slot, until all are read
         self._leaving: Iterator[None] | None = None  # the steps that close the open slot before it is delivered
         self._opened_at = 0  # the commit log's end when the slot was opened
         self._earlier = Earlier()
@@ -132,7 +132,7 @@ class TimerStore:
 
     def state(self, now_ms: int) -> TimerCheckpoint:
         """Returns the checkpoint of this moment, to be saved when everything before it is synced."""
-        # After the clock was set back, slots from it on may still have entries that are delivered.
+        # After the clock was set back, later slots may still have entries of delivered messages.
         read_ms = max(self._floor(now_ms), self._read_ms) if self._slot is None else self._slot.slot_ms
         if self._slot is None and self.files.slots:
             read_ms = min(read_ms, self.files.slots[0])

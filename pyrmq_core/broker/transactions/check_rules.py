@@ -25,7 +25,7 @@ class Verdict(enum.Enum):
     CHECK = enum.auto()  # a producer is queried
     POSTPONE = enum.auto()  # the half message is immune: it is stored again, so that later half messages are examined
     WAIT = enum.auto()  # the half message is young, and so are all after it
-    DISCARD = enum.auto()  # it was checked too often, or is too old
+    DISCARD = enum.auto()  # the half message was checked too often, or is too old
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Final
 # The number of ends and successors kept after their pass; older than minutes they do not matter.
 MOST_KEPT: Final = 100_000
 
-# Beyond it half messages are not counted: a figure, not the transactions, depends on this.
+# The most half messages that are counted, for a figure alone.
 MOST_WAITING: Final = 1_000_000
 # Topics that are reported with none, as RocketMQ does, so that a graph falls to 0 and does not break off.
 MOST_TOPICS: Final = 2_000
@@ -34,7 +34,7 @@ class WaitingHalves:
         self._most_topics = most_topics
 
     def add(self, offset: int, topic: str) -> None:
-        """Counts a half message, unless it is counted."""
+        """Counts a half message, unless it was counted before."""
         if offset not in self._topics and len(self._topics) < self._most_waiting:
             self._topics[offset] = topic = sys.intern(topic)
             self.by_topic[topic] = self.by_topic.get(topic, 0) + 1

@@ -238,10 +238,10 @@ def ha(name: str, connection: Connection, broker_id: int, as_json: bool) -> None
 @yes_option
 @json_option
 def clean(what: str, name: str | None, connection: Connection, cluster: str | None, yes: bool, as_json: bool) -> None:
-    """Have a broker, or all masters, remove what they need no more.
+    """Have a broker, or all masters, remove data that they no longer need.
 
-    unused-topics are what is left of topics that a broker has no settings of: their queues are deleted, so their
-    messages cannot be read any more.
+    unused-topics are queues of topics without settings at a broker: they are deleted, so their messages cannot be read
+    any more.
     """
     if what == UNUSED_TOPICS and not yes:
         confirm(f"Delete the queues of all topics without settings, at {name or 'all masters'}?")

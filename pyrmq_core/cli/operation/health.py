@@ -108,7 +108,7 @@ def slaves_awaited(settings: Mapping[str, str]) -> int:
     """Returns the number of slaves for which a master with these settings waits before it answers a send."""
     if settings.get("brokerRole") != "SYNC_MASTER":
         return 0
-    if "inSyncReplicas" not in settings or int(settings.get("haSlaveFallbehindMax", -1)) >= 0:  # 4.9, and ours like it
+    if "inSyncReplicas" not in settings or int(settings.get("haSlaveFallbehindMax", -1)) >= 0:  # 4.9's rule
         return max(1, int(settings.get("inSyncReplicas", 1)) - 1)
     return int(settings["inSyncReplicas"]) - 1
 

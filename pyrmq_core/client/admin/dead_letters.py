@@ -42,7 +42,7 @@ from pyrmq_core.protocol.messages.properties import (
 )
 
 INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
-# Properties of the letter's former ways, which a new one begins without.
+# Properties of the letter's earlier deliveries, which the copy must not have.
 FORMER: Final = (DELAY, MAX_RECONSUME_TIMES, REAL_TOPIC, RECONSUME_TIME, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID)
 MAX_LETTERS: Final = 100_000
 

@@ -86,7 +86,7 @@ class Messages(AdminFamily):
         except NoRoute:
             if trace_topic != TRACE_TOPIC:
                 raise
-            return MessageTrace((), {})  # brokers make this one for the first trace
+            return MessageTrace((), {})  # brokers create this topic at the first trace message
         events = [
             event
             for message in trace_messages.messages

@@ -191,7 +191,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return messages
 
     async def _poll(self, timeout: float, received: int | None) -> tuple[int, Sequence[MessageExt]]:
-        """Polls, for a caller that got the messages of poll number `received` (None: of the last one).
+        """Polls, for a caller that received the messages of poll number `received` (None: of the last poll).
 
         Returns the number of this poll too.
         """

@@ -30,7 +30,7 @@ from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 
-# The consumer whose handler the present task, or thread, belongs to.
+# The consumer whose handler runs in the present task or thread.
 HANDLING: Final[ContextVar[object]] = ContextVar("pyrmq_handling", default=None)
 
 

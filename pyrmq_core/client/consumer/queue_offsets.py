@@ -146,7 +146,7 @@ class QueueOffsets:
             return None
 
         addresses = self._client.nameservers.addresses
-        routes = await query_many(addresses if len(addresses) > 1 else (), route)  # the chosen one has said
+        routes = await query_many(addresses if len(addresses) > 1 else (), route)  # the chosen NameServer has answered
         return [data for data in routes.values() if data is not None]
 
     async def min_offset(self, queue: MessageQueue) -> int:
@@ -269,7 +269,7 @@ class QueueOffsets:
     async def _bounds_beyond(self, queue: MessageQueue, reached: int | None) -> OffsetRange:
         end = await self.max_offset(queue)
         start = end if end == reached else await self.min_offset(queue)
-        return OffsetRange(min(start, end), end)  # messages may expire between the two
+        return OffsetRange(min(start, end), end)  # messages may expire between the two requests
 
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Returns `offset_at` of many queues, each with its own time.

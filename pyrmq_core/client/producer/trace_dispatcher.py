@@ -39,7 +39,7 @@ MAX_KEYS_BYTES: Final = 30_000
 DEFAULT_REGION: Final = "DefaultRegion"
 PRODUCE: Final = "PRODUCE"
 CONSUME: Final = "CONSUME"
-# A producer of its own sends trace messages; no two have one group.
+# A separate producer sends trace messages, each in a group of its own.
 TRACE_NUMBERS: Final = itertools.count(1)
 
 

@@ -160,7 +160,7 @@ class Heartbeats:
         for address in self._versions.keys() - named:
             del self._versions[address]
         for address in self._locks.keys() - named:
-            if not self._locks[address].locked():  # a free lock has no task that waits for it
+            if not self._locks[address].locked():  # no task waits for a free lock
                 del self._locks[address]
 
     def _encoded(self) -> Command:

@@ -263,7 +263,7 @@ def _text_parts(rows: SinkRows, name: str) -> list[RowPart]:
 
 
 def _user_parts(properties: UserProperties) -> list[RowPart]:
-    """Returns the parts for the users' properties; if names differ from row to row, each row's are joined first."""
+    """Returns the parts for the users' properties; if names differ between rows, each row's pairs are joined first."""
     if properties.names is None:
         return [_strings_of_pairs(properties)]
     parts: list[RowPart] = []

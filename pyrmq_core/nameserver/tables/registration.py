@@ -224,7 +224,7 @@ def _take_topics(
     tables: RouteTables, broker_name: str, configs: Sequence[TopicConfig], *, news: bool, clears_write: bool
 ) -> Steps[list[Change]]:
     table = tables.topic_queue_table
-    values: dict[tuple[int, int, int, int], QueueData] = {}  # most topics of a broker are alike: one value for all
+    values: dict[tuple[int, int, int, int], QueueData] = {}  # equal topics share a value
     bits = ~int(Permission.WRITE) if clears_write else ~0
     new = changed = 0
     for number, config in enumerate(configs, 1):

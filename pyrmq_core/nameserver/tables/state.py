@@ -247,7 +247,7 @@ class RouteTables:
     def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> Steps[dict[str, Switched]]:
         """Changes the permission of all topics of these brokers; returns the counts by broker name."""
         switched = dict.fromkeys(broker_names, Switched(0, 0))
-        values: dict[QueueData, QueueData] = {}  # most topics of a broker look alike: one value for all
+        values: dict[QueueData, QueueData] = {}  # most topics of a broker have equal settings: they share a value
         for topic in self.each_topic():
             if topic is None:
                 yield

@@ -134,7 +134,7 @@ class BulkCall:
     code: int
     deadline: float
     frames: Outgoing
-    numbers: tuple[int, ...]  # complete the form with which it is posted; the caller sets them
+    numbers: tuple[int, ...]  # the varying fields of its form; the caller sets them
     opaque: int
     timeout: float
 

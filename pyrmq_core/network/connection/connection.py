@@ -416,7 +416,7 @@ class Connection:
             self.answer(request, answer)
 
     def _start_writer(self) -> None:
-        if self._nursery is not None:  # before `run` nothing is sent
+        if self._nursery is not None:  # nothing is sent before `run`
             self._nursery.start_soon(self._write)
 
     async def _write(self) -> None:

@@ -90,7 +90,7 @@ class Outbox:
         self._note = note
         self._noted_bytes = 0
         self._note_at: float = math.inf if note is None else NOTE_BYTES
-        self._turns: trio.lowlevel.ParkingLot | None = None  # made when it is first needed: most have none
+        self._turns: trio.lowlevel.ParkingLot | None = None  # made when first needed: most connections need none
 
     @property
     def is_full(self) -> bool:
@@ -204,7 +204,7 @@ class Outbox:
                     await self._send_whole()
             else:
                 self._writer_runs = False
-                if self._waiting or self._turns is not None:  # all that was queued may have been withdrawn
+                if self._waiting or self._turns is not None:  # all queued frames may have been withdrawn
                     self.tell_room()
                 await trio.lowlevel.wait_task_rescheduled(self._abort)
 

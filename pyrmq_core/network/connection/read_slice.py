@@ -12,7 +12,7 @@ COMMANDS_AT_ONCE: Final = 64
 FIRST_COMMANDS: Final = 4
 # Requests that create topics or files take milliseconds each.
 SECONDS_AT_ONCE: Final = 0.01
-# The time where other connections have many commands, too: a question that comes meanwhile waits for about this.
+# The time of a slice while other connections are busy, too: a new request waits for about this.
 SHARED_SECONDS: Final = 0.001
 
 

@@ -39,7 +39,7 @@ LENT_FRAMES: Final = 4
 MOST_LENT_BYTES: Final = 8 * 1024 * 1024
 LENT_ROOM_BYTES: Final = 64 * 1024
 LENT_FROM_BYTES: Final = 4 * 1024
-# The most bytes of earlier buffers that are kept to be used again: as many as a read has under way and in one list.
+# The most bytes of earlier buffers kept for reuse: as many as a read has under way and in one list.
 EARLIER_BYTES: Final = 12 * 1024 * 1024
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
 LAST_WORD: Final = Serialization.ROCKETMQ << 24 | MAX_HEADER_BYTES  # the greatest possible second word of a frame

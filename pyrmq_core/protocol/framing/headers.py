@@ -255,7 +255,7 @@ def _text_fields(fields: object) -> dict[str, str]:
     if len(fields) > MAX_FIELDS:
         raise HeaderError(f"a header has {len(fields)} fields; {MAX_FIELDS} at most are read")
     try:
-        if "".join(fields.values()).isascii():  # the fastest check that all are text
+        if "".join(fields.values()).isascii():  # the fastest check that all values are text
             return fields
     except TypeError:
         pass

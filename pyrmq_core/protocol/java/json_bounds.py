@@ -32,7 +32,7 @@ _STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _NO_BRACKETS: Final = r'[^"{}\[\],]*+'
 
 
-# Each of these takes 5 to 13 ms to compile, which most processes spare.
+# Each pattern takes 5 to 13 ms to compile, which most processes never need.
 @cache
 def _value() -> re.Pattern[str]:
     return re.compile(_nested(MAX_DEPTH), re.DOTALL)

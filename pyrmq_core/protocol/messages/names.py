@@ -33,7 +33,7 @@ CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 # The group whose committed offsets are the broker's progress in the first two.
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
-# A broker refuses a message for one of these with code 16 (NO_PERMISSION).
+# A broker refuses a message for any of these topics with code 16 (NO_PERMISSION).
 FORBIDDEN_TOPICS: Final = frozenset(
     (
         SCHEDULE_TOPIC,

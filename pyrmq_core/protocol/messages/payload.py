@@ -272,7 +272,7 @@ def _read_items(pull: RawPull, items: Iterable[_Stored], rules: BodyRules) -> It
                 yield message if namespace is None else message_without_namespace(message, namespace)
 
 
-# A record, and offset, body, properties and flag of one message in it. The body is None where it is the record's own.
+# A record, and offset, body, properties and flag of a message in it; a body of None stands for the record's.
 _Item = tuple[RawRecord, int, bytes | None, bytes, int]
 _Stored = MessageExt | _Item
 

@@ -13,7 +13,7 @@ from pyrmq_core.web.look_ups import FoundMessages, LookUps, Wanted
 from pyrmq_core.web.pages.page import Shown, needed, page_number, query, time_range, tried, whole_number
 from pyrmq_core.web.zones import zone_of
 
-# The fields of the form that make a search of it.
+# If any of these fields of the form is filled, the page makes a search.
 CONDITIONS: Final = ("contains", "where", "tags", "sql", "queue")
 
 

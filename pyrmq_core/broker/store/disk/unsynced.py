@@ -121,7 +121,7 @@ class ForgetfulFiles:
                 self._synced[page] = meanwhile[page]
             else:
                 self._synced.pop(page, None)
-            for other in self._syncing[path]:  # the medium has newer bytes than when that one began
+            for other in self._syncing[path]:  # the medium has newer bytes than when that sync began
                 if page in other and page in meanwhile:
                     other[page] = meanwhile[page]
                 else:

@@ -1,4 +1,4 @@
-"""`ConcurrentService`: passes messages to a handler in any order, several batches at once, and gives failed ones back.
+"""`ConcurrentService`: passes messages to a handler in any order, several batches at once, and sends failures back.
 
 Source: client/impl/consumer/ConsumeMessageConcurrentlyService.java, 5.4.0.
 """

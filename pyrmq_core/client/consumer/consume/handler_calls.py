@@ -89,7 +89,7 @@ class CallRun:
     def recall(self) -> list[Messages]:
         """Removes the batches that no call has begun, and returns them in order."""
         recalled: list[Messages] = []
-        with suppress(IndexError):  # the thread may take the last one at this moment
+        with suppress(IndexError):  # the thread may take the last batch at this moment
             while True:
                 recalled.append(self._waiting.pop())
         if recalled:

@@ -19,7 +19,7 @@ from pyrmq_core.protocol.messages.payload import RawPull
 class SliceState(Enum):
     """The state of a slice. It begins as ASKED and changes once."""
 
-    ASKED = "asked"  # its pull at `position` is under way, or is retried
+    ASKED = "asked"  # the slice's pull at `position` is under way, or retried
     COVERED = "covered"  # its pulls reach its end
     BROKEN = "broken"  # its pull at `position` failed for good; the pulls before it are delivered first
 

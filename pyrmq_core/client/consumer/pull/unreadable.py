@@ -17,7 +17,7 @@ from pyrmq_core.protocol.messages.record import unpack_record
 
 log = logging.getLogger(__name__)
 
-# With the pauses between them some 6 s: the bytes may arrive right from another broker, or another time.
+# With the pauses between tries some 6 s: another broker, or a later try, may return the bytes right.
 TRIES: Final = 5
 
 

@@ -78,10 +78,10 @@ class RefusedMessage:
 
 
 class SendWindow:
-    """Made by `open_send_window`.
+    """A bounded window of payloads under way, made by `open_send_window`.
 
     Unsent payloads wait here, so that the next request follows each acknowledgement at once, whatever the caller does
-    meanwhile. Another thread does the same as `put` by `enter_nowait`, `hand_over`, and `start_more` on the loop if
+    meanwhile. Instead of `put`, another thread calls `enter_nowait`, `hand_over`, and `start_more` on the loop if
     `hand_over` returned True.
     """
 

@@ -20,7 +20,7 @@ from pyrmq_core.model import MessageQueue
 
 DETECT_INTERVAL_SECONDS: Final = 2.0
 
-# Gives a random number from 0 up to, without, its argument.
+# Returns a random whole number from 0 to before its argument.
 Draw = Callable[[int], int]
 
 
@@ -171,7 +171,7 @@ def judged(error: RocketMQError | None, mode: CommunicationMode, *, detector: bo
     """Returns (isolation, reachable) for a try's error; None is success."""
     asynchronous = mode is CommunicationMode.ASYNC
     match error:
-        case ResponseError() if refuses_queue(error):  # the route was old, and the broker does well
+        case ResponseError() if refuses_queue(error):  # the route was old, and the broker is healthy
             return False, True
         case ResponseError():
             return True, asynchronous

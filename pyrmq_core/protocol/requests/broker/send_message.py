@@ -109,7 +109,7 @@ class SendMessage:
     @classmethod
     def from_command(cls, command: Command) -> Self:
         ext = command.ext
-        if command.code in cls.V1_CODES:  # names alone, as access control reads them: a letter beside them is nothing
+        if command.code in cls.V1_CODES:  # long names alone, as access control reads them: letters of V2 are ignored
             ext = {letter: ext[name] for letter, name in V1_NAMES.items() if name in ext}
         request = decode_fields(cls, ext, "SEND_MESSAGE")
         object.__setattr__(
