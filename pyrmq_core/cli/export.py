@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -69,8 +70,11 @@ async def _export(
         total = sum(offsets.end - offsets.start for _, offsets in ranges)
         window = ReadWindow(patience=PATIENCE_TIMEOUTS * connection.timeout, lends_records=True)
         try:
-            with _written_whole(target, overwrite=overwrite) as file, progress_line("messages exported", total) as line:
-                copy = COPIES[form](file, tags)
+            with (
+                _written_whole(target, overwrite=overwrite) as file,
+                progress_line("messages exported", total) as line,
+                closing(COPIES[form](file, tags)) as copy,
+            ):
                 async with consumer.read_ranges(ranges, tags=part.tags, sql=part.sql, window=window) as lists:
                     position = 0
                     async for pulls in lists:
@@ -78,7 +82,6 @@ async def _export(
                         position += sum(pull.next_offset - pull.start for pull in pulls)
                         line.update(done, position)
                         await trio.lowlevel.checkpoint()
-                copy.close()
         except RocketMQError as error:
             error.add_note(f"{done:,} messages were read; {target} is not written")
             raise
@@ -86,6 +89,9 @@ async def _export(
             raise click.ClickException(
                 visible_text(f"{target}: {error.strerror or error}, after {done:,} messages; it is not written")
             ) from error
+        finally:
+            if trio.current_effective_deadline() == -math.inf:
+                click.echo(visible_text(f"interrupted: {done:,} messages were read; {target} is not written"), err=True)
     rows = [{"topic": topic, "messages": done, "file": target}]
     report(f"{done:,} messages of {topic} are in {target}", rows, as_json=as_json)
 

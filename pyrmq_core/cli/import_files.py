@@ -6,6 +6,7 @@ file is sent before the next part is read, so memory is bounded, and a failure l
 
 from __future__ import annotations
 
+import codecs
 import csv
 import itertools
 import json
@@ -183,7 +184,10 @@ def _json_lines(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed
 
 def _csv_rows(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed]:
     csv.field_size_limit(MAX_FIELD_CHARACTERS)
-    for row in csv.DictReader((line.decode() for line in file), strict=True):
+    head = file.readline().removeprefix(codecs.BOM_UTF8)  # spreadsheets write the mark
+    for row in csv.DictReader((line.decode() for line in itertools.chain([head], file)), strict=True):
+        if None in row or None in row.values():
+            raise InvalidMessage("the row has not as many values as the head has names; is the file cut?")
         members: dict[str, Any] = {name: text for name, text in row.items() if text or name == "body"}
         for name in ("queueId", "flag"):
             if name in members:

@@ -59,13 +59,14 @@ Lines = list[tuple[int, bytes]]
 class LineForm:
     """The rule by which lines become messages: the input format, and default fields that a line may override.
 
-    Raises `InvalidMessage` for a field that a message cannot have.
+    Raises `InvalidMessage` for a field that a message cannot have. `hint` follows the error of a line that is no JSON.
     """
 
-    def __init__(self, topic: str, fields: Mapping[str, Any], *, as_json: bool = False) -> None:
+    def __init__(self, topic: str, fields: Mapping[str, Any], *, as_json: bool = False, hint: str = "") -> None:
         self.topic = topic
         self._fields = fields
         self._as_json = as_json
+        self._hint = hint
         model = Message(topic, b"x", **fields)
         _checked(model)
         self._rest = tuple(getattr(model, name) for name in MESSAGE_FIELDS[2:])
@@ -77,9 +78,9 @@ class LineForm:
         if not self._as_json:
             return _checked(self.unchecked_message(line))
         with contextlib.suppress(InvalidMessage):  # checking the members one by one gives the better error
-            if (message := self._common_message(_members_of(line))) is not None:
+            if (message := self._common_message(_members_of(line, self._hint))) is not None:
                 return _checked(message)
-        return _checked(Message(self.topic, **{**self._fields, **_fields_of(_members_of(line))}))
+        return _checked(Message(self.topic, **{**self._fields, **_fields_of(_members_of(line, self._hint))}))
 
     def unchecked_message(self, line: bytes) -> Message:
         """Returns the message of a line as `message` does, but unchecked, for a caller that encodes it next.
@@ -91,7 +92,7 @@ class LineForm:
         try:
             members = orjson.loads(line)
         except ValueError:
-            members = _members_of(line)
+            members = _members_of(line, self._hint)
         message = self._common_message(members)
         return self.message(line) if message is None else message
 
@@ -159,7 +160,7 @@ def _widen_pipe(descriptor: int) -> None:
             fcntl.fcntl(descriptor, resize, PIPE_BYTES)
 
 
-def _members_of(line: bytes) -> object:
+def _members_of(line: bytes, hint: str) -> object:
     """Returns the JSON value of a line, in any encoding that `json` reads, or raises with the line's fault."""
     try:
         return orjson.loads(line)
@@ -168,7 +169,7 @@ def _members_of(line: bytes) -> object:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InvalidMessage(f"it is no JSON ({error}); without --input json, a line is a body") from None
+        raise InvalidMessage(f"it is no JSON ({error}){hint}") from None
 
 
 def _fields_of(members: object) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,7 +86,12 @@ def part_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _begin(ctx: click.Context, param: click.Parameter, value: str) -> datetime | None:
-    return None if value == "earliest" else ago_or_instant(value, "--since", or_else="earliest, ")
+    if value == "earliest":
+        return None
+    since = ago_or_instant(value, "--since", or_else="earliest, ")
+    if since > datetime.now(UTC):
+        raise click.BadParameter(f"{value} is in the future: no message is stored then yet", param_hint="--since")
+    return since
 
 
 def _end(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:

@@ -56,7 +56,7 @@ def send(
         fields["properties"] = dict(_name_and_value(text) for text in properties)
     if delay is not None:
         fields["delay"] = timedelta(seconds=min(delay, timedelta.max.days))
-    line_form = LineForm(topic, fields, as_json=form == "json")
+    line_form = LineForm(topic, fields, as_json=form == "json", hint="; without --input json, a line is a body")
     run(send_lines, connection, line_form, body, files, Report(as_json, quiet))
 
 

@@ -34,7 +34,10 @@ class ParquetWriter:
 
     def close(self) -> None:
         """Writes the end of the file."""
-        self._writer.close()
+        try:
+            self._writer.close()
+        finally:
+            self._writer.is_open = False  # else its finalizer closes it again, and prints the failure
 
 
 def read_rows(file: IO[bytes], name: str) -> Iterator[dict[str, Any]]:

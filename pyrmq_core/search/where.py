@@ -180,6 +180,8 @@ class _Parser:
         if (text := TEXT.match(self._text, at)) is not None:
             self._position = text.end()
             return ESCAPED.sub(r"\1", text[1] if text[1] is not None else text[2])
+        if self._text[at : at + 1] in ("'", '"'):
+            raise self._wrong("the text that begins here has no end: a quote closes it")
         if not self._takes("["):
             raise self._wrong("a value was expected: a number, a text in quotes, true, false, null or a name")
         items: list[Any] = []

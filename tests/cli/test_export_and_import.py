@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import resource
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from pyrmq_core import Message, MessageExt, OffsetRange, decode
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.testing import PASS, Command, CutConnection, Peer, RequestCode
+from tests.support.commands import ended, started
 from tests.support.terminal import Terminal
 
 BODIES = (
@@ -155,8 +158,9 @@ def test_an_unfinished_file_of_another_stays(terminal: Terminal, tmp_path: Path)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
-def test_a_disk_that_is_full(terminal: Terminal, tmp_path: Path, form: str) -> None:
+def test_a_disk_that_is_full(terminal: Terminal, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit on the size of files fails as a full disk does."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python would cut the file of a module that it compiles
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
     try:
@@ -165,7 +169,8 @@ def test_a_disk_that_is_full(terminal: Terminal, tmp_path: Path, form: str) -> N
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert result.exit_code == 1
     assert "File too large" in result.stderr
-    assert "it is not written" in result.stderr.splitlines()[-1]
+    (said,) = result.stderr.splitlines()
+    assert "it is not written" in said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -194,6 +199,16 @@ def test_a_broker_that_goes_away_leaves_no_file(cluster: EmbeddedCluster, termin
             "body is 5; it has to be a text (a.jsonl, row 2; 0 messages are stored",
         ),
         ("a.csv", b"body,flag\nx,many\n", "invalid literal"),
+        (
+            "a.csv",
+            b"topic,body,bodyBase64\nT,a,\nT,cut",
+            "as many values as the head has names; is the file cut? (a.csv, row 2",
+        ),
+        ("a.csv", b"body\nx,y\n", "as many values as the head has names"),
+        ("a.csv", b'body\n"cut', "unexpected end of data (a.csv, row 1"),
+        ("a.jsonl", b'{"body": "a"}\n{"body": "cu', "char 9)) (a.jsonl, row 2; 0 messages are stored"),
+        ("a.jsonl", b"\x1f\x8b\x08\x00", "it is no JSON ('utf-8' codec"),
+        ("a.parquet", b"PAR1 cut", "a.parquet cannot be read as Parquet"),
         ("a.parquet", b"no parquet at all", "a.parquet cannot be read as Parquet"),
         ("a.txt", b"", "ends with no format"),
     ],
@@ -206,6 +221,36 @@ def test_files_that_cannot_be_read(
     result = terminal.run("import", name, "--topic", "Empty")
     assert result.exit_code in (1, 2)
     assert said in " ".join(result.stderr.split())
+
+
+def test_the_mark_of_a_spreadsheet_is_no_name(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "marked.csv"
+    file.write_bytes("\ufeffbody,tags\r\n\ufeffa,b\r\n".encode())
+    with Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic("Marked", queues=1)
+    assert "1 messages of" in terminal.text("import", str(file), "--topic", "Marked")
+    (message,) = (message for messages in held(cluster, "Marked").values() for message in messages)
+    assert message[:2] == ("\ufeffa".encode(), "b")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_an_interrupted_export_says_that_nothing_is_written(
+    cluster: EmbeddedCluster, tmp_path: Path, form: str
+) -> None:
+    async def never(request: Command, peer: Peer) -> None:
+        process.send_signal(signal.SIGINT)
+
+    options = ("--since", "1h", "--format", form, "--to", "orders", "-n", cluster.nameserver)
+    rule = cluster.control(RequestCode.PULL_MESSAGE, never, times=1)
+    try:
+        process = started("export", "T", *options, home=tmp_path)
+        status, output, errors = ended(process)
+    finally:
+        rule.remove()
+    assert (status, output) == (130, "")
+    (said,) = errors
+    assert re.fullmatch(r"interrupted: \d+ messages were read; orders is not written", said)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_send_says_what_is_stored(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:

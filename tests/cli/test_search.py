@@ -93,6 +93,8 @@ def test_a_bound_is_said(terminal: Terminal) -> None:
         ((), "give one of --contains, --where and --regex"),
         (("--contains", "a", "--regex", "a"), "give one of --contains, --where and --regex"),
         (("--contains", "a", "--sql", "a > 1", "--tags", "b"), "--tags and --sql exclude each other"),
+        (("--contains", "a", "--since", "2999-01-01"), "--since: 2999-01-01 is in the future: no message is stored"),
+        (("--where", 'json.id == "abc'), "character 12, '\"': the text that begins here has no end"),
         (("--contains", "a", "--until", "2h"), "--until is not after --since"),
         (("--contains", "a", "--max-bytes", "many"), "'many' is no size such as 500MiB"),
         (("--contains", "a", "--until", "yesterday"), "'yesterday' is not an age such as 15m, 1h or 2d, or an ISO"),

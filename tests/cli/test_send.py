@@ -225,7 +225,7 @@ def test_progress_is_shown_on_a_terminal_after_a_second(cluster: EmbeddedCluster
         (("body", "--delay", "1e9"), "the max delay 259200000ms"),
         (("body", "--delay", "1", "--delay-level", "1"), "exclude one another"),
         (("--file", "nowhere"), "nowhere"),
-        (("text", "--input", "json"), "it is no JSON"),
+        (("text", "--input", "json"), "; without --input json, a line is a body"),
     ],
 )
 def test_wrong_options_are_named(cluster: EmbeddedCluster, tmp_path: Path, options: tuple[str, ...], text: str) -> None:
