@@ -58,8 +58,8 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
         """Subscribes to a topic, or changes its subscription; a running consumer reports it to its brokers at once.
 
-        `tags` is "*" or "TagA || TagB"; `sql` an SQL92 expression over properties instead, which the topic's brokers
-        check now if they are known: `ResponseError` if they cannot evaluate it.
+        `tags` is "*" or "TagA || TagB"; `sql` is an SQL92 expression over properties instead. If the topic's brokers
+        are known, one checks the expression now: raises `ResponseError` if it cannot evaluate it.
         """
         self._run(lambda consumer: consumer.subscribe(topic, tags=tags, sql=sql))
         self._subscribed[topic] = (tags, sql)
