@@ -26,7 +26,7 @@ from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
 from pyrmq_core import Message
-from pyrmq_core.blocking import EmbeddedCluster, Producer
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from tests.support import commands
 from tests.support.browser import browser, missing, picture
 from tests.web.browsed import JSON_ITEMS, LARGE, PAGES, filled, living
@@ -42,6 +42,7 @@ DRAWN_WITHIN = 40
 PICTURES = os.environ.get("PYRMQ_PICTURES")
 LIVING_SECONDS = 100
 NARROW = 400
+WIDTHS = ("clientWidth", "scrollWidth")
 CURVE = "document.querySelector('.chart[data-points] canvas') !== null"
 
 
@@ -171,6 +172,24 @@ def test_long_keys_leave_room_for_bodies(
             chrome.get(page + path)
             cells = chrome.find_elements(By.CSS_SELECTOR, "table.cards td")
             assert max(cell.rect["x"] + cell.rect["width"] for cell in cells) <= width
+
+
+def test_names_are_whole_at_any_width(chrome: Chrome, page: str, cluster: EmbeddedCluster) -> None:
+    group, topic = f"group-{'of-a-department-' * 4}1", "topic-of-some-department-with-a-suffix"
+    with Admin(nameserver=cluster.nameserver) as admin, PullConsumer(group, nameserver=cluster.nameserver) as consumer:
+        admin.create_topic(topic, queues=1)
+        for queue in consumer.message_queues(topic):
+            consumer.commit(queue, 0)
+    for width, path in ((1100, "groups"), (NARROW, "groups"), (NARROW, "producers")):
+        with looking(chrome, width=width):
+            chrome.get(f"{page}{path}")
+            table = chrome.find_element(By.CSS_SELECTOR, ".wide")
+            shown, whole = (chrome.execute_script(f"return arguments[0].{name}", table) for name in WIDTHS)
+            assert whole <= shown, path
+    with looking(chrome, width=NARROW):
+        chrome.get(f"{page}send?topic=orders")
+        labels = chrome.find_elements(By.CSS_SELECTOR, "form.tall label")
+        assert max(label.size["height"] for label in labels[:3]) < 80
 
 
 def test_the_spread_is_drawn(chrome: Chrome, page: str) -> None:
