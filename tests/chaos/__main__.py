@@ -1,5 +1,5 @@
-"""One run: python -m tests.chaos SEED [--cluster ours|apache|mixed|pairs] [--steps 30] [--kinds join,leave]
-[--sends single,soon] [--seconds 60] [--settle 120] [--history FILE].
+"""One run: python -m tests.chaos SEED [--cluster ours|apache|mixed|pairs|upgraded|renewed] [--steps 30]
+[--kinds join,leave] [--sends single,soon] [--seconds 60] [--settle 120] [--history FILE].
 
 It prints what was done, and each fault; exit status 0: every promise held, 1: one was broken. With --still-beats 300
 nothing is awaited any more when every member's loop turned for so many beats without a message.

@@ -11,6 +11,7 @@ from tests.chaos.history import (
     OUT_OF_TIME,
     Booted,
     Copied,
+    Deleted,
     Event,
     Fault,
     Got,
@@ -28,9 +29,10 @@ from tests.chaos.history import (
 HELD: Final = 250
 # A broker's times are of whole milliseconds.
 CLOCK_SECONDS: Final = 0.01
+# A broker forgets by these what it did not write, or its slave does not have.
+KILLS: Final = ("kill", "cut_power", "promote", "upgrade")
 # After these a send may be stored twice: its answer was lost, and the client repeats it.
-LOSE_ANSWERS: Final = ("cut", "kill", "cut_power")
-KILLS: Final = ("kill", "cut_power")
+LOSE_ANSWERS: Final = ("cut", *KILLS)
 SECONDS_AROUND: Final = 5.0
 # A broker of Apache's holds a pull for 15 s, and looks at those that it holds every 5 s.
 HELD_PULL_SECONDS: Final = 20.0
@@ -39,7 +41,20 @@ MESSAGE_SECONDS: Final = 3.0
 # Steps by which queues get other members: those of the group change, or what they know of members, queues and brokers.
 MOVES_QUEUES: Final = frozenset(
     {
-        *("join", "leave", "lose", "cut", "stall", "pause", "kill", "cut_power", "grow"),
+        *(
+            "join",
+            "leave",
+            "lose",
+            "cut",
+            "stall",
+            "pause",
+            "kill",
+            "cut_power",
+            "promote",
+            "grow",
+            "write_only",
+            "resize",
+        ),
         *("kill_nameserver", "pause_nameserver", "kill_slave"),
     }
 )
@@ -61,6 +76,7 @@ class History:
         self.hung: list[Hung] = []
         self.faults: list[Fault] = []
         self.resets: list[Reset] = []
+        self.deletions: dict[str, Deleted] = {}  # the last of each topic
         self.places: defaultdict[str, list[Stored]] = defaultdict(list)
         self.queues: defaultdict[Queue, list[Stored]] = defaultdict(list)
         self.copies: list[Copied] = []
@@ -91,6 +107,8 @@ class History:
                 self.hung.append(event)
             case Fault():
                 self.faults.append(event)
+            case Deleted():
+                self.deletions[event.topic] = event
             case Reset():
                 self.resets.append(event)
             case Stored():
@@ -112,7 +130,12 @@ class History:
             yield self.end.at, self.end.at
 
     def acknowledged(self) -> Iterator[Send]:
-        return (send for send in self.sends.values() if send.outcome == Outcome.STORED)
+        return (send for send in self.sends.values() if send.outcome == Outcome.STORED and not self.is_deleted(send))
+
+    def is_deleted(self, send: Send) -> bool:
+        """Checks whether the message was sent before its topic's last deletion."""
+        deletion = self.deletions.get(send.topic)
+        return deletion is not None and send.began < deletion.began
 
     def killed_after(self, broker: str, at: float) -> float:
         """Returns when the broker was first killed after a time; infinity if it was not."""
@@ -142,12 +165,16 @@ class History:
 
 
 def missing(history: History) -> dict[str, list[str]]:
-    """Returns the acknowledged messages that each group has not consumed and was to, those of a replay included."""
+    """Returns the acknowledged messages that each group has not consumed and was to, those of a replay included.
+
+    A member goes on where it was in a topic that is deleted and made again: it passes over what is sent first.
+    """
     kept = {(got.group, got.id): got.at for got in history.got if got.kept}  # in the order of time: the last stays
     unpaid: dict[str, list[str]] = {}
     for group in history.groups:
         owed = _owed_since(history, group)
-        since = ((send.id, owed.get(send.id, 0.0)) for send in history.acknowledged())
+        sends = (send for send in history.acknowledged() if send.topic not in history.deletions)
+        since = ((send.id, owed.get(send.id, 0.0)) for send in sends)
         unpaid[group] = [id_ for id_, at in since if at is not None and kept.get((group, id_), -1.0) < at]
     return unpaid
 
@@ -198,6 +225,13 @@ def _outcome(history: History, id_: str) -> str | None:
     return history.sends[id_].outcome if id_ in history.sends else None
 
 
+def nothing_deleted_comes_back(history: History) -> Iterator[str]:
+    """Yields messages of a deleted topic that the topic has that was made again."""
+    back = sorted(id_ for id_ in history.places if id_ in history.sends and history.is_deleted(history.sends[id_]))
+    if back:
+        yield f"{len(back)} messages are stored that were deleted with their topic: {back[:SHOWN]}"
+
+
 def nothing_rolled_back_is_consumed(history: History) -> Iterator[str]:
     """Yields messages that were consumed although their transactions are rolled back."""
     wrong = sorted({got.id for got in history.got if _outcome(history, got.id) == Outcome.ROLLED_BACK})
@@ -206,13 +240,18 @@ def nothing_rolled_back_is_consumed(history: History) -> Iterator[str]:
 
 
 def nothing_comes_early(history: History) -> Iterator[str]:
-    """Yields delayed messages that were consumed before they are due."""
+    """Yields delayed messages that were consumed before they are due.
+
+    A broker's clock is set forward by no more seconds than it stays so, and by as many back to where it was.
+    """
+    steps = [fault for fault in history.faults if fault.kind == "step_clock"]
     early = {}
     for got in history.got:
         send = history.sends.get(got.id)
         if send is None or not send.delay_seconds:
             continue
-        if got.at < (due := send.began + send.delay_seconds - CLOCK_SECONDS):
+        ahead = sum(step.ended - step.began for step in steps if step.began < got.at and send.began < step.ended)
+        if got.at < (due := send.began + send.delay_seconds - CLOCK_SECONDS - ahead):
             early[got.id] = round(due - got.at, 3)
     if early:
         yield f"{len(early)} delayed messages were consumed too early, by seconds: {list(early.items())[:SHOWN]}"
@@ -331,12 +370,18 @@ def every_member_goes_on(history: History) -> Iterator[str]:
 EARLY: Final[Sequence[Callable[[History], Iterator[str]]]] = (
     nothing_is_invented,
     nothing_rolled_back_is_consumed,
-    nothing_comes_early,
     only_what_was_given_back_is_retried,
     resets_are_followed,
     every_member_goes_on,
 )
-LATE: Final = (nothing_is_lost, no_copy_is_made_by_waiting, nothing_is_repeated_without_a_cause, slaves_are_copies)
+LATE: Final = (
+    nothing_is_lost,
+    nothing_comes_early,  # a step of the clock is recorded at its end
+    nothing_deleted_comes_back,
+    no_copy_is_made_by_waiting,
+    nothing_is_repeated_without_a_cause,
+    slaves_are_copies,
+)
 
 
 def already_wrong(events: Iterable[Event]) -> list[str]:

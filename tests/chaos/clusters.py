@@ -5,23 +5,32 @@ Each broker listens behind the address that it registers, where the run has a pr
 
 from __future__ import annotations
 
+import io
+import subprocess
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Final, Protocol
 
 from tests.chaos.history import OURS, Copied, Event
-from tests.chaos.plan import BROKERS, FLUSHING, NAMESERVERS, SLAVES
+from tests.chaos.plan import BROKERS, NAMESERVERS, SAFE, SLAVES
 from tests.chaos.proxy import BEFORE, BEHIND
-from tests.support.apache import boot_broker, boot_cluster
+from tests.support.apache import ApacheBroker, boot_broker, boot_cluster
 from tests.support.copies import check_copy, log_end
 from tests.support.jvm import JavaFailed
-from tests.support.our_cluster import OurServer, boot_our_broker, boot_our_cluster, memory_backed
+from tests.support.our_cluster import OurServer, boot_our_broker, boot_our_cluster, memory_backed, our_broker
 
+OLD_RELEASE: Final = "4.9.7"
 RELEASE: Final = "5.4.0"
+# Four days before this was written.
+COMMITS_BACK: Final = 400
+ROOT: Final = Path(__file__).parent.parent.parent
 BROKER_MODULE: Final = "tests.chaos.planted_broker"
 COPY_SECONDS: Final = 60.0
 SETTINGS: Final = {
@@ -36,7 +45,13 @@ SETTINGS: Final = {
 # Nothing may be removed from a disk for being full: what is acknowledged has to stay.
 OF_OURS: Final = {**SETTINGS, "cleanFileForciblyEnable": "false", "cleanResourceInterval": "1000"}
 FLUSHES: Final = {"flushDiskType": "SYNC_FLUSH"}
+REPLICATES: Final = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "1000"}
+LEADS: Final = {"brokerRole": "ASYNC_MASTER", "brokerId": "0"}
 FOLLOWS: Final = {**SETTINGS, "brokerIP1": BEHIND, "brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
+
+
+class NoHistory(Exception):
+    """A checkout without the commits of some days ago, as of a release or of a shallow clone."""
 
 
 class ClusterKind(StrEnum):
@@ -46,6 +61,8 @@ class ClusterKind(StrEnum):
     APACHE = auto()
     MIXED = auto()  # a broker of each, registered at a NameServer of each
     PAIRS = auto()  # of ours: two NameServers, and a slave of each broker
+    UPGRADED = auto()  # of Apache's: brokers of an older release, which are upgraded
+    RENEWED = auto()  # of ours: brokers of an older commit, which run today's code or that one in turn
 
 
 class Server(Protocol):
@@ -64,14 +81,17 @@ class Server(Protocol):
 class Cluster:
     """The addresses of the NameServers, as clients take them, the servers that may fail, and what the run has to know.
 
-    `ports` are those of a broker behind its proxy, `makers` the releases of brokers, `slaves` their names and masters'.
+    `ports` are those of a broker behind its proxy, `makers` the releases of brokers, `slaves` their names and masters',
+    `upgrades` functions that stop a broker and start the other release on its files.
     """
 
     nameserver: str
-    servers: Mapping[str, Server]
+    servers: dict[str, Server]
     ports: Mapping[str, Sequence[int]]
     makers: Mapping[str, str]
-    slaves: Mapping[str, str] = field(default_factory=dict)
+    slaves: dict[str, str] = field(default_factory=dict)
+    upgrades: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+    has_batch_topics: bool = True
 
 
 @contextmanager
@@ -88,18 +108,18 @@ def _ours() -> Iterator[Cluster]:
         nameserver = stack.enter_context(boot_our_cluster(())).nameserver.address
         brokers = {}
         for name in BROKERS:
-            settings = OF_OURS | FLUSHES if name in FLUSHING else OF_OURS
+            settings = OF_OURS | FLUSHES if name in SAFE else OF_OURS
             booted = boot_our_broker(name, nameserver, home / name, settings, module=BROKER_MODULE)
             brokers[name] = stack.enter_context(booted)
         ports = {name: (broker.port,) for name, broker in brokers.items()}
-        yield Cluster(nameserver, brokers, ports, dict.fromkeys(BROKERS, OURS))
+        yield Cluster(nameserver, dict(brokers), ports, dict.fromkeys(BROKERS, OURS))
 
 
 @contextmanager
 def _apache() -> Iterator[Cluster]:
     with boot_cluster(RELEASE, BROKERS, broker_settings=SETTINGS) as cluster:
         ports = {name: (broker.port,) for name, broker in cluster.brokers.items()}
-        yield Cluster(cluster.nameserver.address, cluster.brokers, ports, dict.fromkeys(BROKERS, RELEASE))
+        yield Cluster(cluster.nameserver.address, dict(cluster.brokers), ports, dict.fromkeys(BROKERS, RELEASE))
 
 
 @contextmanager
@@ -129,7 +149,7 @@ def _pairs() -> Iterator[Cluster]:
         nameserver = ";".join(each.address for each in nameservers.values())
         brokers = {}
         for name, broker_name, settings in (
-            *((name, name, SETTINGS) for name in BROKERS),
+            *((name, name, SETTINGS | REPLICATES if name in SAFE else SETTINGS) for name in BROKERS),
             *((slave, master, FOLLOWS) for slave, master in zip(SLAVES, BROKERS, strict=True)),
         ):
             booted = boot_our_broker(broker_name, nameserver, home / name, settings, module=BROKER_MODULE)
@@ -144,12 +164,84 @@ def _pairs() -> Iterator[Cluster]:
         )
 
 
+@contextmanager
+def _upgraded() -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        nameserver = stack.enter_context(boot_cluster(RELEASE, ())).nameserver.address
+        servers: dict[str, Server] = {}
+        settings = {**SETTINGS, "brokerIP1": BEHIND}  # 4.9.7 listens at every address: no proxy has its port
+
+        def upgrade(old: ApacheBroker) -> None:
+            if servers[old.name] is old:
+                old.terminate()
+                servers[old.name] = new = ApacheBroker(old.name, RELEASE, nameserver, old.home, old.settings, ())
+                stack.callback(new.kill)
+                new.start()
+
+        upgrades = {}
+        for name in BROKERS:
+            old = stack.enter_context(boot_broker(OLD_RELEASE, nameserver, name, settings=settings))
+            servers[name], upgrades[name] = old, partial(upgrade, old)
+        makers = dict.fromkeys(BROKERS, OLD_RELEASE)
+        yield Cluster(nameserver, servers, {}, makers, upgrades=upgrades, has_batch_topics=False)
+
+
+@contextmanager
+def _renewed() -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyrmq-", dir=memory_backed())))
+        old_code = home / "code"
+        check_out(old_code)
+        nameserver = stack.enter_context(boot_our_cluster(())).nameserver.address
+        brokers, upgrades = {}, {}
+        for name in BROKERS:
+            broker = our_broker(name, nameserver, home / name, SETTINGS)
+            stack.callback(broker.kill)
+            codes = cycle((old_code, ROOT))
+            broker.run_code_of(next(codes))
+            broker.start()
+            brokers[name], upgrades[name] = broker, partial(_renew, broker, codes)
+        ports = {name: (broker.port,) for name, broker in brokers.items()}
+        yield Cluster(nameserver, dict(brokers), ports, dict.fromkeys(BROKERS, OURS), upgrades=upgrades)
+
+
+def _renew(broker: OurServer, codes: Iterator[Path]) -> None:
+    broker.terminate()
+    broker.run_code_of(next(codes))
+    broker.start()
+
+
+def check_out(folder: Path) -> None:
+    """Writes the package of an older commit into a folder; raises `NoHistory` where this checkout has none."""
+    archive = subprocess.run(
+        ["git", "archive", "--format=tar", f"HEAD~{COMMITS_BACK}", "pyrmq_core"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if archive.returncode:
+        raise NoHistory(archive.stderr.decode().strip())
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(folder, filter="data")
+
+
 BOOT: Final[Mapping[ClusterKind, Callable[[], AbstractContextManager[Cluster]]]] = {
     ClusterKind.OURS: _ours,
     ClusterKind.APACHE: _apache,
     ClusterKind.MIXED: _mixed,
     ClusterKind.PAIRS: _pairs,
+    ClusterKind.UPGRADED: _upgraded,
+    ClusterKind.RENEWED: _renewed,
 }
+
+
+def promote(cluster: Cluster, name: str) -> None:
+    """Starts a slave, which has ended, as the master in place of its own."""
+    server = cluster.servers.pop(name)
+    assert isinstance(server, OurServer)
+    cluster.servers[cluster.slaves.pop(name)] = server
+    server.configure(LEADS)
+    server.start()
 
 
 def compare_copies(cluster: Cluster) -> list[Event]:

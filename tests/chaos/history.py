@@ -102,6 +102,15 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Deleted:
+    """A topic's deletion, with all messages that were sent to it before."""
+
+    began: float
+    ended: float
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """A queue's offset that an administrator gave the group; the call returned at `ended`."""
 
@@ -156,9 +165,10 @@ OURS = "ours"
 ALL_CONSUMED, STOOD_STILL, OUT_OF_TIME = "all consumed", "stood still", "out of time"
 
 Queue: TypeAlias = "tuple[str, str, int]"
-Event: TypeAlias = Booted | Subscribed | Send | Got | Beat | Hung | Fault | Reset | Stored | Copied | Settled
+Event: TypeAlias = Booted | Subscribed | Send | Got | Beat | Hung | Fault | Deleted | Reset | Stored | Copied | Settled
 KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind for kind in (Booted, Subscribed, Send, Got, Beat, Hung, Fault, Reset, Stored, Copied, Settled)
+    kind.__name__: kind
+    for kind in (Booted, Subscribed, Send, Got, Beat, Hung, Fault, Deleted, Reset, Stored, Copied, Settled)
 }
 
 

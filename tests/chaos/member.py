@@ -18,7 +18,7 @@ import trio
 
 from pyrmq_core import Client, ConsumeFromWhere, ConsumeLater, MessageExt, PushConsumer
 from tests.chaos.history import Beat, Event, Got, line_of
-from tests.chaos.plan import TOPICS
+from tests.chaos.plan import FLEETING, TOPICS
 from tests.chaos.planted import plant_by_environment
 
 BEAT_SECONDS = 0.25
@@ -87,7 +87,7 @@ async def main(nameserver: str, group: str, name: str, file: str, seed: str) -> 
             consume_concurrently_max_span=SPAN,
         ) as consumer,
     ):
-        for topic in TOPICS:
+        for topic in (*TOPICS, FLEETING):
             await consumer.subscribe(topic)
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Orders to a broker's process that only its inside can carry out: a power cut, a full disk.
+"""Orders to a broker's process that only its inside can carry out: a power cut, a full disk, a step of its clock.
 
 A run writes the order into a file in the broker's folder and sends SIGUSR1; the process carries it out wherever its
 main thread is, and removes the file.
@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from enum import StrEnum, auto
 from pathlib import Path
@@ -32,14 +33,18 @@ class Order(StrEnum):
     CUT_POWER = auto()
     FILL_DISK = auto()
     FREE_DISK = auto()
+    SET_CLOCK = auto()
 
 
-def give_order(broker: OurServer, order: Order) -> None:
-    """Returns when the broker has carried out the order, which ends its process if it is a power cut."""
+def give_order(broker: OurServer, order: Order, seconds: float = 0.0) -> None:
+    """Returns when the broker has carried out the order, which ends its process if it is a power cut.
+
+    A clock is set to the system's time and `seconds`.
+    """
     file, pid = broker.process.log.parent / FILE, broker.process.pid
     assert pid is not None, "the broker runs"
     fresh = file.with_suffix(".tmp")
-    fresh.write_text(order)
+    fresh.write_text(f"{order} {seconds}")
     fresh.replace(file)
     os.kill(pid, signal.SIGUSR1)
     if order is Order.CUT_POWER:
@@ -92,13 +97,28 @@ class Disk:
         return planted
 
 
+class Clock:
+    """The clock of a broker's process, `ahead` of the system's by seconds."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def plant(self) -> None:
+        replace(time, "time_ns", lambda real: lambda: real() + int(self.ahead * 1e9))
+        replace(time, "time", lambda real: lambda: real() + self.ahead)
+
+
 def take_orders(folder: Path) -> None:
     """Has this process, which is to become a broker, carry out the orders in a folder."""
-    disk = Disk()
+    disk, clock = Disk(), Clock()
     disk.plant()
+    clock.plant()
 
     def carry_out(*_: object) -> None:
-        match Order((folder / FILE).read_text()):
+        order, seconds = (folder / FILE).read_text().split()
+        match Order(order):
+            case Order.SET_CLOCK:
+                clock.ahead = float(seconds)
             case Order.CUT_POWER:
                 disk.cut_power()
             case Order.FILL_DISK:

@@ -9,13 +9,15 @@ from enum import StrEnum, auto
 from typing import Final
 
 BROKERS: Final = ("broker-a", "broker-b")
-# Of brokers of ours, those that answer a send when the message is on the medium (SYNC_FLUSH).
-FLUSHING: Final = ("broker-a",)
+# Of brokers of ours, those that answer a send when the message is on the medium, or with slaves, when theirs has it.
+SAFE: Final = ("broker-a",)
 NAMESERVERS: Final = ("nameserver-a", "nameserver-b")
 SLAVES: Final = ("slave-a", "slave-b")
 # The topic whose batches are stored message by message, and the topic whose batches are one record each.
 PLAIN, PACKED = "plain", "packed"
 TOPICS: Final = (PLAIN, PACKED)
+# The topic that is deleted and made again.
+FLEETING: Final = "fleeting"
 LONGEST_GAP_SECONDS: Final = 1.5
 # A send has 3 s: a broker that stands still for longer than a try, and for less than the send.
 PAUSES: Final = (0.5, 1.3, 2.0)
@@ -41,23 +43,36 @@ class Kind(StrEnum):
     KILL_NAMESERVER = auto()  # kills a NameServer, and starts it again: it knows no broker at first
     PAUSE_NAMESERVER = auto()  # stops a NameServer's process, and has it go on
     KILL_SLAVE = auto()  # kills a slave, and starts it again
+    PROMOTE = auto()  # kills a master for good, while its slave stands still, and has the slave be the master
     CUT_POWER = auto()  # kills a broker that flushes before it answers, loses what it did not flush, starts it again
     FILL_DISK = auto()  # has no write of a broker succeed, and its disk be full
+    READ_ONLY = auto()  # has clients not write to the topics at a broker
+    WRITE_ONLY = auto()  # has clients not read the topics at a broker
+    RESIZE = auto()  # has clients write to more of a topic's queues, or to fewer; they read all that ever were
+    STEP_CLOCK = auto()  # sets a broker's clock forward (`up`), or back, and right again
+    UPGRADE = auto()  # stops a broker in order, and starts another release on its files
+    REMAKE = auto()  # deletes the topic that nothing else sends to, makes it again, and sends to it
 
 
 RESETS: Final = (Kind.SKIP, Kind.REPLAY)
-KILLS: Final = (Kind.KILL, Kind.CUT_POWER)
+KILLS: Final = (Kind.KILL, Kind.CUT_POWER, Kind.PROMOTE, Kind.UPGRADE)
 # Of a cluster of two NameServers and two pairs of master and slave.
-OF_PAIRS: Final = (Kind.KILL_NAMESERVER, Kind.PAUSE_NAMESERVER, Kind.KILL_SLAVE)
+OF_PAIRS: Final = (Kind.KILL_NAMESERVER, Kind.PAUSE_NAMESERVER, Kind.KILL_SLAVE, Kind.PROMOTE)
 # Of brokers of ours as processes.
-OF_OURS: Final = (Kind.CUT_POWER, Kind.FILL_DISK)
-EVERY_KIND: Final = tuple(kind for kind in Kind if kind not in (Kind.GROW, *OF_PAIRS, *OF_OURS))
-WEIGHTS: Final = {Kind.JOIN: 3, Kind.LEAVE: 2, Kind.BURST: 2, Kind.PAUSE: 2}
+OF_OURS: Final = (Kind.CUT_POWER, Kind.FILL_DISK, Kind.STEP_CLOCK)
+# Changes of topics by an administrator, of brokers of any make as processes.
+OF_TOPICS: Final = (Kind.READ_ONLY, Kind.WRITE_ONLY, Kind.RESIZE, Kind.REMAKE)
+# Of brokers of a release before, which are upgraded.
+OF_RELEASES: Final = (Kind.UPGRADE,)
+EVERY_KIND: Final = tuple(
+    kind for kind in Kind if kind not in (Kind.GROW, *OF_PAIRS, *OF_OURS, *OF_TOPICS, *OF_RELEASES)
+)
+WEIGHTS: Final = {Kind.JOIN: 3, Kind.LEAVE: 2, Kind.BURST: 2, Kind.PAUSE: 2, Kind.UPGRADE: 4}
 TARGETS: Final[Mapping[Kind, Sequence[str]]] = {
-    **dict.fromkeys((*RESETS, Kind.BURST, Kind.GROW), TOPICS),
+    **dict.fromkeys((*RESETS, Kind.BURST, Kind.GROW, Kind.RESIZE), TOPICS),
     **dict.fromkeys((Kind.KILL_NAMESERVER, Kind.PAUSE_NAMESERVER), NAMESERVERS),
     Kind.KILL_SLAVE: SLAVES,
-    Kind.CUT_POWER: FLUSHING,
+    **dict.fromkeys((Kind.CUT_POWER, Kind.PROMOTE), SAFE),
 }
 
 

@@ -7,12 +7,15 @@ is gone. A patch of the text would have to be written anew whenever a line besid
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 from pyrmq_core.broker.ha.ha_client import HaClient
+from pyrmq_core.broker.ha.replicas import Replicas
 from pyrmq_core.broker.processors import consumer_send_back
 from pyrmq_core.broker.processors.pulls import pull_message
 from pyrmq_core.broker.schedule import delay_levels
@@ -28,9 +31,14 @@ from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
 from pyrmq_core.client.consumer.pull.range_reader import RangeReader
 from pyrmq_core.client.producer.bulk.accumulator import Accumulator
 from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.routing import publish_info
 from pyrmq_core.errors import StoreError
-from pyrmq_core.model import LocalTransactionState, MessageExt
+from pyrmq_core.model import LocalTransactionState, MessageExt, MessageQueue
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
 from tests.chaos.traffic import Checks
+from tests.support.our_cluster import OurServer
 
 VARIABLE: Final = "PYRMQ_CHAOS_PLANT"
 # More than a batch of a member's handler: such a queue goes to the end of the line of those with waiting messages.
@@ -39,6 +47,7 @@ MANY_MESSAGES: Final = 8
 SPOILED_WRITE: Final = 30
 DELIVERED_TWICE: Final = 5
 CALLED_TWICE: Final = 50
+QUEUES_AT_FIRST: Final = 4
 
 
 def plant_by_environment() -> None:
@@ -238,6 +247,62 @@ def _unwritten_answers() -> None:
     replace(MessageStore, "put", put)
 
 
+def _moved_readers() -> None:
+    """Has a broker answer a pull that a topic's permission forbids as if its offset were wrong: to go to the end."""
+
+    def refuse(real: Callable[..., Command | None]) -> Callable[..., Command | None]:
+        def planted(broker: Any, header: Any, *others: Any) -> Command | None:
+            refused = real(broker, header, *others)
+            if refused is None or refused.code != ResponseCode.NO_PERMISSION:
+                return refused
+            start, end = broker.store.reader.bounds((header.topic, header.queue_id))
+            moved = PullAnswer(
+                code=ResponseCode.PULL_OFFSET_MOVED, next_begin_offset=end, min_offset=start, max_offset=end
+            )
+            return moved.to_command()
+
+        return planted
+
+    replace(pull_message, "_refuse", refuse)
+
+
+def _unread_queues() -> None:
+    """Has a client read the queues alone that the topics have at first."""
+
+    def read_queues(real: Callable[..., tuple[MessageQueue, ...]]) -> Callable[..., tuple[MessageQueue, ...]]:
+        return lambda *arguments: tuple(queue for queue in real(*arguments) if queue.queue_id < QUEUES_AT_FIRST)
+
+    replace(publish_info, "_read_queues", read_queues)
+
+
+def _lonely_answers() -> None:
+    """Has a synchronous master answer before its slave has the message."""
+    replace(Replicas, "can_copy", lambda _: lambda *_: True)
+    replace(Replicas, "wait", lambda _: _true)
+
+
+async def _true(*_: object) -> bool:
+    return True
+
+
+def _kept_queues() -> None:
+    """Has a broker keep the messages of a topic that is deleted."""
+    replace(MessageStore, "delete_topic", lambda _: lambda *_: [])
+
+
+def _emptied_stores() -> None:
+    """Has an upgrade of a broker of ours begin with an empty store."""
+
+    def run_code_of(real: Callable[[OurServer, Path], None]) -> Callable[[OurServer, Path], None]:
+        def planted(broker: OurServer, root: Path) -> None:
+            shutil.rmtree(broker.store, ignore_errors=True)
+            real(broker, root)
+
+        return planted
+
+    replace(OurServer, "run_code_of", run_code_of)
+
+
 PLANTS: Final[dict[str, Callable[[], None]]] = {
     "spin": _spin,
     "whole batches": _whole_batches,
@@ -251,4 +316,9 @@ PLANTS: Final[dict[str, Callable[[], None]]] = {
     "second calls": _second_calls,
     "unflushed answers": _unflushed_answers,
     "unwritten answers": _unwritten_answers,
+    "moved readers": _moved_readers,
+    "unread queues": _unread_queues,
+    "lonely answers": _lonely_answers,
+    "emptied stores": _emptied_stores,
+    "kept queues": _kept_queues,
 }

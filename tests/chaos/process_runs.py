@@ -4,43 +4,93 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
-from pyrmq_core import Admin, Batching, Producer
-from tests.chaos.clusters import ClusterKind, boot, compare_copies
-from tests.chaos.history import Booted
+from pyrmq_core import Admin, Batching, Client, Producer, RocketMQError
+from pyrmq_core.model import Permission
+from tests.chaos.clusters import Cluster, ClusterKind, boot, compare_copies, promote
+from tests.chaos.history import Booted, Deleted
 from tests.chaos.members import Member
 from tests.chaos.orders import Order, give_order
-from tests.chaos.plan import EVERY_KIND, OF_OURS, OF_PAIRS, PACKED, PLAIN, Kind, Plan, Step
+from tests.chaos.plan import (
+    BROKERS,
+    EVERY_KIND,
+    FLEETING,
+    OF_OURS,
+    OF_PAIRS,
+    OF_RELEASES,
+    OF_TOPICS,
+    PACKED,
+    PLAIN,
+    RESETS,
+    SLAVES,
+    TOPICS,
+    Kind,
+    Plan,
+    Step,
+)
 from tests.chaos.proxy import proxies
-from tests.chaos.runner import CALL_SECONDS, GROUP, QUEUES, Run
+from tests.chaos.runner import CALL_SECONDS, GROUP, QUEUES, GroupMember, Run, Way
 from tests.chaos.traffic import EVERY_SENDING, SEND_SECONDS, Checks, Sending, Traffic
 from tests.support.our_cluster import OurServer
 
+MOST_QUEUES: Final = 8
+# A change of a topic lasts for seconds: a producer has to learn of it sooner than by default.
+POLL_SECONDS: Final = 1.0
+FLEETING_MESSAGES: Final = 100
 KINDS_OF: Final[Mapping[ClusterKind, Sequence[Kind]]] = {
-    ClusterKind.OURS: (*EVERY_KIND, *OF_OURS),
-    ClusterKind.APACHE: EVERY_KIND,
-    ClusterKind.MIXED: EVERY_KIND,
-    ClusterKind.PAIRS: (*EVERY_KIND, *OF_PAIRS),
+    ClusterKind.OURS: (*EVERY_KIND, *OF_OURS, *OF_TOPICS),
+    ClusterKind.APACHE: (*EVERY_KIND, *OF_TOPICS),
+    ClusterKind.MIXED: (*EVERY_KIND, *OF_TOPICS),
+    ClusterKind.UPGRADED: (*(kind for kind in EVERY_KIND if kind not in (*RESETS, Kind.CUT, Kind.STALL)), *OF_RELEASES),
+    ClusterKind.RENEWED: (*EVERY_KIND, *OF_RELEASES),
+    # A slave keeps a deleted topic's messages until the topic that is made again has others in their place.
+    ClusterKind.PAIRS: (*EVERY_KIND, *OF_PAIRS, *(kind for kind in OF_TOPICS if kind is not Kind.REMAKE)),
 }
+# 4.9.7 has no timers.
+WITHOUT: Final[Mapping[ClusterKind, Sequence[Sending]]] = {ClusterKind.UPGRADED: (Sending.DELAYED,)}
 
 
 class ProcessRun(Run):
     """A run whose servers are processes."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._do |= {Kind.CUT_POWER: self._cut_power, Kind.FILL_DISK: self._fill_disk}
+    audited_topics = (*TOPICS, FLEETING)
 
-    async def _order(self, step: Step, order: Order) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        cluster: Cluster,
+        ways: Mapping[str, Way],
+        traffic: Traffic,
+        new_member: Callable[[str], GroupMember],
+    ) -> None:
+        super().__init__(plan, cluster.nameserver, cluster.servers, ways, traffic, new_member)
+        self._cluster = cluster
+        self._do |= {
+            Kind.PROMOTE: self._promote,
+            Kind.UPGRADE: self._upgrade,
+            Kind.CUT_POWER: self._cut_power,
+            Kind.FILL_DISK: self._fill_disk,
+            Kind.STEP_CLOCK: self._step_clock,
+            Kind.READ_ONLY: partial(self._restrict, perm=Permission.READ),
+            Kind.WRITE_ONLY: partial(self._restrict, perm=Permission.WRITE),
+            Kind.RESIZE: self._resize,
+            Kind.REMAKE: self._remake,
+        }
+        self._written = dict.fromkeys(TOPICS, QUEUES)  # the queues that are written to; `_queues` are read
+        self._remaking = trio.Lock()
+
+    async def _order(self, step: Step, order: Order, seconds: float = 0.0) -> None:
         broker = self._servers[step.target]
         assert isinstance(broker, OurServer)
-        await trio.to_thread.run_sync(give_order, broker, order)
+        await trio.to_thread.run_sync(give_order, broker, order, seconds)
 
     async def _cut_power(self, step: Step) -> None:
         async with self._locks[step.target], self._fault(step):
@@ -53,6 +103,84 @@ class ProcessRun(Run):
             await self._order(step, Order.FILL_DISK)
             await trio.sleep(step.seconds)
             await self._order(step, Order.FREE_DISK)
+
+    async def _step_clock(self, step: Step) -> None:
+        async with self._locks[step.target], self._fault(step):
+            await self._order(step, Order.SET_CLOCK, step.seconds if step.way == "up" else -step.seconds)
+            await trio.sleep(step.seconds)
+            await self._order(step, Order.SET_CLOCK)
+
+    async def _promote(self, step: Step) -> None:
+        """Has a slave lag and then be the master, once; its own ends as it lags, and stays away."""
+        servers, slave = self._cluster.servers, SLAVES[BROKERS.index(step.target)]
+        async with self._locks[step.target], self._locks[slave]:  # in the order of `_all_up`
+            if slave not in servers:
+                return
+            async with self._fault(step):
+                await trio.to_thread.run_sync(servers[slave].pause)
+                await trio.sleep(step.seconds)
+                for name in (step.target, slave):
+                    await trio.to_thread.run_sync(servers[name].kill)
+                await trio.to_thread.run_sync(promote, self._cluster, slave)
+
+    async def _upgrade(self, step: Step) -> None:
+        async with self._locks[step.target], self._fault(step):
+            await trio.to_thread.run_sync(self._cluster.upgrades[step.target])
+
+    async def _restrict(self, step: Step, perm: int) -> None:
+        async with self._locks[step.target], self._fault(step):
+            await self._permit(step.target, perm)
+            await trio.sleep(step.seconds)
+            await self._permit(step.target, Permission.READ | Permission.WRITE)
+
+    async def _permit(self, broker_name: str, perm: int) -> None:
+        """Gives the topics at a broker a permission; returns when the NameServers announce it, however often cut."""
+        async with self._admin() as admin:
+            for topic in TOPICS:
+                while not await self._has_permission(admin, topic, broker_name, perm):
+                    with suppress(RocketMQError):
+                        await self._create(admin, topic, broker=broker_name, perm=perm)
+
+    async def _create(self, admin: Admin, topic: str, **others: Any) -> None:
+        queues, read = self._written[topic], self._queues[topic]
+        await admin.create_topic(topic, queues=queues, read_queues=read, batch=self._is_batch(topic), **others)
+
+    def _is_batch(self, topic: str) -> bool:
+        return topic == PACKED and self._cluster.has_batch_topics
+
+    async def _resize(self, step: Step) -> None:
+        topic = step.target
+        async with self._all_up(), self._fault(step), self._admin() as admin:
+            self._written[topic] = self._draw.randint(1, MOST_QUEUES)
+            self._queues[topic] = max(self._queues[topic], self._written[topic])
+            await self._insist(partial(self._create, admin, topic))
+
+    async def _remake(self, step: Step) -> None:
+        """Deletes the topic, makes it again, and sends to it: a member that reads it passes over what is sent first."""
+        async with self._remaking, self._fault(step), self._admin() as admin:
+            async with self._all_up():
+                began = time.monotonic()
+                await self._insist(partial(admin.delete_topic, FLEETING))
+                self.events.append(Deleted(began, time.monotonic(), FLEETING))
+            await trio.sleep(step.seconds)
+            async with self._all_up():
+                await self._insist(partial(admin.create_topic, FLEETING, queues=QUEUES))
+            await self._traffic.send_some(FLEETING, FLEETING_MESSAGES)
+
+    def _admin(self) -> Admin:
+        return Admin(nameserver=self._nameserver, timeout=CALL_SECONDS)
+
+    async def _insist(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Calls until the servers, which are up, answer; connections may be cut meanwhile."""
+        while True:
+            with suppress(RocketMQError):
+                return await call()
+
+    async def _has_permission(self, admin: Admin, topic: str, broker_name: str, perm: int) -> bool:
+        with suppress(RocketMQError):
+            route = await admin.route(topic)
+            return any(data.broker_name == broker_name and data.perm == perm for data in route.queue_datas)
+        return False
 
 
 @asynccontextmanager
@@ -68,23 +196,25 @@ async def running(
         async with (
             proxies(cluster.ports) as ways,
             Admin(nameserver=nameserver, timeout=CALL_SECONDS) as admin,
+            Client(nameserver=nameserver, poll_nameserver_interval=POLL_SECONDS) as client,
             Producer(
                 "senders",
-                nameserver=nameserver,
+                client=client,
                 send_timeout=SEND_SECONDS,
                 batching=Batching(),
                 transaction_listener=Checks(),
             ) as producer,
         ):
             await admin.create_topic(PLAIN, queues=QUEUES)
-            await admin.create_topic(PACKED, queues=QUEUES, batch=True)
+            await admin.create_topic(PACKED, queues=QUEUES, batch=cluster.has_batch_topics)
+            await admin.create_topic(FLEETING, queues=QUEUES)
             await admin.groups.create(GROUP)
+            sendings = [sending for sending in sendings if sending not in WITHOUT.get(kind, ())]
             traffic = Traffic(producer, random.Random(plan.seed), sendings=sendings)
             traffic.events += [Booted(name, maker) for name, maker in cluster.makers.items()]
             run = ProcessRun(
                 plan,
-                nameserver,
-                cluster.servers,
+                cluster,
                 ways,
                 traffic,
                 lambda name: Member(name, (nameserver, GROUP, plan.seed), home, dict(os.environ)),

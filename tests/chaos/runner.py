@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
 from typing import Literal, Protocol
@@ -27,7 +27,7 @@ from tests.chaos.history import (
     Stored,
     Subscribed,
 )
-from tests.chaos.plan import OF_OURS, OF_PAIRS, PACKED, PLAIN, TOPICS, Kind, Plan, Step
+from tests.chaos.plan import OF_OURS, OF_PAIRS, OF_RELEASES, OF_TOPICS, PACKED, TOPICS, Kind, Plan, Step
 from tests.chaos.traffic import Traffic
 
 GROUP = "workers"
@@ -38,7 +38,7 @@ COLLECT_SECONDS = 0.1
 LOOK_SECONDS = 1.0
 # Nothing was consumed while every member's loop beat so often: what is missing does not come any more.
 STILL_BEATS = 300
-LASTING = (Kind.STALL, Kind.PAUSE, Kind.KILL, Kind.LEAVE, *OF_PAIRS, *OF_OURS)
+LASTING = (Kind.STALL, Kind.PAUSE, Kind.KILL, Kind.LEAVE, *OF_PAIRS, *OF_OURS, *OF_TOPICS, *OF_RELEASES)
 
 
 class Way(Protocol):
@@ -71,6 +71,7 @@ class Run:
     """One run of a plan; `events` is its history. Steps that are only for processes are in `ProcessRun`."""
 
     queues_at_first = QUEUES
+    audited_topics: Sequence[str] = TOPICS
     look_seconds = LOOK_SECONDS
 
     def __init__(
@@ -174,18 +175,21 @@ class Run:
             self._ways[step.target].stall()
 
     async def _pause(self, step: Step) -> None:
-        server = self._servers[step.target]
         async with self._locks[step.target], self._fault(step):
+            server = self._servers[step.target]
             await trio.to_thread.run_sync(server.pause)
             await trio.sleep(step.seconds)
             server.resume()
 
     async def _kill(self, step: Step) -> None:
-        server = self._servers[step.target]
-        async with self._locks[step.target], self._fault(step):
-            await trio.to_thread.run_sync(server.kill)
-            await trio.sleep(step.seconds)
-            await trio.to_thread.run_sync(server.start)
+        async with self._locks[step.target]:
+            server = self._servers.get(step.target)
+            if server is None:  # a slave that is a master now
+                return
+            async with self._fault(step):
+                await trio.to_thread.run_sync(server.kill)
+                await trio.sleep(step.seconds)
+                await trio.to_thread.run_sync(server.start)
 
     async def _join(self, step: Step) -> None:
         async with self._fault(step):
@@ -215,9 +219,7 @@ class Run:
         to: datetime | Literal["earliest", "latest"] = self._traffic.burst_began.get(step.target, "earliest")
         if step.kind is Kind.SKIP:
             to = "latest"
-        async with AsyncExitStack() as held:
-            for lock in self._locks.values():
-                await held.enter_async_context(lock)
+        async with self._all_up():
             began = time.monotonic()
             try:
                 async with Admin(nameserver=self._nameserver, timeout=CALL_SECONDS) as admin:
@@ -230,6 +232,14 @@ class Run:
         for change in changes:
             place = (step.target, change.queue.broker_name, change.queue.queue_id)
             self.events.append(Reset(began, ended, GROUP, *place, change.before or 0, change.after))
+
+    @asynccontextmanager
+    async def _all_up(self) -> AsyncIterator[None]:
+        """Holds every server up."""
+        async with AsyncExitStack() as held:
+            for lock in self._locks.values():
+                await held.enter_async_context(lock)
+            yield
 
     async def _grow(self, step: Step) -> None:
         async with self._fault(step), Admin(nameserver=self._nameserver, timeout=CALL_SECONDS) as admin:
@@ -257,10 +267,10 @@ class Run:
             self.events += member.new_events()
 
     async def _stored(self) -> list[Event]:
-        """Returns every message of the two topics."""
+        """Returns every message of the topics."""
         stored: list[Event] = []
         async with PullConsumer("audit", nameserver=self._nameserver, timeout=CALL_SECONDS) as consumer:
-            for topic in (PLAIN, PACKED):
+            for topic in self.audited_topics:
                 for queue, bounds in (await consumer.offset_bounds(await consumer.message_queues(topic))).items():
                     offset = bounds.start
                     while offset < bounds.end:

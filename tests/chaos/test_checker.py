@@ -16,6 +16,7 @@ from tests.chaos.history import (
     Beat,
     Booted,
     Copied,
+    Deleted,
     Event,
     Fault,
     Got,
@@ -82,6 +83,7 @@ def test_events_come_back_from_their_lines() -> None:
         Beat(1.0, "one", 0.5),
         Hung(2.0, "one", "stands"),
         fault("cut", 1, 2),
+        Deleted(3.0, 4.0, "fleeting"),
         reset(1.0, 2, 3),
     ]
     assert [event_of(line_of(event)) for event in events] == events
@@ -129,6 +131,17 @@ def test_a_message_whose_send_failed_may_be_missing() -> None:
         assert faults_of([*good(send(7), stored(7), got(7)), send(7, outcome)]) == []
 
 
+def test_a_deleted_message_may_be_missing_and_may_not_come_back() -> None:
+    deleted = Deleted(8.0, 8.1, "plain")
+    gone = [event for number in range(8) for event in (stored(number), got(number))]
+    assert faults_of([*good(*gone), deleted]) == []
+    assert "1 messages are stored that were deleted with their topic: ['plain-7']" in only_fault(
+        [*good(*gone), stored(7), deleted]
+    )
+    assert "1 acknowledged messages are not stored" in only_fault([*good(*gone, stored(8)), deleted])
+    assert faults_of([*good(*gone, got(8)), deleted]) == []
+
+
 # --- Nothing is invented
 
 
@@ -150,11 +163,18 @@ def test_a_message_that_was_rolled_back_and_consumed_is_reported_at_once() -> No
     assert "that are rolled back: ['plain-7']" in "".join(already_wrong([*good(send(7), settled()), rolled_back]))
 
 
-def test_a_delayed_message_that_comes_early_is_reported_at_once() -> None:
+def test_a_delayed_message_that_comes_early_is_reported() -> None:
     delayed = replace(send(7), delay_seconds=2.0)
     assert faults_of([*good(send(7), got(7)), delayed, got(7, 9.0)]) == []
-    early = [*good(send(7), got(7), settled()), delayed, got(7, 8.9)]
-    assert "were consumed too early, by seconds: [('plain-7', 0.09)]" in "".join(already_wrong(early))
+    early = [*good(send(7), got(7)), delayed, got(7, 8.9)]
+    assert "were consumed too early, by seconds: [('plain-7', 0.09)]" in only_fault(early)
+
+
+def test_a_delayed_message_that_comes_early_by_a_step_of_the_clock_is_right() -> None:
+    early = [*good(send(7), got(7)), replace(send(7), delay_seconds=2.0), got(7, 7.5)]
+    assert faults_of([*early, fault("step_clock", 6.9, 9.0)]) == []
+    assert "too early, by seconds: [('plain-7', 0.39)]" in only_fault([*early, fault("step_clock", 6.0, 7.1)])
+    assert "were consumed too early" in only_fault([*early, fault("step_clock", 5.0, 6.9)])
 
 
 # --- No copies

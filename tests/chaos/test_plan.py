@@ -5,12 +5,13 @@ import pytest
 from tests.chaos.plan import (
     BROKERS,
     EVERY_KIND,
-    FLUSHING,
     KILLS,
     NAMESERVERS,
     OF_OURS,
     OF_PAIRS,
+    OF_TOPICS,
     RESETS,
+    SAFE,
     SLAVES,
     STEPS_BETWEEN_RESET_AND_KILL,
     TOPICS,
@@ -45,9 +46,11 @@ def test_targets_are_what_their_kind_needs() -> None:
         for step in drawn(seed, 20).steps:
             assert step.target in (TOPICS if step.kind in (*RESETS, Kind.BURST) else BROKERS)
         for step in drawn(seed, 20, OF_PAIRS).steps:
-            assert step.target in (SLAVES if step.kind is Kind.KILL_SLAVE else NAMESERVERS)
+            assert step.target in {Kind.KILL_SLAVE: SLAVES, Kind.PROMOTE: SAFE}.get(step.kind, NAMESERVERS)
         for step in drawn(seed, 20, OF_OURS).steps:
-            assert step.target in (FLUSHING if step.kind is Kind.CUT_POWER else BROKERS)
+            assert step.target in (SAFE if step.kind is Kind.CUT_POWER else BROKERS)
+        for step in drawn(seed, 20, OF_TOPICS).steps:
+            assert step.target in (TOPICS if step.kind is Kind.RESIZE else BROKERS)
 
 
 def test_no_broker_is_killed_soon_after_a_reset() -> None:

@@ -11,22 +11,23 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.clusters import ClusterKind
+from tests.chaos.clusters import ClusterKind, NoHistory, check_out
 
 ROOT = Path(__file__).parent.parent.parent
 STEPS, SECONDS, SETTLE_SECONDS = 30, 40, 120
 # A seed whose first steps are all different: a kill, a burst, a reset, a pause, a stall, a join, cuts, a member's end.
 SHORT_SEED, FEW_STEPS, FEW_SECONDS = 2228, 8, 15
-# With the kinds of our brokers, a seed that has each of theirs among the first.
-SHORT_SEED_OF_OURS = 15255
+# A seed that has each kind of our brokers, and each change of a topic, among its first steps.
+SHORT_SEED_OF_OURS, STEPS_OF_OURS = 10013, 9
 # On pairs, a seed that has every kind of theirs among them.
 SHORT_SEED_OF_PAIRS = 238111
 KILLED_AFTER_SECONDS = 900
-SEEDS, SEEDS_OF_PAIRS = 100, 20
+SEEDS, SEEDS_OF_OTHERS = 100, 20
 FIRST_SEED = int(os.environ.get("PYRMQ_CHAOS_SEED") or random.randrange(1_000_000_000))
 
 
@@ -54,7 +55,7 @@ def goes_well(seed: int, steps: int = STEPS, seconds: int = SECONDS, kind: Clust
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
 def test_some_seconds_of_random_faults() -> None:
     """Attacks the promise in the default tier, which has no minute for it."""
-    goes_well(SHORT_SEED_OF_OURS, FEW_STEPS, FEW_SECONDS)
+    goes_well(SHORT_SEED_OF_OURS, STEPS_OF_OURS, FEW_SECONDS)
 
 
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
@@ -77,6 +78,23 @@ def test_a_hundred_seeds(number: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
-@pytest.mark.parametrize("number", range(SEEDS_OF_PAIRS))
+@pytest.mark.parametrize("number", range(SEEDS_OF_OTHERS))
 def test_many_seeds_on_pairs(number: int) -> None:
     goes_well(FIRST_SEED + number, kind=ClusterKind.PAIRS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(KILLED_AFTER_SECONDS)
+@pytest.mark.parametrize("number", range(SEEDS_OF_OTHERS))
+def test_many_seeds_on_brokers_that_are_renewed(number: int) -> None:
+    """Brokers of an older commit run today's code on their files, and that one again."""
+    skip_without_history()
+    goes_well(FIRST_SEED + number, kind=ClusterKind.RENEWED)
+
+
+def skip_without_history() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            check_out(Path(folder))
+        except NoHistory as reason:
+            pytest.skip(str(reason))

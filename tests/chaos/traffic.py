@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum, auto
@@ -16,7 +16,16 @@ from itertools import count
 
 import trio
 
-from pyrmq_core import LocalTransactionState, Message, MessageExt, Producer, RocketMQError, SendResult
+from pyrmq_core import (
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    Producer,
+    RocketMQError,
+    SendResult,
+    SendStatus,
+    TransactionSendResult,
+)
 from pyrmq_core.errors import Outcome as SendOutcome
 from tests.chaos.history import Event, Outcome, Send
 from tests.chaos.plan import PACKED, PLAIN
@@ -107,6 +116,11 @@ class Traffic:
         for _ in range(self._load.burst_batches):
             await self._send(topic, self._load.burst_batch_messages)
 
+    async def send_some(self, topic: str, messages: int) -> None:
+        """Sends messages, one at a time."""
+        for _ in range(messages):
+            await self._send(topic, 1)
+
     async def _send_singles(self) -> None:
         while not self._is_over:
             await self._send(PLAIN, 1)
@@ -143,8 +157,8 @@ class Traffic:
             for _ in range(self._load.soon_messages):
                 nursery.start_soon(end, f"soon-{next(self._numbers)}")
 
-    async def _wait_sent(self, message: Message) -> None:
-        await (await self._producer.send_soon(message)).wait()
+    async def _wait_sent(self, message: Message) -> SendResult:
+        return await (await self._producer.send_soon(message)).wait()
 
     async def _send_in_transaction(self) -> None:
         async def execute(message: Message, _: SendResult) -> LocalTransactionState:
@@ -169,12 +183,20 @@ class Traffic:
         self.events.append(Send(began, time.monotonic(), PLAIN, id_, outcome, seconds))
 
 
-async def _outcome(send: Callable[[], Awaitable[object]]) -> str:
+async def _outcome(send: Callable[[], Awaitable[TransactionSendResult | SendResult | Sequence[SendResult]]]) -> str:
+    """Returns how a send ended; a message that is not yet on the medium, or not at a slave, is perhaps stored."""
     try:
-        await send()
+        ended = await send()
     except RocketMQError as error:
         return OUTCOMES.get(getattr(error, "outcome", None), Outcome.PERHAPS_STORED)  # type: ignore[arg-type]
-    return Outcome.STORED
+    match ended:
+        case TransactionSendResult():
+            statuses = {ended.result.status}
+        case SendResult():
+            statuses = {ended.status}
+        case _:
+            statuses = {result.status for result in ended}
+    return Outcome.STORED if statuses == {SendStatus.SEND_OK} else Outcome.PERHAPS_STORED
 
 
 def _state_of(id_: str, *, is_check: bool) -> LocalTransactionState:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.clusters import RELEASE, ClusterKind
+from tests.chaos.clusters import OLD_RELEASE, RELEASE, ClusterKind
 from tests.chaos.test_runs import FEW_SECONDS, FEW_STEPS, FIRST_SEED, KILLED_AFTER_SECONDS, SHORT_SEED, goes_well
 from tests.support.maven import ApacheUnavailable, jars
 
 KINDS = (ClusterKind.APACHE, ClusterKind.MIXED)
 SEEDS = 20
+# A seed that upgrades both brokers among its first steps.
+SHORT_SEED_OF_UPGRADES = 28
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +22,7 @@ def release() -> None:
     """Skips where Apache's servers cannot run."""
     try:
         jars(RELEASE)
+        jars(OLD_RELEASE)
     except ApacheUnavailable as reason:
         pytest.skip(str(reason))
 
@@ -30,9 +33,15 @@ def test_some_seconds_of_random_faults(kind: ClusterKind) -> None:
     goes_well(SHORT_SEED, FEW_STEPS, FEW_SECONDS, kind)
 
 
+@pytest.mark.timeout(KILLED_AFTER_SECONDS)
+def test_some_seconds_of_random_faults_while_brokers_are_upgraded() -> None:
+    """Brokers of 4.9.7 become brokers of 5.4.0, one behind the other, on their files."""
+    goes_well(SHORT_SEED_OF_UPGRADES, FEW_STEPS, FEW_SECONDS, ClusterKind.UPGRADED)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
 @pytest.mark.parametrize("number", range(SEEDS))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, ClusterKind.UPGRADED])
 def test_many_seeds(kind: ClusterKind, number: int) -> None:
     goes_well(FIRST_SEED + number, kind=kind)

@@ -35,11 +35,25 @@ class OurServer:
         self.store = Path(settings.get("storePathRootDir", home))
         self._nameserver = nameserver or self.address
         home.mkdir()
-        conf = home / "server.conf"
-        conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        environment = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
-        command = [sys.executable, "-m", module, "-c", str(conf)]
-        self.process = JavaProcess(f"{name} (ours)", command, home / "output.log", environment)
+        self._conf = home / "server.conf"
+        self._settings: dict[str, str] = {}
+        self.configure(settings)
+        self._module = module
+        self._environment = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
+        self.process = self._process([], self._environment)
+
+    def run_code_of(self, root: Path) -> None:
+        """Has the next start run the packages in another folder, without those of this one and its parents."""
+        self.process = self._process(["-P"], {**self._environment, "PYTHONPATH": str(root)})
+
+    def _process(self, options: Sequence[str], environment: Mapping[str, str]) -> JavaProcess:
+        command = [sys.executable, *options, "-m", self._module, "-c", str(self._conf)]
+        return JavaProcess(f"{self.name} (ours)", command, self._conf.parent / "output.log", environment)
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Changes settings for the next start."""
+        self._settings |= settings
+        self._conf.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
 
     def start(self) -> None:
         self.process.start()
