@@ -12,13 +12,15 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
 import trio
 
-from pyrmq_core import Client, ConsumeFromWhere, ConsumeLater, MessageExt, PushConsumer
+from pyrmq_core import Client, ConsumeFromWhere, ConsumeLater, LitePullConsumer, MessageExt, MessageModel, PushConsumer
 from tests.chaos.history import Beat, Event, Got, line_of
-from tests.chaos.plan import FLEETING, TOPICS
+from tests.chaos.plan import FLEETING, LISTENERS, POLLERS, TOPICS
 from tests.chaos.planted import plant_by_environment
 
 BEAT_SECONDS = 0.25
@@ -73,7 +75,17 @@ class Worker:
 async def main(nameserver: str, group: str, name: str, file: str, seed: str) -> None:
     """Consumes until it is killed, or stopped by SIGTERM."""
     records = Records(file)
-    worker = Worker(group, name, random.Random(f"{seed} {name}"), records.write)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_beat, records, name)
+        if group in BESIDE:
+            worker = Worker(group, name, random.Random(), records.write, given_back=0.0, seconds=0.0)
+            await BESIDE[group](nameserver, group, worker, Path(f"{file}.offsets"))
+        else:
+            await _push(nameserver, group, Worker(group, name, random.Random(f"{seed} {name}"), records.write))
+        nursery.cancel_scope.cancel()
+
+
+async def _push(nameserver: str, group: str, worker: Worker) -> None:
     async with (
         Client(nameserver=nameserver, poll_nameserver_interval=POLL_SECONDS) as client,
         PushConsumer(
@@ -89,13 +101,54 @@ async def main(nameserver: str, group: str, name: str, file: str, seed: str) -> 
     ):
         for topic in (*TOPICS, FLEETING):
             await consumer.subscribe(topic)
+        await _run_until_stopped(consumer, worker)
+
+
+async def _listen(nameserver: str, group: str, worker: Worker, offsets: Path) -> None:
+    async with PushConsumer(
+        group,
+        nameserver=nameserver,
+        consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
+        message_model=MessageModel.BROADCASTING,
+        local_offset_store_dir=offsets,
+    ) as consumer:
+        for topic in TOPICS:
+            await consumer.subscribe(topic)
+        await _run_until_stopped(consumer, worker)
+
+
+async def _poll(nameserver: str, group: str, worker: Worker, _offsets: Path) -> None:
+    async with LitePullConsumer(
+        group, nameserver=nameserver, consume_from_where=ConsumeFromWhere.FIRST_OFFSET, auto_commit_interval=1.0
+    ) as consumer:
+        for topic in TOPICS:
+            await consumer.subscribe(topic)
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_beat, records, name)
-                nursery.start_soon(consumer.run, worker.handle)
+                nursery.start_soon(_handle_polled, consumer, worker)
                 async for _ in signals:
-                    await consumer.stop()
                     nursery.cancel_scope.cancel()
+
+
+async def _handle_polled(consumer: LitePullConsumer, worker: Worker) -> None:
+    while True:
+        if messages := await consumer.poll(POLL_SECONDS):
+            await worker.handle(messages)
+
+
+BESIDE: Final[Mapping[str, Callable[[str, str, Worker, Path], Awaitable[None]]]] = {
+    LISTENERS: _listen,
+    POLLERS: _poll,
+}
+
+
+async def _run_until_stopped(consumer: PushConsumer, worker: Worker) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.run, worker.handle)
+            async for _ in signals:
+                await consumer.stop()
+                nursery.cancel_scope.cancel()
 
 
 def _got(group: str, name: str, message: MessageExt, kept: bool) -> Got:
@@ -114,5 +167,5 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     faulthandler.register(signal.SIGUSR1)
     plant_by_environment()
-    nameserver, group, name, file, seed = sys.argv[1:]
-    trio.run(main, nameserver, group, name, file, seed)
+    nameserver, group, name, events, seed = sys.argv[1:]
+    trio.run(main, nameserver, group, name, events, seed)

@@ -16,6 +16,8 @@ SLAVES: Final = ("slave-a", "slave-b")
 # The topic whose batches are stored message by message, and the topic whose batches are one record each.
 PLAIN, PACKED = "plain", "packed"
 TOPICS: Final = (PLAIN, PACKED)
+# The groups beside that of the members that come and go, each of one member: one polls, one is broadcasting.
+POLLERS, LISTENERS = "pollers", "listeners"
 # The topic that is deleted and made again.
 FLEETING: Final = "fleeting"
 LONGEST_GAP_SECONDS: Final = 1.5

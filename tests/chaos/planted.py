@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+from pyrmq_core import LitePullConsumer
 from pyrmq_core.broker.ha.ha_client import HaClient
 from pyrmq_core.broker.ha.replicas import Replicas
 from pyrmq_core.broker.processors import consumer_send_back
@@ -47,6 +48,7 @@ MANY_MESSAGES: Final = 8
 SPOILED_WRITE: Final = 30
 DELIVERED_TWICE: Final = 5
 CALLED_TWICE: Final = 50
+POLLED_SHORT: Final = 20
 QUEUES_AT_FIRST: Final = 4
 
 
@@ -290,6 +292,21 @@ def _kept_queues() -> None:
     replace(MessageStore, "delete_topic", lambda _: lambda *_: [])
 
 
+def _short_polls() -> None:
+    """Has some polls leave out a message."""
+
+    def poll(real: Callable[..., Any]) -> Callable[..., Any]:
+        polls = count(1)
+
+        async def planted(consumer: LitePullConsumer, timeout: float) -> Any:
+            messages = await real(consumer, timeout)
+            return messages if next(polls) % POLLED_SHORT else messages[1:]
+
+        return planted
+
+    replace(LitePullConsumer, "poll", poll)
+
+
 def _emptied_stores() -> None:
     """Has an upgrade of a broker of ours begin with an empty store."""
 
@@ -319,6 +336,7 @@ PLANTS: Final[dict[str, Callable[[], None]]] = {
     "moved readers": _moved_readers,
     "unread queues": _unread_queues,
     "lonely answers": _lonely_answers,
+    "short polls": _short_polls,
     "emptied stores": _emptied_stores,
     "kept queues": _kept_queues,
 }

@@ -23,12 +23,14 @@ from tests.chaos.plan import (
     BROKERS,
     EVERY_KIND,
     FLEETING,
+    LISTENERS,
     OF_OURS,
     OF_PAIRS,
     OF_RELEASES,
     OF_TOPICS,
     PACKED,
     PLAIN,
+    POLLERS,
     RESETS,
     SLAVES,
     TOPICS,
@@ -50,7 +52,7 @@ KINDS_OF: Final[Mapping[ClusterKind, Sequence[Kind]]] = {
     ClusterKind.APACHE: (*EVERY_KIND, *OF_TOPICS),
     ClusterKind.MIXED: (*EVERY_KIND, *OF_TOPICS),
     ClusterKind.UPGRADED: (*(kind for kind in EVERY_KIND if kind not in (*RESETS, Kind.CUT, Kind.STALL)), *OF_RELEASES),
-    ClusterKind.RENEWED: (*EVERY_KIND, *OF_RELEASES),
+    ClusterKind.RENEWED: (*(kind for kind in EVERY_KIND if kind not in RESETS), *OF_RELEASES),
     # A slave keeps a deleted topic's messages until the topic that is made again has others in their place.
     ClusterKind.PAIRS: (*EVERY_KIND, *OF_PAIRS, *(kind for kind in OF_TOPICS if kind is not Kind.REMAKE)),
 }
@@ -86,6 +88,10 @@ class ProcessRun(Run):
         }
         self._written = dict.fromkeys(TOPICS, QUEUES)  # the queues that are written to; `_queues` are read
         self._remaking = trio.Lock()
+
+    async def _look_again(self) -> None:
+        known = set(self.events)
+        self.events += [event for event in await self._stored() if event not in known]
 
     async def _order(self, step: Step, order: Order, seconds: float = 0.0) -> None:
         broker = self._servers[step.target]
@@ -219,5 +225,7 @@ async def running(
                 traffic,
                 lambda name: Member(name, (nameserver, GROUP, plan.seed), home, dict(os.environ)),
             )
+            for group in (POLLERS, LISTENERS):
+                run.add_beside(group, Member(group, (nameserver, group, plan.seed), home, dict(os.environ)))
             yield run
             run.events += await trio.to_thread.run_sync(compare_copies, cluster)

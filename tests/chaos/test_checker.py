@@ -339,6 +339,23 @@ def test_a_reset_back_that_is_swallowed_is_reported_of_one_member_and_of_ours(
     assert "never consumed 350 acknowledged messages" in only_fault([Booted("broker-a", maker), *swallowed])
 
 
+def test_what_a_promoted_slave_has_where_a_group_read_lost_messages_may_be_passed_over() -> None:
+    lost = replace(got(7), id="plain-lost")
+    sent = replace(send(7), id="plain-lost", outcome=Outcome.PERHAPS_STORED)
+    events = [*good(got(7)), sent, lost]
+    assert "never consumed 1 acknowledged messages" in only_fault(events)
+    assert faults_of([*events, fault("promote", 7.0, 9.0)]) == []
+    assert "never consumed 1" in only_fault([*good(got(7)), fault("promote", 7.0, 9.0)])
+    assert "never consumed 1" in only_fault([*events, fault("promote", 7.0, 9.0, "broker-b")])
+
+
+def test_what_was_given_back_to_a_master_that_was_lost_may_be_lost() -> None:
+    events = [*good(got(7)), got(7, kept=False)]
+    assert faults_of([*events, fault("promote", 7.0, 9.0)]) == []
+    assert "never consumed 1" in only_fault([*events, fault("promote", 8.5, 9.0)])
+    assert "never consumed 1" in only_fault([*events, fault("promote", 7.0, 7.5)])
+
+
 # --- Slaves
 
 

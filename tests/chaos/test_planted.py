@@ -25,6 +25,7 @@ FOUND = {
     "moved readers": (8, (Kind.WRITE_ONLY, Kind.BURST), "never consumed"),
     "unread queues": (6, (Kind.RESIZE,), "never consumed"),
     "lonely answers": (8, (Kind.JOIN, Kind.PROMOTE), "acknowledged messages are not stored"),
+    "short polls": (2, (Kind.BURST,), "pollers never consumed"),
     "emptied stores": (8, (Kind.UPGRADE, Kind.JOIN), "acknowledged messages are not stored"),
     "kept queues": (2, (Kind.REMAKE,), "that were deleted with their topic"),
     "spoiled copies": (2, (Kind.BURST,), "is no copy of its master"),
@@ -32,7 +33,7 @@ FOUND = {
 # Runs of these take half a minute or more.
 LONGEST = (
     *("whole batches", "unflushed answers", "unwritten answers", "moved readers", "unread queues", "lonely answers"),
-    "emptied stores",
+    *("emptied stores", "short polls"),
 )
 # Whether a fault shows depends on moments, too: on a busy machine one run of some did not meet a swallowed reset.
 SEEDS = (5, 6, 7, 8)
