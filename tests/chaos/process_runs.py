@@ -90,8 +90,8 @@ class ProcessRun(Run):
         self._remaking = trio.Lock()
 
     async def _look_again(self) -> None:
-        known = set(self.events)
-        self.events += [event for event in await self._stored() if event not in known]
+        events_before = set(self.events)
+        self.events += [event for event in await self._stored() if event not in events_before]
 
     async def _order(self, step: Step, order: Order, seconds: float = 0.0) -> None:
         broker = self._servers[step.target]
