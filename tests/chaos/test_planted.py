@@ -33,7 +33,7 @@ FOUND = {
 # Runs of these take half a minute or more.
 LONGEST = (
     *("whole batches", "unflushed answers", "unwritten answers", "moved readers", "unread queues", "lonely answers"),
-    *("emptied stores", "short polls"),
+    *("emptied stores", "short polls", "kept queues"),
 )
 # Whether a fault shows depends on moments, too: on a busy machine one run of some did not meet a swallowed reset.
 SEEDS = (5, 6, 7, 8)
