@@ -28,7 +28,10 @@ SHORT_SEED_OF_OURS, STEPS_OF_OURS = 10013, 9
 SHORT_SEED_OF_PAIRS = 15154
 KILLED_AFTER_SECONDS = 900
 SEEDS, SEEDS_OF_OTHERS = 100, 20
-FIRST_SEED = int(os.environ.get("PYRMQ_CHAOS_SEED") or random.randrange(1_000_000_000))
+GIVEN_SEED = os.environ.get("PYRMQ_CHAOS_SEED")
+# What every landing runs is the same each time; `make soak` looks for what is new.
+SEED_OF_A_MINUTE = int(GIVEN_SEED or 7)
+FIRST_SEED = int(GIVEN_SEED or random.randrange(1_000_000_000))
 
 
 def run(seed: int, *options: object) -> subprocess.CompletedProcess[str]:
@@ -66,7 +69,7 @@ def test_some_seconds_of_random_faults_on_pairs() -> None:
 
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
 def test_a_minute_of_random_faults() -> None:
-    goes_well(FIRST_SEED)
+    goes_well(SEED_OF_A_MINUTE)
 
 
 @pytest.mark.soak
