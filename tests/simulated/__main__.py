@@ -1,8 +1,8 @@
 """Lives of seeds: python -m tests.simulated SEED [--seeds 1] [--processes N] [--plant "swallowed reset"].
 
 It prints each seed that breaks a promise, and how; exit status 0: none did, 1: some did. With a plant it ends at the
-first of them. Without further seeds it logs what the life's clients and servers do. A life takes an eighth of a second
-of a processor: thousands a minute where there are some cores; by default each core has a process.
+first of them. Without further seeds it logs what the life's clients and servers do. A life takes a tenth of a second of
+a processor: a thousand a minute on two cores; by default each core has a process.
 """
 
 from __future__ import annotations
