@@ -8,7 +8,7 @@ decoded.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -55,22 +55,26 @@ async def ranges_of(
 
 
 def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
-    """Returns the named queues: `BROKER/3`, `BROKER`, or `3` of every broker; all queues if there are no names.
+    """Returns the queues that a name means: `BROKER/3`, `BROKER`, or `3` of every broker; all queues without names.
 
-    Raises `InvalidArgument` for a name that matches no queue.
+    Raises `InvalidArgument` for a name that means none.
     """
-    every = list(queues)
+    every, wanted = list(queues), frozenset(names)
+    known = set[str]().union(*map(_names_of, every))
     for name in names:
-        if not any(is_named(queue, (name,)) for queue in every):
+        if name not in known:
             there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in every[:50])
             raise InvalidArgument(f"queue {name}: the topic has no such queue to read; it has {there or 'none'}")
-    return [queue for queue in every if is_named(queue, names)]
+    return [queue for queue in every if is_named(queue, wanted)]
 
 
-def is_named(queue: MessageQueue, names: Sequence[str]) -> bool:
-    """Returns whether a name matches the queue, or there are no names."""
-    own = (f"{queue.broker_name}/{queue.queue_id}", queue.broker_name, str(queue.queue_id))
-    return not names or any(name in own for name in names)
+def is_named(queue: MessageQueue, names: Collection[str]) -> bool:
+    """Returns whether one of the names means the queue, or there are none."""
+    return not names or any(name in names for name in _names_of(queue))
+
+
+def _names_of(queue: MessageQueue) -> tuple[str, str, str]:
+    return f"{queue.broker_name}/{queue.queue_id}", queue.broker_name, str(queue.queue_id)
 
 
 async def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], sql: str | None) -> None:

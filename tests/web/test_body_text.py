@@ -102,14 +102,14 @@ def test_json_differs_in_blanks_alone(value: object) -> None:
 )
 def test_the_parts_of_json_together_are_all_of_it(value: object, indent: int, size: int) -> None:
     body = json.dumps([value], indent=indent or None, ensure_ascii=False).encode(errors="replace")
-    whole = body_text(body, "json")
+    laid_out = body_text(body, "json")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(body_text_module, "PART_BYTES", size)
         first = body_text(body, "json")
         parts = [body_text(body, "json", number) for number in range(1, first.parts + 1)]
-    if whole.form == "json":
+    if laid_out.form == "json":
         assert {part.form for part in parts} == {"json"}
-        assert "".join(part.text for part in parts) == whole.text
+        assert "".join(part.text for part in parts) == laid_out.text
 
 
 def test_json_nested_deeply_is_not_indented_without_end() -> None:
