@@ -24,7 +24,7 @@ def test_the_default_tests_fit_in_their_time(pytestconfig: pytest.Config) -> Non
 
 
 def test_each_file_on_record_is_there() -> None:
-    files = {name.partition("::")[0] for name in tiers.read_durations()}
+    files = {*tiers.STYLE, *(name.partition("::")[0] for name in tiers.read_durations())}
     assert files
     assert [file for file in sorted(files) if not (tiers.ROOT / file).exists()] == []
 
@@ -39,8 +39,15 @@ def test_a_run_replaces_what_changed() -> None:
     assert tiers.merge_durations(old, run) == {"a.py": 1.8, "a.py::other": 1.5, "b.py": 3.0, "b.py::test": 3.9}
 
 
-LIGHT, LONG, NEW = "tests/test_light.py", "tests/test_long.py", "tests/test_new.py"
-DURATIONS = {LIGHT: 9.0, LONG: 11.0, f"{LONG}::attack": 6.0, f"{LONG}::quick_attack": 2.0, f"{LONG}::smoke": 1.5}
+LIGHT, LONG, NEW, STYLE = "tests/test_light.py", "tests/test_long.py", "tests/test_new.py", tiers.STYLE[0]
+DURATIONS = {
+    LIGHT: 9.0,
+    LONG: 11.0,
+    STYLE: 58.0,
+    f"{LONG}::attack": 6.0,
+    f"{LONG}::quick_attack": 2.0,
+    f"{LONG}::smoke": 1.5,
+}
 
 
 def suite(*names: str, foreign: bool = False) -> dict[str, tiers.SuiteTest]:
@@ -52,10 +59,10 @@ def ids_of_default_tier(tests: dict[str, tiers.SuiteTest], *promise: str) -> set
     return {test.id for test in tier}
 
 
-def test_light_and_new_files_and_smoke_tests_are_in_the_default_tier() -> None:
-    ours = suite(f"{LIGHT}::one", f"{NEW}::two", f"{LONG}::three", f"{LONG}::smoke")
+def test_light_and_new_files_style_and_smoke_tests_are_in_the_default_tier() -> None:
+    ours = suite(f"{LIGHT}::one", f"{NEW}::two", f"{STYLE}::rule", f"{LONG}::three", f"{LONG}::smoke")
     foreign = suite(f"{LIGHT}::foreign", f"{NEW}::foreign", foreign=True)
-    assert ids_of_default_tier(ours | foreign) == {f"{LIGHT}::one", f"{NEW}::two", f"{LONG}::smoke"}
+    assert ids_of_default_tier(ours | foreign) == {f"{LIGHT}::one", f"{NEW}::two", f"{STYLE}::rule", f"{LONG}::smoke"}
 
 
 def test_a_promise_without_a_light_attacker_has_its_quickest() -> None:

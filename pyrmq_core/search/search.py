@@ -60,9 +60,9 @@ def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[M
     Raises `InvalidArgument` for a name that means none.
     """
     every, wanted = list(queues), frozenset(names)
-    known = set[str]().union(*map(_names_of, every))
+    names_there = set[str]().union(*map(_names_of, every))
     for name in names:
-        if name not in known:
+        if name not in names_there:
             there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in every[:50])
             raise InvalidArgument(f"queue {name}: the topic has no such queue to read; it has {there or 'none'}")
     return [queue for queue in every if is_named(queue, wanted)]

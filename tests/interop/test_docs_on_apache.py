@@ -11,7 +11,8 @@ import pytest
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from tests.support.apache import ApacheCluster, ask
-from tests.test_docs import NAMESERVER, PAGES
+from tests.test_doc_examples import NAMESERVER
+from tests.test_docs import PAGES
 
 BLOCK = re.compile(r"^```python apache\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 EXAMPLES = [

@@ -4,6 +4,7 @@ No test is marked for its tier by hand. The default tier holds
 
 - every test of a file that needs nothing foreign (Apache RocketMQ, Spark, a browser) and takes at most
   `FILE_SECONDS`, by the durations that `make durations` recorded in `tests/durations.json`;
+- `STYLE`: the rules of style, which any change may break;
 - for each promise of `docs/guarantees.md` whose attackers are all in other files, the quickest of these attackers;
 - `SMOKE`: one test for each foreign party.
 
@@ -37,6 +38,7 @@ TEST_SECONDS: Final = 1.0
 BUDGET_SECONDS: Final = 3 * 7 * 60.0
 FOREIGN: Final = ("interop", "spark", "browser")
 SHARED_FIXTURES: Final = re.compile(r'\bapache(_[45])?: |getfixturevalue\(f?"apache|\bguarded: ')
+STYLE: Final = ("tests/test_plain_english.py", "tests/test_walls.py")
 SMOKE: Final = {
     "a broker of RocketMQ 5.4.0": "tests/interop/test_client.py::TestClientJobs::test_pulls_and_their_outcomes[5.4.0]",
     "Java's client": "tests/interop/test_java_on_our_servers.py"
@@ -169,7 +171,7 @@ def seconds_of(tier: Iterable[SuiteTest], durations: Durations) -> float:
 
 
 def _is_light(test: SuiteTest, durations: Durations) -> bool:
-    return not test.foreign and durations.get(test.file, 0.0) <= FILE_SECONDS
+    return not test.foreign and (test.file in STYLE or durations.get(test.file, 0.0) <= FILE_SECONDS)
 
 
 def promised_tests(page: str) -> list[list[str]]:
