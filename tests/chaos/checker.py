@@ -183,8 +183,8 @@ def _lost_with_masters(history: History, group: str) -> set[str]:
     """Returns the messages that the group may lack since slaves were promoted that did not have all of their masters'.
 
     A member may read what the slave does not have, and no producer takes for safe. It goes on behind that, also where
-    the slave is the master and has other messages there. A broker answers a member that gives a message back before its
-    slave has that (WAIT is false, as in `AbstractSendMessageProcessor.consumerSendMsgBack` of 5.4.0).
+    the slave is the master and has other messages there. A member that gives a message back hears of success although
+    the slave, which stands still, lacks it: the answer has no word for that.
     """
     promotions = {fault.target: fault for fault in history.faults if fault.kind == "promote"}
     lost: set[str] = set()

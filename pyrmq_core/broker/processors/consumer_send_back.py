@@ -14,8 +14,15 @@ from typing import Any, Final
 
 from pyrmq_core.broker.broker import HELP, Broker
 from pyrmq_core.broker.processors.name_rules import topic_fault
-from pyrmq_core.broker.processors.put_message import RequestRefused, make_topic, message_illegal, put, refused_by_disk
-from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.processors.put_message import (
+    RequestRefused,
+    make_topic,
+    message_illegal,
+    put,
+    refused_by_disk,
+    wait_until_safe,
+)
+from pyrmq_core.broker.store.appending import Append, AppendResult
 from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.tables.topics import READ_WRITE, WRITE
 from pyrmq_core.broker.timers.timer_rules import drop_times
@@ -75,10 +82,13 @@ async def send_back(broker: Broker, request: Command, _: Peer) -> Command:
         tries = _most_tries(group, back.max_reconsume_times, request.version)
         is_dead = back.delay_level < 0 or record.reconsume_times >= tries
         if is_dead:
-            await _store_again(broker, record, DLQ_PREFIX + back.group, DLQ_QUEUES, 0)
+            stored = await _store_again(broker, record, DLQ_PREFIX + back.group, DLQ_QUEUES, 0)
         else:
             level = back.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
-            await _store_again(broker, record, retry_topic, retry_queues, level)
+            stored = await _store_again(broker, record, retry_topic, retry_queues, level)
+        # RocketMQ does not wait: what a consumer gave back is lost with its master. A limit that passed is no failure:
+        # the message is stored, and a consumer that hears of a failure sends a copy.
+        await wait_until_safe(broker, stored.end)
         properties = decode_properties(decode_java_utf8(record.properties))
         origin = properties.get(RETRY_TOPIC) or decode_java_utf8(record.topic)
         broker.figures.note_send_back(origin, back.group)
@@ -126,7 +136,7 @@ async def _ensure_topic(broker: Broker, topic: str, queues: int) -> None:
         await make_topic(broker, TopicConfig(topic, queues, queues, READ_WRITE))
 
 
-async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: int, level: int) -> None:
+async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: int, level: int) -> AppendResult:
     """Stores the message in another topic, with one more try counted; delayed if `level` is above 0."""
     await _ensure_topic(broker, topic, queues)
     with refused_by_disk():
@@ -149,7 +159,7 @@ async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: in
     encoded = encode_properties(properties).encode("utf-8", "replace")
     if len(encoded) > MAX_STORED_PROPERTIES_BYTES:
         raise message_illegal(broker, f"with what a retry adds, the properties have {len(encoded)} bytes")
-    put(
+    return put(
         broker,
         Append(
             topic=target[0],

@@ -39,6 +39,27 @@ def put(broker: Broker, append: Append) -> AppendResult:
     return stored
 
 
+async def wait_until_safe(broker: Broker, end: int) -> ResponseCode:
+    """Returns when the log before `end` is on the medium (SYNC_FLUSH), and enough slaves have it (SYNC_MASTER).
+
+    Both time limits begin now; the code names the limit that passed, or is SUCCESS. As in RocketMQ, the code about the
+    slaves replaces the one about the medium. Raises `RequestRefused` if the disk failed.
+    """
+    code, replicas, began = ResponseCode.SUCCESS, broker.ha.replicas, trio.current_time()
+    can_copy = replicas.can_copy(end)
+    if broker.flusher.is_sync and not await broker.flusher.wait_flushed(end):
+        if broker.flusher.failure:
+            remark = f"service not available now: {broker.flusher.failure}"
+            raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+        code = ResponseCode.FLUSH_DISK_TIMEOUT
+    if replicas.rules.copies > 1:
+        if not can_copy:
+            code = ResponseCode.SLAVE_NOT_AVAILABLE
+        elif not await replicas.wait(end, began + replicas.rules.timeout):
+            code = ResponseCode.FLUSH_SLAVE_TIMEOUT
+    return code
+
+
 @contextlib.contextmanager
 def refused_by_store(broker: Broker) -> Iterator[None]:
     """Raises `RequestRefused` in place of the errors of storing a message."""

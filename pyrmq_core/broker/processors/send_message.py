@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import trio
-
 from pyrmq_core.broker.broker import HELP, Answer, Broker
 from pyrmq_core.broker.processors.consumer_send_back import divert
 from pyrmq_core.broker.processors.delays import StoredQueue, delay_level, delayed
@@ -24,6 +22,7 @@ from pyrmq_core.broker.processors.put_message import (
     message_illegal,
     put,
     refused_by_disk,
+    wait_until_safe,
 )
 from pyrmq_core.broker.store.appending import INNER_BYTES, Append, AppendResult
 from pyrmq_core.broker.store.batch_pieces import Piece, batch_pieces, piece
@@ -174,23 +173,10 @@ def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer)
 
 
 async def _answer_when_safe(broker: Broker, prepared: PreparedMessage, stored: AppendResult) -> Command:
-    """Answers when the message is on the medium (SYNC_FLUSH), and enough slaves have it (SYNC_MASTER).
-
-    Both time limits begin now. As in RocketMQ, the answer about the slaves replaces the answer about the medium.
-    """
-    code, replicas, began = ResponseCode.SUCCESS, broker.ha.replicas, trio.current_time()
-    can_copy = replicas.can_copy(stored.end)
-    if broker.flusher.is_sync and not await broker.flusher.wait_flushed(stored.end):
-        if broker.flusher.failure:
-            remark = f"service not available now: {broker.flusher.failure}"
-            return send_refusal(broker, RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
-        code = ResponseCode.FLUSH_DISK_TIMEOUT
-    if replicas.rules.copies > 1:
-        if not can_copy:
-            code = ResponseCode.SLAVE_NOT_AVAILABLE
-        elif not await replicas.wait(stored.end, began + replicas.rules.timeout):
-            code = ResponseCode.FLUSH_SLAVE_TIMEOUT
-    return _stored(broker, prepared, stored, code)
+    try:
+        return _stored(broker, prepared, stored, await wait_until_safe(broker, stored.end))
+    except RequestRefused as refused:
+        return send_refusal(broker, refused)
 
 
 def queue_of_send(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:

@@ -13,6 +13,8 @@ import trio
 
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.record import iterate_records
+from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
 from tests.broker.ha.following import Follower, follower
 from tests.broker.serving import Served, serving, until
 from tests.support.apache import free_port
@@ -72,27 +74,42 @@ async def test_heartbeats_name_the_next_byte(tmp_path: Path) -> None:
             assert [await slave.block() for _ in range(3)] == [(end, b"")] * 3
 
 
-async def test_a_synchronous_master_answers_when_its_slave_has_the_message(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_given_back", [False, True])
+async def test_a_synchronous_master_answers_when_its_slave_has_the_message(tmp_path: Path, is_given_back: bool) -> None:
     async with (
         serving(tmp_path, brokerRole="SYNC_MASTER", inSyncReplicas="2", slaveTimeout="20000") as served,
         trio.open_nursery() as nursery,
         follower(served.running) as slave,
     ):
         answers: list[Command] = []
+        if is_given_back:
+            await served.send("T", properties="WAIT\x01false\x02")
+        first = served.running.broker.store.end
 
         async def send() -> None:
-            answers.append(await served.send("T"))
+            back = ConsumerSendMsgBack(0, "G", 1).to_command()
+            answers.append(await (served.ask(back) if is_given_back else served.send("T")))
 
         await slave.report(0)
         await until(lambda: bool(served.running.broker.ha.replicas.connected))
         nursery.start_soon(send)
-        _, body = await slave.block()
-        while len(body) < served.running.broker.store.end:
+        body = b""
+        while len(body) < served.running.broker.store.end or served.running.broker.store.end == first:
             body += (await slave.block())[1]
+        for _ in range(2):  # an answer before that of the first pull is in `answers` when the second returns
+            await served.pull("T")
         assert answers == []
         await slave.report(len(body))
         await until(lambda: bool(answers))
         assert answers[0].code == ResponseCode.SUCCESS
+
+
+async def test_a_message_that_was_given_back_is_stored_once_without_a_slave(tmp_path: Path) -> None:
+    """A consumer that heard of a failure would send a copy."""
+    async with serving(tmp_path, brokerRole="SYNC_MASTER", inSyncReplicas="2", slaveTimeout="50") as served:
+        await served.send("T")
+        assert (await served.ask(ConsumerSendMsgBack(0, "G", -1).to_command())).code == ResponseCode.SUCCESS
+        assert len(list(iterate_records((await served.pull("%DLQ%G")).records))) == 1
 
 
 @pytest.mark.parametrize("properties", ["", "WAIT\x01false\x02"])
