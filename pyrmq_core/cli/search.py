@@ -9,13 +9,11 @@ from __future__ import annotations
 import functools
 import math
 import re
-import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -110,7 +108,7 @@ def _bytes(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @part_options
 @click.option("--contains", metavar="TEXT", help="Bodies that contain this text.")
 @click.option("--where", metavar="CONDITION", help="As \"json.user.id == 42 and properties.region == 'eu'\".")
-@click.option("--regex", metavar="PATTERN", help="Bodies whose first 64 KiB, as text, match.")
+@click.option("--regex", metavar="PATTERN", help="Bodies with a match in their first 64 KiB.")
 @click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
 @click.option("--max-bytes", default=MAX_BYTES, show_default=True, callback=_bytes, help="Stop after reading so much.")
 @form_options
@@ -155,7 +153,7 @@ async def _search(
         searching = Search(
             consumer, ranges, condition, tags=part.tags, sql=part.sql, max_bytes=max_bytes, patience=patience
         )
-        with progress_line("messages searched", searching.account.total) as line, _interrupted_in_patterns():
+        with progress_line("messages searched", searching.account.total) as line:
             await _print_matches(searching, form, limit, line)
     _say_end(searching, topic, limit)
 
@@ -183,17 +181,14 @@ async def _print_matches(searching: Search, form: MessageLine, limit: int | None
     account, printed = searching.account, 0
     try:
         async with searching.matches() as lists:
-            try:
-                async for messages in lists:
-                    for message in messages[: None if limit is None else limit - printed]:
-                        line.pause()
-                        click.echo(form(message))
-                        printed += 1
-                    if printed == limit:
-                        return
-                    line.update(account.searched, more=f", {account.matches:,} found")
-            except KeyboardInterrupt:  # raised inside a pattern's search: the command is cancelled in a moment
-                await trio.sleep_forever()
+            async for messages in lists:
+                for message in messages[: None if limit is None else limit - printed]:
+                    line.pause()
+                    click.echo(form(message))
+                    printed += 1
+                if printed == limit:
+                    return
+                line.update(account.searched, more=f", {account.matches:,} found")
     except RocketMQError as error:
         error.add_note(f"{account.matches:,} messages found; {searching.rest_text()}")
         raise
@@ -214,27 +209,3 @@ def _say_end(searching: Search, topic: str, limit: int | None) -> None:
         click.echo(text, err=True)
     if account.no_json:
         click.echo(f"{account.no_json:,} bodies are no JSON and do not match", err=True)
-
-
-@contextmanager
-def _interrupted_in_patterns() -> Iterator[None]:
-    """Lets Ctrl-C end a regular expression that takes for ever on a body; elsewhere it acts as in every command."""
-    from pyrmq_core.search.conditions import Pattern
-
-    before = signal.getsignal(signal.SIGINT)
-    code = Pattern.holds.__code__
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if callable(before):
-            before(number, frame)
-        if frame is not None and frame.f_code is code:
-            raise KeyboardInterrupt
-
-    if not callable(before):
-        yield
-        return
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

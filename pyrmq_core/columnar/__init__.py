@@ -12,8 +12,14 @@ from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
     from pyrmq_core.columnar.arrays import encoded
+    from pyrmq_core.columnar.decoding.body_matches import (
+        check_pattern,
+        offsets_containing,
+        offsets_matching,
+        parts_to_match,
+    )
     from pyrmq_core.columnar.decoding.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, DecodedBatch, schema_of
-    from pyrmq_core.columnar.decoding.decode import decode_batches, decode_records, offsets_containing
+    from pyrmq_core.columnar.decoding.decode import decode_batches, decode_records
     from pyrmq_core.columnar.encoding.content_ids import content_ids
     from pyrmq_core.columnar.encoding.encode import BatchLimit, compresses, encode_batches, encode_rows
     from pyrmq_core.columnar.encoding.group_by import by_queue, by_tag, by_topic, string_hash_codes
@@ -38,6 +44,7 @@ __all__ = [
     "by_topic",
     "check",
     "check_columns",
+    "check_pattern",
     "compresses",
     "content_ids",
     "decode_batches",
@@ -47,7 +54,9 @@ __all__ = [
     "encoded",
     "first_fault",
     "offsets_containing",
+    "offsets_matching",
     "outgoing_parts",
+    "parts_to_match",
     "schema_of",
     "string_hash_codes",
 ]
@@ -69,6 +78,7 @@ _LAZY: Final = {
     "by_topic": "pyrmq_core.columnar.encoding.group_by",
     "check": "pyrmq_core.columnar.encoding.validate",
     "check_columns": "pyrmq_core.columnar.encoding.sink_rows",
+    "check_pattern": "pyrmq_core.columnar.decoding.body_matches",
     "compresses": "pyrmq_core.columnar.encoding.encode",
     "content_ids": "pyrmq_core.columnar.encoding.content_ids",
     "decode_batches": "pyrmq_core.columnar.decoding.decode",
@@ -77,8 +87,10 @@ _LAZY: Final = {
     "encode_rows": "pyrmq_core.columnar.encoding.encode",
     "encoded": "pyrmq_core.columnar.arrays",
     "first_fault": "pyrmq_core.columnar.encoding.validate",
-    "offsets_containing": "pyrmq_core.columnar.decoding.decode",
+    "offsets_containing": "pyrmq_core.columnar.decoding.body_matches",
+    "offsets_matching": "pyrmq_core.columnar.decoding.body_matches",
     "outgoing_parts": "pyrmq_core.columnar.encoding.sink_rows",
+    "parts_to_match": "pyrmq_core.columnar.decoding.body_matches",
     "schema_of": "pyrmq_core.columnar.decoding.columns",
     "string_hash_codes": "pyrmq_core.columnar.encoding.group_by",
 }

@@ -1,22 +1,19 @@
 """The conditions of a search: bytes in a body, a regular expression in its text, or a `Where`.
 
-Each decides about one message; `TextIn` is decided for whole columns of bodies, too. Pure.
+`TextIn` and `Members` decide about one message; `TextIn` and `Pattern` are decided for whole columns of bodies. Pure.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
+from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageExt
 from pyrmq_core.search.where import Row, Where
-
-# The bytes of a body that a regular expression is searched in: its time may grow with their square, or worse.
-MAX_PATTERN_BODY_BYTES: Final = 64 * 1024
 
 
 class NoJson(ValueError):
@@ -45,20 +42,15 @@ class TextIn:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression of Python, somewhere in the first 64 KiB of the body as text."""
+    """A regular expression of RE2, somewhere in the first 64 KiB of the body; only whole columns are compared with it.
+
+    Raises `MissingLibrary` without Arrow: a pattern for Python's `re` could take for ever on a body.
+    """
 
     text: str
-    compiled: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "compiled", re.compile(self.text))
-        except (re.error, RecursionError, OverflowError) as error:
-            raise InvalidArgument(f"{self.text!r} is no regular expression: {error}") from None
-
-    def holds(self, message: MessageExt) -> bool:
-        """Returns whether the expression matches somewhere."""
-        return self.compiled.search(message.body[:MAX_PATTERN_BODY_BYTES].decode(errors="replace")) is not None
+        columnar().check_pattern(self.text)
 
 
 @dataclass(frozen=True, slots=True)

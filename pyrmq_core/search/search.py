@@ -1,8 +1,8 @@
 """`Search`: reads ranges of a topic with many pulls at once, and yields the messages that meet a condition.
 
 It keeps account of its progress: a search that is interrupted, reaches its bound or loses its broker reports the
-searched offsets. With Arrow a text is compared with whole columns of bodies, and only messages that have it are
-decoded.
+searched offsets. With Arrow a text or pattern is compared with whole columns of bodies, and only pulls that have a
+match are decoded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -26,7 +26,7 @@ from pyrmq_core.errors import InvalidArgument, MissingLibrary
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange
 from pyrmq_core.protocol.messages.payload import RawPull, decode
-from pyrmq_core.search.conditions import Condition, NoJson, TextIn
+from pyrmq_core.search.conditions import Condition, NoJson, Pattern, TextIn
 
 Ranges = Sequence[tuple[MessageQueue, OffsetRange]]
 
@@ -123,7 +123,7 @@ class Search:
         self._filter = wanted if isinstance(wanted := filter_of(tags, sql), TagFilter) else TagFilter()
         self._max_bytes = max_bytes
         self._window = ReadWindow(patience=patience, lends_records=True)
-        self._columnar = _columnar_or_none() if isinstance(condition, TextIn) else None
+        self._columnar = _columnar_of(condition)
 
     @asynccontextmanager
     async def matches(self) -> AsyncIterator[AsyncIterator[list[MessageExt]]]:
@@ -159,8 +159,8 @@ class Search:
         account = self.account
         async for pulls in lists:
             matches: list[MessageExt] = []
-            for pull in await self._promising(pulls):
-                matches += self._in_pull(pull)
+            for pull, offsets in await self._promising(pulls):
+                matches += self._in_pull(pull, offsets)
                 await trio.lowlevel.checkpoint()
             account.matches += len(matches)
             account.received_bytes += sum(len(pull.records) for pull in pulls)
@@ -172,30 +172,58 @@ class Search:
                 account.is_bounded = True
                 return
 
-    async def _promising(self, pulls: list[RawPull]) -> Iterable[RawPull]:
-        """Returns one queue's pulls that may have matches, in order; bodies are compared by columns where possible."""
-        if self._columnar is None or not isinstance(self._condition, TextIn):
-            return pulls
+    async def _promising(self, pulls: list[RawPull]) -> Iterable[tuple[RawPull, Collection[int] | None]]:
+        """Returns one queue's pulls that may have matches, in order, with the offsets that match.
+
+        The offsets are None if the condition has to be asked about each message.
+        """
+        if self._columnar is None:
+            return [(pull, None) for pull in pulls]
         schema = self._columnar.schema_of(COLUMNS)
         starts = [pull.start for pull in pulls]
-        chosen: dict[int, RawPull] = {}
+        matching: dict[int, set[int]] = {}
         for decoded in self._columnar.decode_batches(pulls, schema, tags=self._filter):
-            for offset in self._columnar.offsets_containing(decoded.batch, self._condition.needle):
-                number = bisect_right(starts, offset) - 1
-                chosen[number] = pulls[number]
+            for offset in await self._offsets_in(decoded.batch, self._columnar):
+                matching.setdefault(bisect_right(starts, offset) - 1, set()).add(offset)
             await trio.lowlevel.checkpoint()
-        return chosen.values()
+        return [(pulls[number], offsets) for number, offsets in matching.items()]
 
-    def _in_pull(self, pull: RawPull) -> list[MessageExt]:
-        condition, matches = self._condition, self._filter.matches
+    async def _offsets_in(self, batch: Any, columnar: ModuleType) -> list[int]:
+        """Returns the offsets of a `pyarrow.RecordBatch` that match.
+
+        A pattern is compared in a thread, and holds up no other task. A cancelled search waits for the thread: it reads
+        records that are lent.
+        """
+        if isinstance(self._condition, TextIn):
+            containing: list[int] = columnar.offsets_containing(batch, self._condition.needle)
+            return containing
+        assert isinstance(self._condition, Pattern)
+        offsets: list[int] = []
+        for part in columnar.parts_to_match(batch):
+            offsets += await trio.to_thread.run_sync(columnar.offsets_matching, part, self._condition.text)
+        return offsets
+
+    def _in_pull(self, pull: RawPull, offsets: Collection[int] | None) -> list[MessageExt]:
         meeting: list[MessageExt] = []
         for message in decode(pull, OffsetRange(pull.start, pull.next_offset)):
             try:
-                if matches(message.tags) and (condition is None or condition.holds(message)):
+                if self._meets(message) if offsets is None else message.queue_offset in offsets:
                     meeting.append(message)
             except NoJson:
                 self.account.no_json += 1
         return meeting
+
+    def _meets(self, message: MessageExt) -> bool:
+        condition = self._condition
+        assert not isinstance(condition, Pattern)
+        return self._filter.matches(message.tags) and (condition is None or condition.holds(message))
+
+
+def _columnar_of(condition: Condition | None) -> ModuleType | None:
+    """Returns the room of columns if it decides the condition; None if messages are looked at one by one."""
+    if isinstance(condition, TextIn):
+        return _columnar_or_none()
+    return columnar() if isinstance(condition, Pattern) else None
 
 
 def _columnar_or_none() -> ModuleType | None:

@@ -87,12 +87,13 @@ class Wanted:
     before: datetime | None
     contains: str = ""
     where: str = ""
+    regex: str = ""
     tags: str = ""
     sql: str = ""
     queue: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.contains or self.where or self.tags or self.sql)
+        return bool(self.contains or self.where or self.regex or self.tags or self.sql)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +266,8 @@ class LookUps:
         Raises `TooManyLookUps` while the viewer has another search, or other viewers occupy all searches.
         """
         condition = None
-        if wanted.contains or wanted.where:
-            condition = condition_of(wanted.contains or None, wanted.where or None, None)
+        if wanted.contains or wanted.where or wanted.regex:
+            condition = condition_of(wanted.contains or None, wanted.where or None, wanted.regex or None)
         filter_of(wanted.tags or "*", wanted.sql or None)  # before any query to a broker
         return await self._get(wanted, partial(self._search, wanted, condition))
 

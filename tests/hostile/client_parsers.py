@@ -28,7 +28,8 @@ from pyrmq_core.protocol.framing.frame import FrameDecoder
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.trace_events import trace_events
-from pyrmq_core.search.conditions import condition_of
+from pyrmq_core.search.conditions import Members
+from pyrmq_core.search.where import Where
 from pyrmq_core.web.body_text import FORMS, body_text, summary
 from pyrmq_spark.options import check_names, read_connection, read_sink, read_source
 from pyrmq_spark.stream.stream_offset import StreamOffset
@@ -145,7 +146,7 @@ WHERE = (
 
 def where(text: str) -> None:
     """Reads a condition of `pyrmq search`, and holds messages against it."""
-    condition = condition_of(None, text, None)
+    condition = Members(Where.parse(text))
     for row in ROWS:
         with suppress(ValueError):  # a body that is no JSON is counted apart
             condition.holds(row)

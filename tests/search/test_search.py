@@ -81,7 +81,9 @@ CONDITIONS: tuple[tuple[Condition, list[int]], ...] = (
     (TextIn("needle"), list(range(COUNT))),
     (TextIn("x" * BIG), [n for n in range(0, COUNT, 100) if n % 3 != 2]),
     (TextIn("no such text"), []),
-    (Pattern(r"order \d+8 needle"), [n for n in range(COUNT) if n % 3 == 2 and n > 9 and n % 10 == 8]),
+    (Pattern(r"^order \d+8 needle$"), [n for n in range(COUNT) if n % 3 == 2 and n > 9 and n % 10 == 8]),
+    (Pattern(r"x{900}\"}$"), [n for n in range(0, COUNT, 100) if n % 3 != 2]),
+    (Pattern("no such text"), []),
     (Members(Where.parse("json.order in [1, 100, 599]")), [1, 100]),
 )
 
@@ -105,6 +107,28 @@ async def test_the_broker_filters_first(consumer: PullConsumer, way: str) -> Non
     assert numbers(await matches(chosen)) == list(range(591, COUNT))
     assert tagged.account.searched == chosen.account.searched == COUNT
     assert chosen.account.received_bytes < tagged.account.received_bytes / 10
+
+
+async def test_a_pattern_of_messages_that_the_broker_filtered(consumer: PullConsumer) -> None:
+    tagged = Search(consumer, await everything(consumer), Pattern("needle"), tags="odd")
+    assert numbers(await matches(tagged)) == list(range(1, COUNT, 2))
+    chosen = Search(consumer, await everything(consumer), Pattern(r"\b59\d\b"), sql="n > 595")
+    assert numbers(await matches(chosen)) == list(range(596, COUNT))
+
+
+async def test_others_go_on_while_a_pattern_is_compared(cluster: EmbeddedCluster, consumer: PullConsumer) -> None:
+    """The worst patterns take seconds for a message of these: a loop that waited would turn 20 times in the search."""
+    async with Producer("G", nameserver=cluster.nameserver) as producer:
+        for _ in range(20):
+            await producer.send(Message("Slow", b"a" * 65536))
+    ranges = await ranges_of(consumer, await consumer.message_queues("Slow"), None, None)
+    search = Search(consumer, ranges, Pattern("(.?){900}z"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(matches, search)
+        for _ in range(200):
+            await trio.sleep(0.001)
+        nursery.cancel_scope.cancel()
+    assert search.unsearched()
 
 
 async def test_a_bound_ends_it_and_the_rest_is_named(consumer: PullConsumer) -> None:

@@ -346,6 +346,10 @@ async def test_a_search_in_bodies(page: Served) -> None:
     assert 'value="json.order in [2, 4]"' in where
     contains = (await page.get("/messages", topic="orders", contains='"order": 38}')).text
     assert sum("{" in row for row in rows(contains)) == 1
+    matching = (await page.get("/messages", topic="orders", regex=r'"order": [13]8\}$')).text
+    assert sum("{" in row for row in rows(matching)) == 2
+    wrong = await page.get("/messages", topic="orders", regex="(a|b")
+    assert (wrong.status_code, "missing )" in wrong.text) == (400, True)
     later = (await page.get("/messages", topic="orders", contains="order", since="2100-01-01")).text
     assert "0 of 0 messages" in later
     wrong = await page.get("/messages", topic="orders", where="json.order = 2")
@@ -378,7 +382,7 @@ async def test_a_search_by_sql() -> None:
         assert (wrong.status_code, "amount &gt;" in wrong.text) == (502, True)
 
 
-@pytest.mark.parametrize("other", [{"id": "x"}, {"contains": "x"}, {"tags": "x"}, {"queue": "0"}])
+@pytest.mark.parametrize("other", [{"id": "x"}, {"contains": "x"}, {"regex": "x"}, {"tags": "x"}, {"queue": "0"}])
 async def test_a_key_and_another_condition_are_refused(page: Served, other: dict[str, str]) -> None:
     answer = await page.get("/messages", topic="orders", key="k8", **other)
     assert (answer.status_code, "choose one" in answer.text) == (400, True)

@@ -132,13 +132,6 @@ def decode_batches(
     yield from decode_messages(rest, columns, within, tags, rules, allow_gaps=allow_gaps)
 
 
-def offsets_containing(batch: pa.RecordBatch, needle: bytes) -> list[int]:
-    """Returns the offsets of the messages whose body contains the bytes; the batch has `queueOffset` and `body`."""
-    matching = pc.match_substring(batch.column("body"), needle)
-    offsets: list[int] = batch.column("queueOffset").filter(matching).to_pylist()
-    return offsets
-
-
 def decode_columns(
     pulls: Sequence[RawPull],
     columns: pa.Schema,

@@ -14,7 +14,7 @@ from pyrmq_core.web.pages.page import Shown, needed, page_number, query, time_ra
 from pyrmq_core.web.zones import zone_of
 
 # If any of these fields of the form is filled, the page makes a search.
-CONDITIONS: Final = ("contains", "where", "tags", "sql", "queue")
+CONDITIONS: Final = ("contains", "where", "regex", "tags", "sql", "queue")
 
 
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:

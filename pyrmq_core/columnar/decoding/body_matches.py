@@ -1,0 +1,58 @@
+"""Bodies that contain bytes or match a regular expression, compared by whole columns.
+
+The batches have the columns `queueOffset` and `body`, as bytes. Regular expressions are those of RE2, which is part of
+Arrow: the time of a comparison grows with the body, and no pattern makes it grow faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyrmq_core.errors import InvalidArgument
+
+# The bytes of a body in which a pattern is searched, and of a part of a batch: the worst pattern takes 2.5 s for them.
+MATCHED_BYTES: Final = 64 * 1024
+
+
+def offsets_containing(batch: pa.RecordBatch, needle: bytes) -> list[int]:
+    """Returns the offsets of the messages whose body contains the bytes."""
+    return _offsets(batch, pc.match_substring(batch.column("body"), needle))
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises `InvalidArgument` for what RE2 cannot read."""
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        raise InvalidArgument(f"{pattern!r} is no regular expression of RE2: {reason}") from None
+
+
+def parts_to_match(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yields the messages in parts whose bodies, cut to 64 KiB each, have 64 KiB together, or one message a part."""
+    ends = np.minimum(pc.binary_length(batch.column("body")).to_numpy(zero_copy_only=False), MATCHED_BYTES).cumsum()
+    start = 0
+    while start < len(ends):
+        before = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + MATCHED_BYTES, side="right")))
+        yield batch.slice(start, end - start)
+        start = end
+
+
+def offsets_matching(part: pa.RecordBatch, pattern: str) -> list[int]:
+    """Returns the offsets of the messages with a match in the first 64 KiB of the body.
+
+    Bytes that are no UTF-8 match nothing.
+    """
+    begins = pc.binary_slice(part.column("body"), 0, MATCHED_BYTES)
+    return _offsets(part, pc.match_substring_regex(begins.view(pa.string()), pattern))
+
+
+def _offsets(batch: pa.RecordBatch, matching: pa.Array) -> list[int]:
+    offsets: list[int] = batch.column("queueOffset").filter(matching).to_pylist()
+    return offsets
