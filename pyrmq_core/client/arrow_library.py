@@ -8,8 +8,8 @@ from types import ModuleType
 from pyrmq_core.errors import MissingLibrary
 
 
-def columnar() -> ModuleType:
-    """Returns the package `pyrmq_core.columnar`; raises `MissingLibrary` without Arrow."""
+def columnar(users: str = "record batches") -> ModuleType:
+    """Returns the package `pyrmq_core.columnar`; raises `MissingLibrary`, which names its `users`, without Arrow."""
     try:
         for library in ("numpy", "pyarrow"):
             import_module(library)
@@ -17,6 +17,6 @@ def columnar() -> ModuleType:
         if (error.name or "").partition(".")[0] not in ("pyarrow", "numpy"):
             raise
         raise MissingLibrary(
-            f'record batches need {error.name}, which is not installed: pip install "pyrmq-spark[arrow]"'
+            f'{users} need {error.name}, which is not installed: pip install "pyrmq-spark[arrow]"'
         ) from error
     return import_module("pyrmq_core.columnar")

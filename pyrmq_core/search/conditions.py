@@ -50,7 +50,7 @@ class Pattern:
     text: str
 
     def __post_init__(self) -> None:
-        columnar().check_pattern(self.text)
+        columnar("regular expressions").check_pattern(self.text)
 
 
 @dataclass(frozen=True, slots=True)

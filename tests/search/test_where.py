@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core import InvalidArgument, MessageExt
+from pyrmq_core import InvalidArgument, MessageExt, MissingLibrary
 from pyrmq_core.search.conditions import Members, NoJson, Pattern, TextIn, condition_of, json_of
 from pyrmq_core.search.where import MAX_DEPTH, ROOTS, Where
 
@@ -176,6 +177,12 @@ def test_every_root_is_there() -> None:
     for root in ROOTS:
         end = ".a == 'x'" if root == "properties" else " == '2026-05-01T12:00Z'"
         Where.parse(root + end)
+
+
+def test_a_pattern_without_arrow_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingLibrary, match=r'^regular expressions need pyarrow, .*pyrmq-spark\[arrow\]"'):
+        condition_of(None, None, "a")
 
 
 def test_texts_and_patterns() -> None:
