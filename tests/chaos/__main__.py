@@ -1,4 +1,4 @@
-"""One run: python -m tests.chaos SEED [--cluster ours|apache|mixed|pairs|upgraded|renewed] [--steps 30]
+"""One run: python -m tests.chaos SEED [--cluster ours|apache|mixed|pairs|guarded|...] [--steps 30]
 [--kinds join,leave] [--sends single,soon] [--seconds 60] [--settle 120] [--history FILE].
 
 It prints what was done, and each fault; exit status 0: every promise held, 1: one was broken. With --still-beats 300
@@ -17,9 +17,10 @@ from pathlib import Path
 
 import trio
 
-from tests.chaos.checker import History, faults_of
+from tests.chaos.checker import faults_of
 from tests.chaos.clusters import ClusterKind
 from tests.chaos.history import Event, line_of
+from tests.chaos.judged import History
 from tests.chaos.plan import Kind, Plan, drawn
 from tests.chaos.planted import plant_by_environment
 from tests.chaos.process_runs import KINDS_OF, running

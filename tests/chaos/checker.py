@@ -6,162 +6,22 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from tests.chaos.history import (
-    OURS,
-    OUT_OF_TIME,
-    Booted,
-    Copied,
-    Deleted,
-    Event,
-    Fault,
-    Got,
-    Hung,
-    Outcome,
-    Queue,
-    Reset,
-    Send,
-    Settled,
-    Stored,
-    Subscribed,
-)
+from tests.chaos.history import OUT_OF_TIME, Event, Got, Outcome, Queue, Send, Stored
+from tests.chaos.judged import KILLS, MESSAGE_SECONDS, REBALANCE_SECONDS, History
+from tests.chaos.sequence import keys_keep_their_order, queues_are_consumed_in_order
 
 # A member may hold so many messages of a queue, or have them on the way, when a reset reaches it.
 HELD: Final = 250
 # A broker's times are of whole milliseconds.
 CLOCK_SECONDS: Final = 0.01
-# A broker forgets by these what it did not write, or its slave does not have.
-KILLS: Final = ("kill", "cut_power", "promote", "upgrade")
 # After these a send may be stored twice: its answer was lost, and the client repeats it.
 LOSE_ANSWERS: Final = ("cut", *KILLS)
+# These hold answers up, or have a broker be unsure itself.
+HOLD_UP: Final = ("pause", "stall", "fill_disk", *LOSE_ANSWERS)
 SECONDS_AROUND: Final = 5.0
-# A broker of Apache's holds a pull for 15 s, and looks at those that it holds every 5 s.
-HELD_PULL_SECONDS: Final = 20.0
-# A member that has a queue has a message of it in so much time, where messages come.
-MESSAGE_SECONDS: Final = 3.0
-# Steps by which queues get other members: those of the group change, or what they know of members, queues and brokers.
-MOVES_QUEUES: Final = frozenset(
-    {
-        *(
-            "join",
-            "leave",
-            "lose",
-            "cut",
-            "stall",
-            "pause",
-            "kill",
-            "cut_power",
-            "promote",
-            "grow",
-            "write_only",
-            "resize",
-        ),
-        *("kill_nameserver", "pause_nameserver", "kill_slave"),
-    }
-)
-# A member sends heartbeats every 30 s, rebalances every 20 s, and polls NameServers every 5 s.
-REBALANCE_SECONDS: Final = 60.0
-# The first members have shared the queues so long after the first message.
-FIRST_REBALANCE_SECONDS: Final = 10.0
 # A member stores offsets every second, a broker writes them to its disk every 5 s, and a slave fetches them every 10 s.
 UNSTORED_SECONDS: Final = 20.0
 SHOWN: Final = 5
-
-
-class History:
-    """A run's events by kind."""
-
-    def __init__(self, events: Iterable[Event]) -> None:
-        self.sends: dict[str, Send] = {}
-        self.got: list[Got] = []
-        self.hung: list[Hung] = []
-        self.faults: list[Fault] = []
-        self.resets: list[Reset] = []
-        self.deletions: dict[str, Deleted] = {}  # the last of each topic
-        self.places: defaultdict[str, list[Stored]] = defaultdict(list)
-        self.queues: defaultdict[Queue, list[Stored]] = defaultdict(list)
-        self.copies: list[Copied] = []
-        self.groups: set[str] = set()
-        self.apaches: set[str] = set()  # the brokers of Apache's
-        self.end: Settled | None = None
-        for event in events:
-            self._add(event)
-        self.got.sort(key=lambda got: got.at)
-        self.moves = list(self._moves())
-        self._by_queue: defaultdict[Queue, list[Got]] = defaultdict(list)
-        for got in self.got:
-            if not got.tries:
-                self._by_queue[got.queue].append(got)
-        self.groups |= {got.group for got in self.got} | {reset.group for reset in self.resets}
-
-    def _add(self, event: Event) -> None:
-        match event:
-            case Booted() if event.maker != OURS:
-                self.apaches.add(event.broker)
-            case Subscribed():
-                self.groups.add(event.group)
-            case Send():
-                self.sends[event.id] = event
-            case Got():
-                self.got.append(event)
-            case Hung():
-                self.hung.append(event)
-            case Fault():
-                self.faults.append(event)
-            case Deleted():
-                self.deletions[event.topic] = event
-            case Reset():
-                self.resets.append(event)
-            case Stored():
-                self.places[event.id].append(event)
-                self.queues[event.queue].append(event)
-            case Copied():
-                self.copies.append(event)
-            case Settled():
-                self.end = event
-
-    def _moves(self) -> Iterator[tuple[float, float]]:
-        """Yields times in which queues change hands; the first members join at the begin, and all leave in the end."""
-        for fault in self.faults:
-            if fault.kind in MOVES_QUEUES:
-                yield fault.began, fault.ended
-        if self.got:
-            yield 0.0, self.got[0].at + FIRST_REBALANCE_SECONDS - REBALANCE_SECONDS
-        if self.end is not None:
-            yield self.end.at, self.end.at
-
-    def acknowledged(self) -> Iterator[Send]:
-        return (send for send in self.sends.values() if send.outcome == Outcome.STORED and not self.is_deleted(send))
-
-    def is_deleted(self, send: Send) -> bool:
-        """Checks whether the message was sent before its topic's last deletion."""
-        deletion = self.deletions.get(send.topic)
-        return deletion is not None and send.began < deletion.began
-
-    def killed_after(self, broker: str, at: float) -> float:
-        """Returns when the broker was first killed after a time; infinity if it was not."""
-        kills = (fault for fault in self.faults if fault.kind in KILLS and fault.target == broker)
-        return min((fault.began for fault in kills if fault.began > at), default=float("inf"))
-
-    def first_tries(self, group: str, queue: Queue) -> Iterator[Got]:
-        """Yields what the group's handlers were called with from the queue itself, in the order of time."""
-        return (got for got in self._by_queue[queue] if got.group == group)
-
-    def may_be_lost(self, reset: Reset) -> bool:
-        """Checks whether the reset's broker may not have the group follow it.
-
-        One that is killed forgets it. Apache's give a reset to the next pull of the group (5.4.0,
-        `ConsumerOffsetManager.queryThenEraseResetOffset`), and take the commits of every other member: while two
-        members have the queue, or a pull is held of one that had it, it may be given to the wrong one.
-        """
-        if self.killed_after(reset.broker, reset.began) < float("inf"):
-            return True
-        if reset.broker not in self.apaches:
-            return False
-        tries = list(self.first_tries(reset.group, reset.queue))
-        held_since = max((got.at for got in tries if got.at < reset.began), default=reset.began)
-        first = max(held_since, reset.began - HELD_PULL_SECONDS) - MESSAGE_SECONDS
-        members = {got.member for got in tries if first < got.at < reset.ended + MESSAGE_SECONDS}
-        return len(members) > 1
 
 
 def missing(history: History) -> dict[str, list[str]]:
@@ -235,13 +95,31 @@ def nothing_is_lost(history: History) -> Iterator[str]:
 
 
 def nothing_is_invented(history: History) -> Iterator[str]:
-    """Yields messages that were consumed and never sent, or whose send reported that they are not stored."""
+    """Yields messages that were consumed and never sent, or whose send reported that they are not stored, and are."""
     strange = {got.id for got in history.got if got.id not in history.sends}
-    refused = {got.id for got in history.got if _outcome(history, got.id) == Outcome.NOT_STORED}
+    there = {got.id for got in history.got} | history.places.keys()
+    refused = {id_ for id_ in there if _outcome(history, id_) == Outcome.NOT_STORED}
     if strange and history.end is not None:
         yield f"{len(strange)} messages were consumed that were never sent: {sorted(strange)[:SHOWN]}"
     if refused:
-        yield f"{len(refused)} messages were consumed whose sends said not stored: {sorted(refused)[:SHOWN]}"
+        yield f"{len(refused)} messages are there whose sends said not stored: {sorted(refused)[:SHOWN]}"
+
+
+def refusals_are_reported(history: History) -> Iterator[str]:
+    """Yields sends while every broker refused them that did not report so; one that lost an answer may be unsure."""
+    wrong = {}
+    for denied in history.denials:
+        for send in history.sends.values():
+            is_within = denied.began < send.began and send.ended < denied.ended
+            if send.topic != denied.topic or not is_within or send.outcome in (Outcome.NOT_STORED, Outcome.ROLLED_BACK):
+                continue
+            if send.outcome == Outcome.STORED or not any(
+                fault.kind in HOLD_UP and fault.began < send.ended and send.began - SECONDS_AROUND < fault.ended
+                for fault in history.faults
+            ):
+                wrong[send.id] = str(send.outcome)
+    if wrong:
+        yield f"{len(wrong)} sends that were refused did not say so: {list(wrong.items())[:SHOWN]}"
 
 
 def _outcome(history: History, id_: str) -> str | None:
@@ -392,6 +270,7 @@ def every_member_goes_on(history: History) -> Iterator[str]:
 
 EARLY: Final[Sequence[Callable[[History], Iterator[str]]]] = (
     nothing_is_invented,
+    refusals_are_reported,
     nothing_rolled_back_is_consumed,
     only_what_was_given_back_is_retried,
     resets_are_followed,
@@ -403,6 +282,8 @@ LATE: Final = (
     nothing_deleted_comes_back,
     no_copy_is_made_by_waiting,
     nothing_is_repeated_without_a_cause,
+    queues_are_consumed_in_order,
+    keys_keep_their_order,
     slaves_are_copies,
 )
 

@@ -11,18 +11,23 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Final, Protocol
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
+from pyrmq_core import Command
+from pyrmq_core.protocol.acl import sign
+from pyrmq_core.protocol.framing.codes import ResponseCode
 from tests.chaos.history import OURS, Copied, Event
 from tests.chaos.plan import BROKERS, NAMESERVERS, SAFE, SLAVES
 from tests.chaos.proxy import BEFORE, BEHIND
-from tests.support.apache import ApacheBroker, boot_broker, boot_cluster
+from tests.support.apache import ApacheBroker, ask, boot_broker, boot_cluster
 from tests.support.copies import check_copy, log_end
+from tests.support.guarded import AUTH_5, KEY, MEMBER, READER_SECRET, SECRET, member_requests
 from tests.support.jvm import JavaFailed
 from tests.support.our_cluster import OurServer, boot_our_broker, boot_our_cluster, memory_backed, our_broker
 
@@ -62,7 +67,19 @@ class ClusterKind(StrEnum):
     MIXED = auto()  # a broker of each, registered at a NameServer of each
     PAIRS = auto()  # of ours: two NameServers, and a slave of each broker
     UPGRADED = auto()  # of Apache's: brokers of an older release, which are upgraded
+    GUARDED = auto()  # of ours, with access control
+    GUARDED_APACHE = auto()  # of Apache's, with access control
     RENEWED = auto()  # of ours: brokers of an older commit, which run today's code or that one in turn
+
+
+class Keys(NamedTuple):
+    """The keys of a user that a client signs with; none where brokers know no users."""
+
+    access_key: str | None = None
+    secret_key: str | None = None
+
+
+NO_KEYS: Final = Keys()
 
 
 class Server(Protocol):
@@ -82,7 +99,8 @@ class Cluster:
     """The addresses of the NameServers, as clients take them, the servers that may fail, and what the run has to know.
 
     `ports` are those of a broker behind its proxy, `makers` the releases of brokers, `slaves` their names and masters',
-    `upgrades` functions that stop a broker and start the other release on its files.
+    `upgrades` functions that stop a broker and start the other release on its files. Producers and members sign as
+    `user`.
     """
 
     nameserver: str
@@ -92,6 +110,8 @@ class Cluster:
     slaves: dict[str, str] = field(default_factory=dict)
     upgrades: Mapping[str, Callable[[], None]] = field(default_factory=dict)
     has_batch_topics: bool = True
+    administrator: Keys = NO_KEYS
+    user: Keys = NO_KEYS
 
 
 @contextmanager
@@ -102,13 +122,13 @@ def boot(kind: ClusterKind) -> Iterator[Cluster]:
 
 
 @contextmanager
-def _ours() -> Iterator[Cluster]:
+def _ours(guard: Mapping[str, str] = MappingProxyType({})) -> Iterator[Cluster]:
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyrmq-", dir=memory_backed())))
         nameserver = stack.enter_context(boot_our_cluster(())).nameserver.address
         brokers = {}
         for name in BROKERS:
-            settings = OF_OURS | FLUSHES if name in SAFE else OF_OURS
+            settings = {**OF_OURS, **(FLUSHES if name in SAFE else {}), **guard}
             booted = boot_our_broker(name, nameserver, home / name, settings, module=BROKER_MODULE)
             brokers[name] = stack.enter_context(booted)
         ports = {name: (broker.port,) for name, broker in brokers.items()}
@@ -116,10 +136,21 @@ def _ours() -> Iterator[Cluster]:
 
 
 @contextmanager
-def _apache() -> Iterator[Cluster]:
-    with boot_cluster(RELEASE, BROKERS, broker_settings=SETTINGS) as cluster:
+def _apache(guard: Mapping[str, str] = MappingProxyType({})) -> Iterator[Cluster]:
+    with boot_cluster(RELEASE, BROKERS, broker_settings={**SETTINGS, **guard}) as cluster:
         ports = {name: (broker.port,) for name, broker in cluster.brokers.items()}
         yield Cluster(cluster.nameserver.address, dict(cluster.brokers), ports, dict.fromkeys(BROKERS, RELEASE))
+
+
+@contextmanager
+def _guarded(boot_unguarded: Callable[[Mapping[str, str]], AbstractContextManager[Cluster]]) -> Iterator[Cluster]:
+    """Yields a cluster whose brokers know an administrator, and the user of all clients."""
+    with boot_unguarded(AUTH_5) as cluster:
+        for (port,) in cluster.ports.values():
+            for request in member_requests():
+                signed = Command(request.code, sign(request.ext, request.body, KEY, SECRET), request.body)
+                assert ask(f"{BEHIND}:{port}", signed).code == ResponseCode.SUCCESS
+        yield replace(cluster, administrator=Keys(KEY, SECRET), user=Keys(MEMBER, READER_SECRET))
 
 
 @contextmanager
@@ -231,6 +262,8 @@ BOOT: Final[Mapping[ClusterKind, Callable[[], AbstractContextManager[Cluster]]]]
     ClusterKind.MIXED: _mixed,
     ClusterKind.PAIRS: _pairs,
     ClusterKind.UPGRADED: _upgraded,
+    ClusterKind.GUARDED: partial(_guarded, _ours),
+    ClusterKind.GUARDED_APACHE: partial(_guarded, _apache),
     ClusterKind.RENEWED: _renewed,
 }
 

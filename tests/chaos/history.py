@@ -36,7 +36,7 @@ class Subscribed:
 class Send:
     """A message that a producer sent, from the call to its end; `id` is its body.
 
-    A delayed one is not consumed before `delay_seconds` after the call.
+    A delayed one is not consumed before `delay_seconds` after the call. Those of a `key` are sent one after the other.
     """
 
     began: float
@@ -46,6 +46,7 @@ class Send:
     outcome: str
     delay_seconds: float = 0.0
     is_in_transaction: bool = False
+    key: str = ""
 
     @property
     def is_late(self) -> bool:
@@ -111,6 +112,15 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
+class Denied:
+    """A time in which every broker refused the sends to a topic, from the last change to the first that ended it."""
+
+    began: float
+    ended: float
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """A queue's offset that an administrator gave the group; the call returned at `ended`."""
 
@@ -165,10 +175,12 @@ OURS = "ours"
 ALL_CONSUMED, STOOD_STILL, OUT_OF_TIME = "all consumed", "stood still", "out of time"
 
 Queue: TypeAlias = "tuple[str, str, int]"
-Event: TypeAlias = Booted | Subscribed | Send | Got | Beat | Hung | Fault | Deleted | Reset | Stored | Copied | Settled
+Event: TypeAlias = (
+    Booted | Subscribed | Send | Got | Beat | Hung | Fault | Deleted | Denied | Reset | Stored | Copied | Settled
+)
 KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
-    for kind in (Booted, Subscribed, Send, Got, Beat, Hung, Fault, Deleted, Reset, Stored, Copied, Settled)
+    for kind in (Booted, Subscribed, Send, Got, Beat, Hung, Fault, Deleted, Denied, Reset, Stored, Copied, Settled)
 }
 
 

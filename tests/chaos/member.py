@@ -1,6 +1,6 @@
 """A member of the group as a process: it writes each message to a file before it acknowledges it, and its beats.
 
-python -m tests.chaos.member NAMESERVER GROUP NAME FILE SEED
+python -m tests.chaos.member NAMESERVER GROUP NAME FILE SEED [USER SECRET]
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import trio
 
 from pyrmq_core import Client, ConsumeFromWhere, ConsumeLater, LitePullConsumer, MessageExt, MessageModel, PushConsumer
+from tests.chaos.clusters import Keys
 from tests.chaos.history import Beat, Event, Got, line_of
-from tests.chaos.plan import FLEETING, LISTENERS, POLLERS, TOPICS
+from tests.chaos.plan import FLEETING, LISTENERS, POLLERS, SORTERS, TOPICS
 from tests.chaos.planted import plant_by_environment
 
 BEAT_SECONDS = 0.25
@@ -72,22 +74,27 @@ class Worker:
             raise ConsumeLater(1, ack_index=kept - 1)
 
 
-async def main(nameserver: str, group: str, name: str, file: str, seed: str) -> None:
+async def main(nameserver: str, group: str, name: str, file: str, seed: str, user: Keys) -> None:
     """Consumes until it is killed, or stopped by SIGTERM."""
     records = Records(file)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_beat, records, name)
-        if group in BESIDE:
-            worker = Worker(group, name, random.Random(), records.write, given_back=0.0, seconds=0.0)
-            await BESIDE[group](nameserver, group, worker, Path(f"{file}.offsets"))
-        else:
-            await _push(nameserver, group, Worker(group, name, random.Random(f"{seed} {name}"), records.write))
+        async with Client(
+            nameserver=nameserver,
+            poll_nameserver_interval=POLL_SECONDS,
+            access_key=user.access_key,
+            secret_key=user.secret_key,
+        ) as client:
+            if group in BESIDE:
+                worker = Worker(group, name, random.Random(), records.write, given_back=0.0, seconds=0.0)
+                await BESIDE[group](client, group, worker, Path(f"{file}.offsets"))
+            else:
+                await _push(client, group, Worker(group, name, random.Random(f"{seed} {name}"), records.write))
         nursery.cancel_scope.cancel()
 
 
-async def _push(nameserver: str, group: str, worker: Worker) -> None:
+async def _push(client: Client, group: str, worker: Worker) -> None:
     async with (
-        Client(nameserver=nameserver, poll_nameserver_interval=POLL_SECONDS) as client,
         PushConsumer(
             group,
             client=client,
@@ -104,10 +111,10 @@ async def _push(nameserver: str, group: str, worker: Worker) -> None:
         await _run_until_stopped(consumer, worker)
 
 
-async def _listen(nameserver: str, group: str, worker: Worker, offsets: Path) -> None:
+async def _listen(client: Client, group: str, worker: Worker, offsets: Path) -> None:
     async with PushConsumer(
         group,
-        nameserver=nameserver,
+        client=client,
         consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
         message_model=MessageModel.BROADCASTING,
         local_offset_store_dir=offsets,
@@ -117,9 +124,18 @@ async def _listen(nameserver: str, group: str, worker: Worker, offsets: Path) ->
         await _run_until_stopped(consumer, worker)
 
 
-async def _poll(nameserver: str, group: str, worker: Worker, _offsets: Path) -> None:
+async def _sort(client: Client, group: str, worker: Worker, _offsets: Path) -> None:
+    async with PushConsumer(
+        group, client=client, consume_from_where=ConsumeFromWhere.FIRST_OFFSET, persist_consumer_offset_interval=1.0
+    ) as consumer:
+        for topic in TOPICS:
+            await consumer.subscribe(topic)
+        await _run_until_stopped(consumer, worker, orderly=True)
+
+
+async def _poll(client: Client, group: str, worker: Worker, _offsets: Path) -> None:
     async with LitePullConsumer(
-        group, nameserver=nameserver, consume_from_where=ConsumeFromWhere.FIRST_OFFSET, auto_commit_interval=1.0
+        group, client=client, consume_from_where=ConsumeFromWhere.FIRST_OFFSET, auto_commit_interval=1.0
     ) as consumer:
         for topic in TOPICS:
             await consumer.subscribe(topic)
@@ -136,16 +152,17 @@ async def _handle_polled(consumer: LitePullConsumer, worker: Worker) -> None:
             await worker.handle(messages)
 
 
-BESIDE: Final[Mapping[str, Callable[[str, str, Worker, Path], Awaitable[None]]]] = {
+BESIDE: Final[Mapping[str, Callable[[Client, str, Worker, Path], Awaitable[None]]]] = {
     LISTENERS: _listen,
+    SORTERS: _sort,
     POLLERS: _poll,
 }
 
 
-async def _run_until_stopped(consumer: PushConsumer, worker: Worker) -> None:
+async def _run_until_stopped(consumer: PushConsumer, worker: Worker, *, orderly: bool = False) -> None:
     with trio.open_signal_receiver(signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(consumer.run, worker.handle)
+            nursery.start_soon(partial(consumer.run, worker.handle, orderly=orderly))
             async for _ in signals:
                 await consumer.stop()
                 nursery.cancel_scope.cancel()
@@ -167,5 +184,5 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     faulthandler.register(signal.SIGUSR1)
     plant_by_environment()
-    nameserver, group, name, events, seed = sys.argv[1:]
-    trio.run(main, nameserver, group, name, events, seed)
+    nameserver, group, name, events, seed, *keys = sys.argv[1:]
+    trio.run(main, nameserver, group, name, events, seed, Keys(*keys))

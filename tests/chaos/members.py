@@ -12,6 +12,7 @@ from typing import Final
 
 import trio
 
+from tests.chaos.clusters import Keys
 from tests.chaos.history import Beat, Event, Hung, event_of
 from tests.support.jvm import JavaProcess
 
@@ -27,7 +28,7 @@ class Member:
     """A process of `tests.chaos.member`, and what it wrote so far."""
 
     def __init__(
-        self, name: str, arguments: tuple[str, str, int], directory: Path, environment: Mapping[str, str]
+        self, name: str, arguments: tuple[str, str, int], directory: Path, environment: Mapping[str, str], keys: Keys
     ) -> None:
         nameserver, group, seed = arguments
         self.name = name
@@ -39,6 +40,7 @@ class Member:
         self._read_bytes = 0
         self._is_leaving = False
         command = [sys.executable, "-m", "tests.chaos.member", nameserver, group, name, str(self._file), str(seed)]
+        command += filter(None, keys)
         self._process = JavaProcess(name, command, self.log, {**environment, "PYTHONPATH": str(ROOT)})
         self._process.start()
 

@@ -16,8 +16,9 @@ SLAVES: Final = ("slave-a", "slave-b")
 # The topic whose batches are stored message by message, and the topic whose batches are one record each.
 PLAIN, PACKED = "plain", "packed"
 TOPICS: Final = (PLAIN, PACKED)
-# The groups beside that of the members that come and go, each of one member: one polls, one is broadcasting.
-POLLERS, LISTENERS = "pollers", "listeners"
+# The groups beside that of the members that come and go, each of one member: one polls, one is broadcasting. A third,
+# on brokers with access control, consumes in order.
+POLLERS, LISTENERS, SORTERS = "pollers", "listeners", "sorters"
 # The topic that is deleted and made again.
 FLEETING: Final = "fleeting"
 LONGEST_GAP_SECONDS: Final = 1.5
@@ -54,6 +55,8 @@ class Kind(StrEnum):
     STEP_CLOCK = auto()  # sets a broker's clock forward (`up`), or back, and right again
     UPGRADE = auto()  # stops a broker in order, and starts another release on its files
     REMAKE = auto()  # deletes the topic that nothing else sends to, makes it again, and sends to it
+    DENY = auto()  # takes from the user of all clients the right to publish to a topic (`up`), to read it, or both
+    CHANGE_SECRET = auto()  # gives that user another secret at one broker, or at all (`both`), and the old one again
 
 
 RESETS: Final = (Kind.SKIP, Kind.REPLAY)
@@ -64,14 +67,24 @@ OF_PAIRS: Final = (Kind.KILL_NAMESERVER, Kind.PAUSE_NAMESERVER, Kind.KILL_SLAVE,
 OF_OURS: Final = (Kind.CUT_POWER, Kind.FILL_DISK, Kind.STEP_CLOCK)
 # Changes of topics by an administrator, of brokers of any make as processes.
 OF_TOPICS: Final = (Kind.READ_ONLY, Kind.WRITE_ONLY, Kind.RESIZE, Kind.REMAKE)
+# Of brokers with access control.
+OF_ACCESS: Final = (Kind.DENY, Kind.CHANGE_SECRET)
 # Of brokers of a release before, which are upgraded.
 OF_RELEASES: Final = (Kind.UPGRADE,)
 EVERY_KIND: Final = tuple(
-    kind for kind in Kind if kind not in (Kind.GROW, *OF_PAIRS, *OF_OURS, *OF_TOPICS, *OF_RELEASES)
+    kind for kind in Kind if kind not in (Kind.GROW, *OF_PAIRS, *OF_OURS, *OF_TOPICS, *OF_ACCESS, *OF_RELEASES)
 )
-WEIGHTS: Final = {Kind.JOIN: 3, Kind.LEAVE: 2, Kind.BURST: 2, Kind.PAUSE: 2, Kind.UPGRADE: 4}
+WEIGHTS: Final = {
+    Kind.JOIN: 3,
+    Kind.LEAVE: 2,
+    Kind.BURST: 2,
+    Kind.PAUSE: 2,
+    Kind.UPGRADE: 4,
+    Kind.DENY: 3,
+    Kind.CHANGE_SECRET: 2,
+}
 TARGETS: Final[Mapping[Kind, Sequence[str]]] = {
-    **dict.fromkeys((*RESETS, Kind.BURST, Kind.GROW, Kind.RESIZE), TOPICS),
+    **dict.fromkeys((*RESETS, Kind.BURST, Kind.GROW, Kind.RESIZE, Kind.DENY), TOPICS),
     **dict.fromkeys((Kind.KILL_NAMESERVER, Kind.PAUSE_NAMESERVER), NAMESERVERS),
     Kind.KILL_SLAVE: SLAVES,
     **dict.fromkeys((Kind.CUT_POWER, Kind.PROMOTE), SAFE),

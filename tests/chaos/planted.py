@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyrmq_core import LitePullConsumer
+from pyrmq_core.access.guard import Guard
 from pyrmq_core.broker.ha.ha_client import HaClient
 from pyrmq_core.broker.ha.replicas import Replicas
 from pyrmq_core.broker.processors import consumer_send_back
@@ -35,9 +36,12 @@ from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.routing import publish_info
 from pyrmq_core.errors import StoreError
 from pyrmq_core.model import LocalTransactionState, MessageExt, MessageQueue
-from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.message_id import offset_msg_id
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored
 from tests.chaos.traffic import Checks
 from tests.support.our_cluster import OurServer
 
@@ -50,6 +54,7 @@ DELIVERED_TWICE: Final = 5
 CALLED_TWICE: Final = 50
 POLLED_SHORT: Final = 20
 QUEUES_AT_FIRST: Final = 4
+SENDS: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
 
 def plant_by_environment() -> None:
@@ -320,6 +325,22 @@ def _emptied_stores() -> None:
     replace(OurServer, "run_code_of", run_code_of)
 
 
+def _answered_refusals() -> None:
+    """Has a broker answer a send that it refuses as if it were stored."""
+
+    def denied(real: Callable[..., Command | None]) -> Callable[..., Command | None]:
+        def planted(guard: Guard, request: Command, peer: Peer) -> Command | None:
+            refused = real(guard, request, peer)
+            if refused is None or request.code not in SENDS:
+                return refused
+            stored = MessageStored(msg_ids=offset_msg_id(bytes(4), 1, 0), queue_id=0, queue_offset=0)
+            return stored.to_command()
+
+        return planted
+
+    replace(Guard, "denied", denied)
+
+
 PLANTS: Final[dict[str, Callable[[], None]]] = {
     "spin": _spin,
     "whole batches": _whole_batches,
@@ -339,4 +360,5 @@ PLANTS: Final[dict[str, Callable[[], None]]] = {
     "short polls": _short_polls,
     "emptied stores": _emptied_stores,
     "kept queues": _kept_queues,
+    "answered refusals": _answered_refusals,
 }

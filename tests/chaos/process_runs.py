@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import trio
 
-from pyrmq_core import Admin, Batching, Client, Producer, RocketMQError
+from pyrmq_core import Admin, Batching, Client, Producer, PullConsumer, RocketMQError
 from pyrmq_core.model import Permission
-from tests.chaos.clusters import Cluster, ClusterKind, boot, compare_copies, promote
-from tests.chaos.history import Booted, Deleted
+from tests.chaos.clusters import Cluster, ClusterKind, Keys, boot, compare_copies, promote
+from tests.chaos.history import Booted, Deleted, Denied
 from tests.chaos.members import Member
 from tests.chaos.orders import Order, give_order
 from tests.chaos.plan import (
@@ -24,6 +24,7 @@ from tests.chaos.plan import (
     EVERY_KIND,
     FLEETING,
     LISTENERS,
+    OF_ACCESS,
     OF_OURS,
     OF_PAIRS,
     OF_RELEASES,
@@ -33,6 +34,7 @@ from tests.chaos.plan import (
     POLLERS,
     RESETS,
     SLAVES,
+    SORTERS,
     TOPICS,
     Kind,
     Plan,
@@ -51,11 +53,16 @@ KINDS_OF: Final[Mapping[ClusterKind, Sequence[Kind]]] = {
     ClusterKind.OURS: (*EVERY_KIND, *OF_OURS, *OF_TOPICS),
     ClusterKind.APACHE: (*EVERY_KIND, *OF_TOPICS),
     ClusterKind.MIXED: (*EVERY_KIND, *OF_TOPICS),
+    ClusterKind.GUARDED: (*EVERY_KIND, *OF_OURS, *OF_TOPICS, *OF_ACCESS),
+    ClusterKind.GUARDED_APACHE: (*EVERY_KIND, *OF_TOPICS, *OF_ACCESS),
     ClusterKind.UPGRADED: (*(kind for kind in EVERY_KIND if kind not in (*RESETS, Kind.CUT, Kind.STALL)), *OF_RELEASES),
     ClusterKind.RENEWED: (*(kind for kind in EVERY_KIND if kind not in RESETS), *OF_RELEASES),
     # A slave keeps a deleted topic's messages until the topic that is made again has others in their place.
     ClusterKind.PAIRS: (*EVERY_KIND, *OF_PAIRS, *(kind for kind in OF_TOPICS if kind is not Kind.REMAKE)),
 }
+GUARDED: Final = (ClusterKind.GUARDED, ClusterKind.GUARDED_APACHE)
+AccessChange: TypeAlias = "Callable[[Admin, str], Awaitable[None]]"
+ANOTHER_SECRET: Final = "a-secret-of-another"
 # 4.9.7 has no timers.
 WITHOUT: Final[Mapping[ClusterKind, Sequence[Sending]]] = {ClusterKind.UPGRADED: (Sending.DELAYED,)}
 
@@ -85,9 +92,12 @@ class ProcessRun(Run):
             Kind.WRITE_ONLY: partial(self._restrict, perm=Permission.WRITE),
             Kind.RESIZE: self._resize,
             Kind.REMAKE: self._remake,
+            Kind.DENY: self._deny,
+            Kind.CHANGE_SECRET: self._change_secret,
         }
         self._written = dict.fromkeys(TOPICS, QUEUES)  # the queues that are written to; `_queues` are read
         self._remaking = trio.Lock()
+        self._changing_access = trio.Lock()
 
     async def _look_again(self) -> None:
         events_before = set(self.events)
@@ -173,8 +183,76 @@ class ProcessRun(Run):
                 await self._insist(partial(admin.create_topic, FLEETING, queues=QUEUES))
             await self._traffic.send_some(FLEETING, FLEETING_MESSAGES)
 
-    def _admin(self) -> Admin:
-        return Admin(nameserver=self._nameserver, timeout=CALL_SECONDS)
+    async def _deny(self, step: Step) -> None:
+        """Denies the clients' user what it may do with a topic: up the way to write it, down to read it and to commit.
+
+        A right that a resource's own entry denies is back when that entry allows it.
+        """
+        topic = step.target
+        rights = {"up": ("Pub",), "down": ("Sub", "Get"), "both": ("Pub", "Sub", "Get")}[step.way]
+
+        async def decide(admin: Admin, broker_name: str, decision: str) -> None:
+            await self._set_policy(admin, f"Topic:{topic}", rights, decision, broker_name)
+            if step.way != "up":
+                await self._set_policy(admin, f"Group:{GROUP}", ("Sub",), decision, broker_name)
+
+        refused = [topic] if "Pub" in rights else []
+        await self._deny_for_a_while(step, refused, partial(decide, decision="Deny"), partial(decide, decision="Allow"))
+
+    async def _set_policy(
+        self, admin: Admin, resource: str, rights: Sequence[str], decision: str, broker_name: str
+    ) -> None:
+        subject = f"User:{self._cluster.user.access_key}"
+        await admin.policies.update(subject, [resource], rights, decision=decision, broker=broker_name)
+
+    async def _change_secret(self, step: Step) -> None:
+        name, secret = self._cluster.user
+
+        async def set_secret(admin: Admin, broker_name: str, secret: str) -> None:
+            if broker_name == step.target or step.way == "both":
+                await admin.users.update(str(name), password=secret, broker=broker_name)
+
+        refused = TOPICS if step.way == "both" else ()
+        put_back = partial(set_secret, secret=str(secret))
+        await self._deny_for_a_while(step, refused, partial(set_secret, secret=ANOTHER_SECRET), put_back)
+
+    async def _deny_for_a_while(
+        self,
+        step: Step,
+        refused: Sequence[str],
+        deny: AccessChange,
+        allow: AccessChange,
+    ) -> None:
+        """Changes the brokers' rules and back; `refused` are the topics to which none takes a send meanwhile."""
+        async with self._changing_access, self._fault(step), self._admin() as admin:
+            await self._at_each_broker(admin, deny)
+            began = time.monotonic()
+            await trio.sleep(step.seconds)
+            ended = time.monotonic()
+            await self._at_each_broker(admin, allow)
+        self.events += [Denied(began, ended, topic) for topic in refused]
+
+    async def _at_each_broker(self, admin: Admin, change: AccessChange) -> None:
+        """Changes the rules of one broker after the other, each while it is up."""
+        for name in BROKERS:
+            async with self._locks[name]:
+                await self._insist(partial(change, admin, name))
+
+    @asynccontextmanager
+    async def _admin(self) -> AsyncIterator[Admin]:
+        async with (
+            client_of(self._nameserver, self._cluster.administrator) as client,
+            Admin(client=client, timeout=CALL_SECONDS) as admin,
+        ):
+            yield admin
+
+    @asynccontextmanager
+    async def _audit(self) -> AsyncIterator[PullConsumer]:
+        async with (
+            client_of(self._nameserver, self._cluster.administrator) as client,
+            PullConsumer("audit", client=client, timeout=CALL_SECONDS) as consumer,
+        ):
+            yield consumer
 
     async def _insist(self, call: Callable[[], Awaitable[None]]) -> None:
         """Calls until the servers, which are up, answer; connections may be cut meanwhile."""
@@ -189,6 +267,16 @@ class ProcessRun(Run):
         return False
 
 
+def client_of(nameserver: str, keys: Keys) -> Client:
+    """Returns a client that signs with the keys, if any."""
+    return Client(
+        nameserver=nameserver,
+        poll_nameserver_interval=POLL_SECONDS,
+        access_key=keys.access_key,
+        secret_key=keys.secret_key,
+    )
+
+
 @asynccontextmanager
 async def running(
     plan: Plan,
@@ -201,8 +289,9 @@ async def running(
         nameserver = cluster.nameserver
         async with (
             proxies(cluster.ports) as ways,
-            Admin(nameserver=nameserver, timeout=CALL_SECONDS) as admin,
-            Client(nameserver=nameserver, poll_nameserver_interval=POLL_SECONDS) as client,
+            client_of(nameserver, cluster.administrator) as administrator,
+            Admin(client=administrator, timeout=CALL_SECONDS) as admin,
+            client_of(nameserver, cluster.user) as client,
             Producer(
                 "senders",
                 client=client,
@@ -218,14 +307,12 @@ async def running(
             sendings = [sending for sending in sendings if sending not in WITHOUT.get(kind, ())]
             traffic = Traffic(producer, random.Random(plan.seed), sendings=sendings)
             traffic.events += [Booted(name, maker) for name, maker in cluster.makers.items()]
-            run = ProcessRun(
-                plan,
-                cluster,
-                ways,
-                traffic,
-                lambda name: Member(name, (nameserver, GROUP, plan.seed), home, dict(os.environ)),
-            )
-            for group in (POLLERS, LISTENERS):
-                run.add_beside(group, Member(group, (nameserver, group, plan.seed), home, dict(os.environ)))
+
+            def new_member(name: str, group: str = GROUP) -> Member:
+                return Member(name, (nameserver, group, plan.seed), home, dict(os.environ), cluster.user)
+
+            run = ProcessRun(plan, cluster, ways, traffic, new_member)
+            for group in (POLLERS, LISTENERS, *([SORTERS] if kind in GUARDED else [])):
+                run.add_beside(group, new_member(group, group))
             yield run
             run.events += await trio.to_thread.run_sync(compare_copies, cluster)

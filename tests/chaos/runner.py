@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
 from typing import Literal, Protocol
 
 import trio
 
 from pyrmq_core import Admin, PullConsumer, RocketMQError
-from tests.chaos.checker import History, already_wrong, missing
+from tests.chaos.checker import already_wrong, missing
 from tests.chaos.clusters import Server
 from tests.chaos.history import (
     ALL_CONSUMED,
@@ -27,7 +27,8 @@ from tests.chaos.history import (
     Stored,
     Subscribed,
 )
-from tests.chaos.plan import OF_OURS, OF_PAIRS, OF_RELEASES, OF_TOPICS, PACKED, TOPICS, Kind, Plan, Step
+from tests.chaos.judged import History
+from tests.chaos.plan import OF_ACCESS, OF_OURS, OF_PAIRS, OF_RELEASES, OF_TOPICS, PACKED, TOPICS, Kind, Plan, Step
 from tests.chaos.traffic import Traffic
 
 GROUP = "workers"
@@ -38,7 +39,10 @@ COLLECT_SECONDS = 0.1
 LOOK_SECONDS = 1.0
 # Nothing was consumed while every member's loop beat so often: what is missing does not come any more.
 STILL_BEATS = 300
-LASTING = (Kind.STALL, Kind.PAUSE, Kind.KILL, Kind.LEAVE, *OF_PAIRS, *OF_OURS, *OF_TOPICS, *OF_RELEASES)
+LASTING = (
+    *(Kind.STALL, Kind.PAUSE, Kind.KILL, Kind.LEAVE),
+    *(*OF_PAIRS, *OF_OURS, *OF_TOPICS, *OF_ACCESS, *OF_RELEASES),
+)
 
 
 class Way(Protocol):
@@ -223,7 +227,7 @@ class Run:
         async with self._all_up():
             began = time.monotonic()
             try:
-                async with Admin(nameserver=self._nameserver, timeout=CALL_SECONDS) as admin:
+                async with self._admin() as admin:
                     changes = await admin.groups.reset(GROUP, step.target, to)
             except RocketMQError as error:
                 self._is_unsure = True
@@ -243,7 +247,7 @@ class Run:
             yield
 
     async def _grow(self, step: Step) -> None:
-        async with self._fault(step), Admin(nameserver=self._nameserver, timeout=CALL_SECONDS) as admin:
+        async with self._fault(step), self._admin() as admin:
             with suppress(RocketMQError):  # a broker is away: it has its queues as before
                 self._queues[step.target] += 1
                 await admin.create_topic(step.target, queues=self._queues[step.target], batch=step.target == PACKED)
@@ -276,7 +280,7 @@ class Run:
     async def _stored(self) -> list[Event]:
         """Returns every message of the topics."""
         stored: list[Event] = []
-        async with PullConsumer("audit", nameserver=self._nameserver, timeout=CALL_SECONDS) as consumer:
+        async with self._audit() as consumer:
             for topic in self.audited_topics:
                 for queue, bounds in (await consumer.offset_bounds(await consumer.message_queues(topic))).items():
                     offset = bounds.start
@@ -288,6 +292,12 @@ class Run:
                         ]
                         offset = pulled.next_offset
         return stored
+
+    def _admin(self) -> AbstractAsyncContextManager[Admin]:
+        return Admin(nameserver=self._nameserver, timeout=CALL_SECONDS)
+
+    def _audit(self) -> AbstractAsyncContextManager[PullConsumer]:
+        return PullConsumer("audit", nameserver=self._nameserver, timeout=CALL_SECONDS)
 
     async def _look_again(self) -> None:
         """Does nothing; a run whose brokers may store more by themselves reads that when consumption stands still."""

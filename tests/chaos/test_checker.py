@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.checker import HELD, MOVES_QUEUES, already_wrong, faults_of, missing
-from tests.chaos.checker import History as Judged
+from tests.chaos.checker import HELD, already_wrong, faults_of, missing
 from tests.chaos.history import (
     ALL_CONSUMED,
     OURS,
@@ -17,6 +16,7 @@ from tests.chaos.history import (
     Booted,
     Copied,
     Deleted,
+    Denied,
     Event,
     Fault,
     Got,
@@ -30,6 +30,9 @@ from tests.chaos.history import (
     event_of,
     line_of,
 )
+from tests.chaos.judged import MOVES_QUEUES
+from tests.chaos.judged import History as Judged
+from tests.chaos.plan import SORTERS
 
 COUNT = 600
 
@@ -84,6 +87,7 @@ def test_events_come_back_from_their_lines() -> None:
         Hung(2.0, "one", "stands"),
         fault("cut", 1, 2),
         Deleted(3.0, 4.0, "fleeting"),
+        Denied(3.0, 4.0, "plain"),
         reset(1.0, 2, 3),
     ]
     assert [event_of(line_of(event)) for event in events] == events
@@ -175,6 +179,50 @@ def test_a_delayed_message_that_comes_early_by_a_step_of_the_clock_is_right() ->
     assert faults_of([*early, fault("step_clock", 6.9, 9.0)]) == []
     assert "too early, by seconds: [('plain-7', 0.39)]" in only_fault([*early, fault("step_clock", 6.0, 7.1)])
     assert "were consumed too early" in only_fault([*early, fault("step_clock", 5.0, 6.9)])
+
+
+# --- Access
+
+
+def test_a_send_that_every_broker_refused_says_so() -> None:
+    denied = Denied(6.5, 8.0, "plain")
+    refused = [*good(send(7), stored(7), got(7)), denied]
+    assert faults_of([*refused, send(7, Outcome.NOT_STORED)]) == []
+    assert "1 sends that were refused did not say so: [('plain-7', 'stored')]" in "".join(
+        faults_of([*refused, send(7)])
+    )
+    assert "did not say so" in only_fault([*refused, send(7, Outcome.PERHAPS_STORED)])
+    assert faults_of([*refused, send(7, Outcome.PERHAPS_STORED), fault("pause", 6.0, 9.0)]) == []
+    assert faults_of([*good(), Denied(7.1, 8.0, "plain"), Denied(6.5, 8.0, "packed")]) == []
+
+
+def test_a_send_that_said_not_stored_and_is_stored_is_reported() -> None:
+    assert "said not stored" in only_fault([*good(send(7), got(7)), send(7, Outcome.NOT_STORED)])
+
+
+# --- Order
+
+
+def keyed(number: int) -> Send:
+    return replace(send(number), key="key-1")
+
+
+def test_messages_of_a_key_that_are_stored_in_another_order_are_reported() -> None:
+    keys = [keyed(7), keyed(8)]
+    assert faults_of([*good(send(7), send(8)), *keys]) == []
+    assert "plain-8 is stored at 7" in only_fault(
+        [*good(send(7), send(8), stored(7), stored(8)), *keys, stored(7, 8), stored(8, 7)]
+    )
+    elsewhere = replace(stored(8, 7), queue_id=1)
+    assert faults_of([*good(send(7), send(8), stored(8)), *keys, elsewhere]) == []
+
+
+def test_a_message_that_the_group_in_order_consumed_late_is_reported() -> None:
+    sorted_ = [replace(event, group=SORTERS) if isinstance(event, Got) else event for event in good()]
+    assert faults_of(sorted_) == []
+    late = replace(got(7, 9.5), group=SORTERS)
+    without = [event for event in sorted_ if not (isinstance(event, Got) and event.offset == 7)]
+    assert "plain-7 at 7 of ('plain', 'broker-a', 0) was consumed behind 8" in only_fault([*without, late])
 
 
 # --- No copies
@@ -329,6 +377,14 @@ def test_a_reset_that_apaches_broker_gave_to_one_of_two_members_is_no_fault(afte
 def test_a_reset_that_apaches_broker_gave_to_a_pull_that_it_held_is_no_fault() -> None:
     held = run_of(*consumed(0, 400, 4), got(399, 5.0, member="two"), reset(20, 400, 50), *consumed(400, COUNT, 30))
     assert faults_of([Booted("broker-a", "5.4.0"), *held]) == []
+
+
+def test_a_reset_that_apaches_broker_gave_to_a_connection_that_was_cut_is_no_fault() -> None:
+    swallowed = run_of(*consumed(0, 400, 1), reset(20, 400, 50), *consumed(400, COUNT, 30))
+    assert faults_of([Booted("broker-a", "5.4.0"), *swallowed, fault("cut", 18.0, 18.0)]) == []
+    for no_cause in (fault("cut", 18.0, 18.0, "broker-b"), fault("cut", 21.0, 21.0)):
+        assert "never consumed 350" in only_fault([Booted("broker-a", "5.4.0"), *swallowed, no_cause])
+    assert "never consumed 350" in only_fault([*swallowed, fault("cut", 18.0, 18.0)])
 
 
 @pytest.mark.parametrize(("maker", "member", "at"), [("5.4.0", "one", 5.2), ("5.4.0", "two", 9), (OURS, "two", 5.2)])

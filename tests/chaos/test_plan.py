@@ -7,6 +7,7 @@ from tests.chaos.plan import (
     EVERY_KIND,
     KILLS,
     NAMESERVERS,
+    OF_ACCESS,
     OF_OURS,
     OF_PAIRS,
     OF_TOPICS,
@@ -49,6 +50,8 @@ def test_targets_are_what_their_kind_needs() -> None:
             assert step.target in {Kind.KILL_SLAVE: SLAVES, Kind.PROMOTE: SAFE}.get(step.kind, NAMESERVERS)
         for step in drawn(seed, 20, OF_OURS).steps:
             assert step.target in (SAFE if step.kind is Kind.CUT_POWER else BROKERS)
+        for step in drawn(seed, 20, OF_ACCESS).steps:
+            assert step.target in (TOPICS if step.kind is Kind.DENY else BROKERS)
         for step in drawn(seed, 20, OF_TOPICS).steps:
             assert step.target in (TOPICS if step.kind is Kind.RESIZE else BROKERS)
 

@@ -28,6 +28,7 @@ FOUND = {
     "short polls": (2, (Kind.BURST,), "pollers never consumed"),
     "emptied stores": (8, (Kind.UPGRADE, Kind.JOIN), "acknowledged messages are not stored"),
     "kept queues": (2, (Kind.REMAKE,), "that were deleted with their topic"),
+    "answered refusals": (3, (Kind.DENY,), "sends that were refused did not say so"),
     "spoiled copies": (2, (Kind.BURST,), "is no copy of its master"),
 }
 # Runs of these take half a minute or more.
@@ -43,6 +44,7 @@ ELSEWHERE = {
     "spoiled copies": ClusterKind.PAIRS,
     "lonely answers": ClusterKind.PAIRS,
     "emptied stores": ClusterKind.RENEWED,
+    "answered refusals": ClusterKind.GUARDED,
 }
 
 

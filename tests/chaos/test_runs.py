@@ -26,6 +26,8 @@ SHORT_SEED, FEW_STEPS, FEW_SECONDS = 2228, 8, 15
 SHORT_SEED_OF_OURS, STEPS_OF_OURS = 10013, 9
 # On pairs, a seed that has every kind of theirs among them.
 SHORT_SEED_OF_PAIRS = 15154
+# With access control, a seed that has each change of it among eight different steps.
+SHORT_SEED_OF_ACCESS = 16314
 KILLED_AFTER_SECONDS = 900
 SEEDS, SEEDS_OF_OTHERS = 100, 20
 GIVEN_SEED = os.environ.get("PYRMQ_CHAOS_SEED")
@@ -68,6 +70,12 @@ def test_some_seconds_of_random_faults_on_pairs() -> None:
 
 
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
+def test_some_seconds_of_random_faults_with_access_control() -> None:
+    """Rights and secrets change amid other faults: what is refused says so, and all goes on when the rights return."""
+    goes_well(SHORT_SEED_OF_ACCESS, FEW_STEPS, FEW_SECONDS, ClusterKind.GUARDED)
+
+
+@pytest.mark.timeout(KILLED_AFTER_SECONDS)
 def test_a_minute_of_random_faults() -> None:
     goes_well(SEED_OF_A_MINUTE)
 
@@ -84,6 +92,13 @@ def test_a_hundred_seeds(number: int) -> None:
 @pytest.mark.parametrize("number", range(SEEDS_OF_OTHERS))
 def test_many_seeds_on_pairs(number: int) -> None:
     goes_well(FIRST_SEED + number, kind=ClusterKind.PAIRS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(KILLED_AFTER_SECONDS)
+@pytest.mark.parametrize("number", range(SEEDS_OF_OTHERS))
+def test_many_seeds_with_access_control(number: int) -> None:
+    goes_well(FIRST_SEED + number, kind=ClusterKind.GUARDED)
 
 
 @pytest.mark.soak

@@ -34,6 +34,7 @@ from tests.chaos.plan import PACKED, PLAIN
 SEND_SECONDS = 3.0
 # Levels and times of delayed messages.
 LEVEL, LEVEL_SECONDS, TIMER_SECONDS = 1, 1.0, 2.0
+KEYS = ("key-1", "key-2", "key-3")
 COMMITTED, ROLLED_BACK, UNKNOWN = "committed", "rolled back", "unknown at first"
 OUTCOMES = {SendOutcome.NOT_STORED: Outcome.NOT_STORED, SendOutcome.STORED: Outcome.STORED}
 
@@ -46,6 +47,7 @@ class Sending(StrEnum):
     SOON = auto()  # in the background, automatically batched
     TRANSACTION = auto()  # committed, rolled back, or one of both when the broker checks it
     DELAYED = auto()  # by a level, and by a time
+    KEYED = auto()  # to the queues of keys, one message of each key after the other
 
 
 FIRST_SENDINGS = (Sending.SINGLE, Sending.BATCH)
@@ -106,6 +108,7 @@ class Traffic:
                 (Sending.SOON, self._send_soon),
                 (Sending.TRANSACTION, self._send_in_transaction),
                 (Sending.DELAYED, self._send_delayed),
+                (Sending.KEYED, self._send_keyed),
             ):
                 if sending in self._sendings:
                     nursery.start_soon(self._repeat, send)
@@ -181,6 +184,14 @@ class Traffic:
         began = time.monotonic()
         outcome = await _outcome(partial(self._producer.send, message))
         self.events.append(Send(began, time.monotonic(), PLAIN, id_, outcome, seconds))
+
+    async def _send_keyed(self) -> None:
+        for key in KEYS:
+            id_ = f"{key} {next(self._numbers)}"
+            began = time.monotonic()
+            message = Message(PLAIN, id_.encode(), sharding_key=key)
+            outcome = await _outcome(partial(self._producer.send, message))
+            self.events.append(Send(began, time.monotonic(), PLAIN, id_, outcome, key=key))
 
 
 async def _outcome(send: Callable[[], Awaitable[TransactionSendResult | SendResult | Sequence[SendResult]]]) -> str:

@@ -42,6 +42,6 @@ def test_some_seconds_of_random_faults_while_brokers_are_upgraded() -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
 @pytest.mark.parametrize("number", range(SEEDS))
-@pytest.mark.parametrize("kind", [*KINDS, ClusterKind.UPGRADED])
+@pytest.mark.parametrize("kind", [*KINDS, ClusterKind.GUARDED_APACHE, ClusterKind.UPGRADED])
 def test_many_seeds(kind: ClusterKind, number: int) -> None:
     goes_well(FIRST_SEED + number, kind=kind)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tests.chaos import checker
-from tests.chaos.checker import History
 from tests.chaos.history import Event, Queue
+from tests.chaos.judged import History
 from tests.chaos.plan import RESETS
+from tests.chaos.sequence import out_of_order
 
 # Messages of a queue that are on the way to a member, or in its handlers, besides those that it may hold: the answers
 # to the pulls of a read ahead, 32 messages each.
@@ -85,16 +86,9 @@ def order_is_kept(history: History) -> Iterator[str]:
     """Yields queues whose messages were not consumed in their order, but for those of a killed broker, or reset."""
     excused = {fault.target for fault in history.faults if fault.kind == "kill"}
     moved = {reset.queue for reset in history.resets}
-    highest: defaultdict[Queue, int] = defaultdict(lambda: -1)
-    seen: set[tuple[Queue, int]] = set()
-    for got in history.got:
-        queue, place = got.queue, (got.queue, got.offset)
-        if not got.kept or place in seen or queue in moved or queue[1] in excused:
-            continue
-        seen.add(place)
-        if got.offset < highest[queue]:
-            yield f"{got.id} at {got.offset} of {queue} was consumed behind {highest[queue]}"
-        highest[queue] = max(highest[queue], got.offset)
+    yield from out_of_order(
+        got for got in history.got if got.kept and got.queue not in moved and got.broker not in excused
+    )
 
 
 RULES: Final = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.chaos.checker import History
 from tests.chaos.history import Event, Fault, Got, Queue, Reset
+from tests.chaos.judged import History
 from tests.simulated.rules import (
     Committed,
     Handled,
