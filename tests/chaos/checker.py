@@ -6,21 +6,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from tests.chaos.history import OUT_OF_TIME, Event, Got, Outcome, Queue, Send, Stored
-from tests.chaos.judged import KILLS, MESSAGE_SECONDS, REBALANCE_SECONDS, History
+from tests.chaos.history import OUT_OF_TIME, Event, Outcome, Queue
+from tests.chaos.judged import History
+from tests.chaos.repeats import LOSE_ANSWERS, no_copy_is_made_without_a_lost_answer, nothing_is_repeated_without_a_cause
 from tests.chaos.sequence import keys_keep_their_order, queues_are_consumed_in_order
 
 # A member may hold so many messages of a queue, or have them on the way, when a reset reaches it.
 HELD: Final = 250
 # A broker's times are of whole milliseconds.
 CLOCK_SECONDS: Final = 0.01
-# After these a send may be stored twice: its answer was lost, and the client repeats it.
-LOSE_ANSWERS: Final = ("cut", *KILLS)
 # These hold answers up, or have a broker be unsure itself.
 HOLD_UP: Final = ("pause", "stall", "fill_disk", *LOSE_ANSWERS)
 SECONDS_AROUND: Final = 5.0
-# A member stores offsets every second, a broker writes them to its disk every 5 s, and a slave fetches them every 10 s.
-UNSTORED_SECONDS: Final = 20.0
 SHOWN: Final = 5
 
 
@@ -158,42 +155,6 @@ def nothing_comes_early(history: History) -> Iterator[str]:
         yield f"{len(early)} delayed messages were consumed too early, by seconds: {list(early.items())[:SHOWN]}"
 
 
-def no_copy_is_made_by_waiting(history: History) -> Iterator[str]:
-    """Yields messages that are stored twice although no answer to their sends was lost: waiting makes no copy.
-
-    Apache's broker stores a message again for each commit of one transaction (5.4.0, `EndTransactionProcessor`), and a
-    check of the broker, which it repeats while it is busy, may cross with the commit that it already has. One that is
-    killed delivers again what was delayed: it writes down what it delivered every 10 s (`ScheduleMessageService`) or
-    every `timerFlushIntervalMs` (`TimerMessageStore`).
-    """
-    losses = [fault for fault in history.faults if fault.kind in LOSE_ANSWERS]
-    copies = {}
-    first_got: dict[str, float] = {}
-    for got in history.got:
-        first_got.setdefault(got.id, got.at)
-    for send in history.acknowledged():
-        # A broker that is killed as it commits a transaction, which may be long after the call, commits it again.
-        ended = first_got.get(send.id, float("inf")) if send.is_in_transaction else send.ended
-        is_excused = any(
-            fault.began - SECONDS_AROUND < ended and send.began < fault.ended + SECONDS_AROUND for fault in losses
-        )
-        places = history.places.get(send.id, ())
-        if len(places) > 1 and not is_excused and not _is_repeated_by_apaches(history, send, places):
-            copies[send.id] = [place.queue for place in places]
-    if copies:
-        first = list(copies.items())[:SHOWN]
-        yield f"{len(copies)} messages, each acknowledged once and with no answer lost, are stored twice: {first}"
-
-
-def _is_repeated_by_apaches(history: History, send: Send, places: Sequence[Stored]) -> bool:
-    brokers = {place.broker for place in places}
-    if not brokers <= history.apaches:
-        return False
-    return send.is_in_transaction or (
-        send.delay_seconds > 0 and all(history.killed_after(broker, send.began) < float("inf") for broker in brokers)
-    )
-
-
 def only_what_was_given_back_is_retried(history: History) -> Iterator[str]:
     """Yields messages that came as a later try and that no handler gave back."""
     given_back = {(got.group, got.id) for got in history.got if not got.kept}
@@ -222,39 +183,6 @@ def resets_are_followed(history: History, held: int = HELD) -> Iterator[str]:
             yield f"{reset.group} consumed {len(after)} messages of {reset.queue} behind its reset to {reset.after}"
 
 
-def nothing_is_repeated_without_a_cause(history: History) -> Iterator[str]:
-    """Yields messages that handlers received twice from one place, and no reset, kill or rebalance explains it."""
-    last: dict[tuple[str, Queue, int, int], Got] = {}
-    unexplained = []
-    for got in history.got:
-        delivery = got.group, got.queue, got.offset, got.tries  # a retry lies in the group's own topic
-        if (before := last.get(delivery)) is not None and not _is_explained(history, before, got):
-            unexplained.append(f"{got.id} at {got.offset} of {got.queue} by {before.member} and {got.member}")
-        last[delivery] = got
-    if unexplained:
-        yield f"{len(unexplained)} messages were consumed twice without a cause: {unexplained[:SHOWN]}"
-
-
-def _is_explained(history: History, first: Got, second: Got) -> bool:
-    """Checks whether something between two deliveries of a message has it delivered again."""
-    resets = (
-        (reset.began, reset.ended)
-        for reset in history.resets
-        if reset.queue == first.queue and reset.group == first.group and reset.after <= first.offset
-    )
-    failed = (
-        (fault.began, fault.ended)
-        for fault in history.faults
-        if fault.kind == "failed replay" and fault.target.startswith(first.queue[0])
-    )
-    if any(began <= second.at and first.at <= ended + MESSAGE_SECONDS for began, ended in (*resets, *failed)):
-        return True
-    return any(
-        began <= second.at and began - UNSTORED_SECONDS <= first.at <= ended + REBALANCE_SECONDS
-        for began, ended in history.moves
-    )
-
-
 def slaves_are_copies(history: History) -> Iterator[str]:
     """Yields the slaves that do not have their masters' bytes."""
     for copy in history.copies:
@@ -280,7 +208,7 @@ LATE: Final = (
     nothing_is_lost,
     nothing_comes_early,  # a step of the clock is recorded at its end
     nothing_deleted_comes_back,
-    no_copy_is_made_by_waiting,
+    no_copy_is_made_without_a_lost_answer,
     nothing_is_repeated_without_a_cause,
     queues_are_consumed_in_order,
     keys_keep_their_order,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import astuple, dataclass
 from enum import StrEnum, auto
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 
 class Outcome(StrEnum):
@@ -52,6 +52,34 @@ class Send:
     def is_late(self) -> bool:
         """True if it may become readable long after the call."""
         return self.is_in_transaction or self.delay_seconds > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A failed try of a message's send; one that `is_unsure` may have stored it, and its answer did not come."""
+
+    began: float
+    ended: float
+    id: str
+    broker: str
+    is_unsure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A queue that a member reads from now on, and the offset that it begins at."""
+
+    at: float
+    group: str
+    member: str
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+
+    @property
+    def queue(self) -> Queue:
+        return self.topic, self.broker, self.queue_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +204,10 @@ ALL_CONSUMED, STOOD_STILL, OUT_OF_TIME = "all consumed", "stood still", "out of 
 
 Queue: TypeAlias = "tuple[str, str, int]"
 Event: TypeAlias = (
-    Booted | Subscribed | Send | Got | Beat | Hung | Fault | Deleted | Denied | Reset | Stored | Copied | Settled
-)
-KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind
-    for kind in (Booted, Subscribed, Send, Got, Beat, Hung, Fault, Deleted, Denied, Reset, Stored, Copied, Settled)
-}
+    Booted | Subscribed | Send | Tried | Start | Got | Beat | Hung | Fault | Deleted | Denied | Reset | Stored
+    | Copied | Settled
+)  # fmt: skip
+KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def line_of(event: Event) -> bytes:

@@ -21,8 +21,10 @@ from tests.chaos.history import (
     Reset,
     Send,
     Settled,
+    Start,
     Stored,
     Subscribed,
+    Tried,
 )
 
 # A broker forgets by these what it did not write, or its slave does not have.
@@ -31,17 +33,6 @@ KILLS: Final = ("kill", "cut_power", "promote", "upgrade")
 HELD_PULL_SECONDS: Final = 20.0
 # A member that has a queue has a message of it in so much time, where messages come.
 MESSAGE_SECONDS: Final = 3.0
-# Steps by which queues get other members: those of the group change, or what they know of members, queues and brokers.
-MOVES_QUEUES: Final = frozenset(
-    (
-        *("join", "leave", "lose", "cut", "stall", "pause", "kill", "cut_power", "promote"),
-        *("grow", "write_only", "resize", "kill_nameserver", "pause_nameserver", "kill_slave", "deny", "change_secret"),
-    )
-)
-# A member sends heartbeats every 30 s, rebalances every 20 s, and polls NameServers every 5 s.
-REBALANCE_SECONDS: Final = 60.0
-# The first members have shared the queues so long after the first message.
-FIRST_REBALANCE_SECONDS: Final = 10.0
 
 
 class History:
@@ -53,6 +44,8 @@ class History:
         self.hung: list[Hung] = []
         self.faults: list[Fault] = []
         self.resets: list[Reset] = []
+        self.tries: defaultdict[str, list[Tried]] = defaultdict(list)
+        self.starts: list[Start] = []
         self.deletions: dict[str, Deleted] = {}  # the last of each topic
         self.denials: list[Denied] = []
         self.places: defaultdict[str, list[Stored]] = defaultdict(list)
@@ -64,7 +57,6 @@ class History:
         for event in events:
             self._add(event)
         self.got.sort(key=lambda got: got.at)
-        self.moves = list(self._moves())
         self._by_queue: defaultdict[Queue, list[Got]] = defaultdict(list)
         for got in self.got:
             if not got.tries:
@@ -79,6 +71,10 @@ class History:
                 self.groups.add(event.group)
             case Send():
                 self.sends[event.id] = event
+            case Tried():
+                self.tries[event.id].append(event)
+            case Start():
+                self.starts.append(event)
             case Got():
                 self.got.append(event)
             case Hung():
@@ -98,16 +94,6 @@ class History:
                 self.copies.append(event)
             case Settled():
                 self.end = event
-
-    def _moves(self) -> Iterator[tuple[float, float]]:
-        """Yields times in which queues change hands; the first members join at the begin, and all leave in the end."""
-        for fault in self.faults:
-            if fault.kind in MOVES_QUEUES:
-                yield fault.began, fault.ended
-        if self.got:
-            yield 0.0, self.got[0].at + FIRST_REBALANCE_SECONDS - REBALANCE_SECONDS
-        if self.end is not None:
-            yield self.end.at, self.end.at
 
     def acknowledged(self) -> Iterator[Send]:
         return (send for send in self.sends.values() if send.outcome == Outcome.STORED and not self.is_deleted(send))

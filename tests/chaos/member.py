@@ -20,13 +20,17 @@ from typing import Final
 import trio
 
 from pyrmq_core import Client, ConsumeFromWhere, ConsumeLater, LitePullConsumer, MessageExt, MessageModel, PushConsumer
+from pyrmq_core.client.consumer.consume import assigned_queues
+from pyrmq_core.model import MessageQueue
 from tests.chaos.clusters import Keys
-from tests.chaos.history import Beat, Event, Got, line_of
+from tests.chaos.history import Beat, Event, Got, Start, line_of
 from tests.chaos.plan import FLEETING, LISTENERS, POLLERS, SORTERS, TOPICS
 from tests.chaos.planted import plant_by_environment
 
 BEAT_SECONDS = 0.25
 HANDLER_SECONDS = 0.006
+# What a consumer logs of a queue that it reads from now on.
+START_LOGGER, START_LINE = assigned_queues.__name__, "%s is consumed from offset %d"
 GIVEN_BACK = 0.02
 TRIES = 3
 BATCH = 4
@@ -44,6 +48,29 @@ class Records:
 
     def write(self, events: Sequence[Event]) -> None:
         os.write(self._file, b"".join(map(line_of, events)))
+
+
+class Starts(logging.Handler):
+    """The records of the queues that a member takes, by the line that its consumer logs."""
+
+    def __init__(self, group: str, member: str, records: Records) -> None:
+        super().__init__(logging.DEBUG)
+        self._group = group
+        self._member = member
+        self._records = records
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.msg == START_LINE and isinstance(record.args, tuple):
+            queue, offset = record.args
+            assert isinstance(queue, MessageQueue)
+            assert isinstance(offset, int)
+            place = (queue.topic, queue.broker_name, queue.queue_id)
+            self._records.write([Start(time.monotonic(), self._group, self._member, *place, offset)])
+
+    def attach(self) -> None:
+        logger = logging.getLogger(START_LOGGER)
+        logger.addHandler(self)
+        logger.setLevel(logging.DEBUG)
 
 
 class Worker:
@@ -77,6 +104,7 @@ class Worker:
 async def main(nameserver: str, group: str, name: str, file: str, seed: str, user: Keys) -> None:
     """Consumes until it is killed, or stopped by SIGTERM."""
     records = Records(file)
+    Starts(group, name, records).attach()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_beat, records, name)
         async with Client(
@@ -181,7 +209,9 @@ async def _beat(records: Records, name: str) -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    shown = logging.StreamHandler()
+    shown.setLevel(logging.WARNING)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[shown])
     faulthandler.register(signal.SIGUSR1)
     plant_by_environment()
     nameserver, group, name, events, seed, *keys = sys.argv[1:]

@@ -42,6 +42,7 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.message_id import offset_msg_id
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+from tests.chaos.plan import TOPICS
 from tests.chaos.traffic import Checks
 from tests.support.our_cluster import OurServer
 
@@ -52,6 +53,7 @@ MANY_MESSAGES: Final = 8
 SPOILED_WRITE: Final = 30
 DELIVERED_TWICE: Final = 5
 CALLED_TWICE: Final = 50
+STORED_TWICE: Final = 50
 POLLED_SHORT: Final = 20
 QUEUES_AT_FIRST: Final = 4
 SENDS: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
@@ -325,6 +327,22 @@ def _emptied_stores() -> None:
     replace(OurServer, "run_code_of", run_code_of)
 
 
+def _second_records() -> None:
+    """Has the broker store some messages twice, though they were sent once."""
+
+    def put(real: Callable[..., AppendResult]) -> Callable[..., AppendResult]:
+        appends = count(1)
+
+        def planted(store: MessageStore, append: Append, now_ms: int) -> AppendResult:
+            if append.topic in TOPICS and not next(appends) % STORED_TWICE:
+                real(store, append, now_ms)
+            return real(store, append, now_ms)
+
+        return planted
+
+    replace(MessageStore, "put", put)
+
+
 def _answered_refusals() -> None:
     """Has a broker answer a send that it refuses as if it were stored."""
 
@@ -361,4 +379,5 @@ PLANTS: Final[dict[str, Callable[[], None]]] = {
     "emptied stores": _emptied_stores,
     "kept queues": _kept_queues,
     "answered refusals": _answered_refusals,
+    "second records": _second_records,
 }

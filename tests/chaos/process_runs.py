@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -43,6 +43,7 @@ from tests.chaos.plan import (
 from tests.chaos.proxy import proxies
 from tests.chaos.runner import CALL_SECONDS, GROUP, QUEUES, GroupMember, Run, Way
 from tests.chaos.traffic import EVERY_SENDING, SEND_SECONDS, Checks, Sending, Traffic
+from tests.chaos.tries import tries_noted
 from tests.support.our_cluster import OurServer
 
 MOST_QUEUES: Final = 8
@@ -285,7 +286,7 @@ async def running(
     sendings: Collection[Sending] = EVERY_SENDING,
 ) -> AsyncIterator[ProcessRun]:
     """Yields a run of the plan that has not begun, on a cluster of its own."""
-    with boot(kind) as cluster:
+    with boot(kind) as cluster, ExitStack() as stack:
         nameserver = cluster.nameserver
         async with (
             proxies(cluster.ports) as ways,
@@ -306,6 +307,7 @@ async def running(
             await admin.groups.create(GROUP)
             sendings = [sending for sending in sendings if sending not in WITHOUT.get(kind, ())]
             traffic = Traffic(producer, random.Random(plan.seed), sendings=sendings)
+            stack.enter_context(tries_noted(traffic.events))
             traffic.events += [Booted(name, maker) for name, maker in cluster.makers.items()]
 
             def new_member(name: str, group: str = GROUP) -> Member:

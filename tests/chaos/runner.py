@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal, Protocol
 
@@ -57,6 +58,8 @@ class Way(Protocol):
 
 class GroupMember(Protocol):
     """A member of the group; `beats` counts the turns of its loop, four a second."""
+
+    name: str
 
     @property
     def beats(self) -> int: ...
@@ -203,12 +206,14 @@ class Run:
 
     async def _leave(self, step: Step) -> None:
         if len(self._members) > FEWEST_MEMBERS:
-            async with self._fault(step):
-                await self._members.pop(0).stop()
+            member = self._members.pop(0)
+            async with self._fault(replace(step, target=member.name)):
+                await member.stop()
 
     async def _lose(self, step: Step) -> None:
-        async with self._fault(step):
-            await trio.to_thread.run_sync(self._members.pop(self._draw.randrange(len(self._members))).kill)
+        member = self._members.pop(self._draw.randrange(len(self._members)))
+        async with self._fault(replace(step, target=member.name)):
+            await trio.to_thread.run_sync(member.kill)
             if len(self._members) < FEWEST_MEMBERS:
                 self._start_member()
 

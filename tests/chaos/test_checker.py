@@ -25,12 +25,13 @@ from tests.chaos.history import (
     Reset,
     Send,
     Settled,
+    Start,
     Stored,
     Subscribed,
+    Tried,
     event_of,
     line_of,
 )
-from tests.chaos.judged import MOVES_QUEUES
 from tests.chaos.judged import History as Judged
 from tests.chaos.plan import SORTERS
 
@@ -88,6 +89,8 @@ def test_events_come_back_from_their_lines() -> None:
         fault("cut", 1, 2),
         Deleted(3.0, 4.0, "fleeting"),
         Denied(3.0, 4.0, "plain"),
+        Tried(3.0, 4.0, "plain-7", "broker-a", True),
+        Start(3.0, "workers", "one", "plain", "broker-a", 0, 7),
         reset(1.0, 2, 3),
     ]
     assert [event_of(line_of(event)) for event in events] == events
@@ -225,89 +228,6 @@ def test_a_message_that_the_group_in_order_consumed_late_is_reported() -> None:
     assert "plain-7 at 7 of ('plain', 'broker-a', 0) was consumed behind 8" in only_fault([*without, late])
 
 
-# --- No copies
-
-
-def test_a_second_copy_is_reported() -> None:
-    assert "stored twice" in only_fault([*good(), stored(7, COUNT)])
-
-
-@pytest.mark.parametrize("kind", ["pause", "stall", "fill_disk"])
-def test_a_second_copy_of_a_send_that_only_waited_is_reported(kind: str) -> None:
-    assert "stored twice" in only_fault([*good(), fault(kind, 7, 9), stored(7, COUNT)])
-
-
-@pytest.mark.parametrize("kind", ["cut", "kill", "cut_power"])
-def test_a_second_copy_of_a_send_whose_answer_was_lost_is_right(kind: str) -> None:
-    assert faults_of([*good(), fault(kind, 7.2, 7.3), stored(7, COUNT)]) == []
-    assert "stored twice" in only_fault([*good(), fault(kind, 7.2, 7.3), stored(70, COUNT)])
-
-
-@pytest.mark.parametrize(("maker", "copies"), [("5.4.0", 0), (OURS, 1)])
-def test_apaches_broker_alone_may_store_what_a_transaction_committed_twice(maker: str, copies: int) -> None:
-    twice = [Booted("broker-a", maker), *good(send(7)), replace(send(7), is_in_transaction=True), stored(7, COUNT)]
-    assert "".join(faults_of(twice)).count("stored twice") == copies
-    assert "stored twice" in only_fault([Booted("broker-a", maker), *good(), stored(7, COUNT)])
-
-
-def test_a_transaction_that_a_killed_broker_committed_twice_is_right() -> None:
-    twice = [*good(send(7), got(7)), replace(send(7), is_in_transaction=True), stored(7, COUNT), got(7, 50.0)]
-    assert faults_of([*twice, fault("kill", 49.0, 55.0)]) == []
-    assert "stored twice" in only_fault([*twice, fault("kill", 56.0, 57.0)])
-
-
-@pytest.mark.parametrize(("maker", "copies"), [("5.4.0", 0), (OURS, 1)])
-def test_apaches_broker_alone_may_deliver_what_is_delayed_again_after_a_kill(maker: str, copies: int) -> None:
-    delayed = replace(send(7), delay_seconds=0.1)
-    twice = [Booted("broker-a", maker), *good(send(7)), delayed, stored(7, COUNT)]
-    assert "stored twice" in only_fault(twice)
-    assert "".join(faults_of([*twice, fault("kill", 100.0, 101.0)])).count("stored twice") == copies
-
-
-# --- Repeats
-
-
-def again(number: int, at: float, member: str = "one") -> list[Event]:
-    """Returns a good run whose message comes a second time, a hundred seconds or more after its begin."""
-    return [*good(settled()), got(number, at, member=member), Settled(100_000.0, ALL_CONSUMED)]
-
-
-@pytest.mark.parametrize("member", ["one", "two"])
-def test_a_message_that_comes_again_without_a_cause_is_reported(member: str) -> None:
-    assert "plain-200 at 200 of ('plain', 'broker-a', 0) by one and" in only_fault(again(200, 900.0, member))
-
-
-@pytest.mark.parametrize("kind", sorted(MOVES_QUEUES))
-def test_a_message_that_comes_again_after_its_queue_moved_is_right(kind: str) -> None:
-    assert faults_of([*again(200, 205.0), fault(kind, 202.0, 203.0, "broker-b")]) == []
-    assert faults_of([*again(200, 205.0), fault(kind, 100.0, 150.0, "broker-b")]) == []
-
-
-@pytest.mark.parametrize("kind", ["leave", "burst"])
-def test_what_moves_no_queue_between_two_deliveries_explains_none(kind: str) -> None:
-    assert "without a cause" in only_fault([*again(200, 205.0), fault(kind, 206.0, 207.0)])
-    assert "without a cause" in only_fault([*again(200, 205.0), fault(kind, 100.0, 101.0)])
-    assert "without a cause" in only_fault([*again(200, 205.0), fault("burst", 202.0, 203.0)])
-
-
-def test_a_message_that_comes_again_after_a_reset_to_before_it_is_right() -> None:
-    replayed = again(200, 205.0)
-    assert faults_of([*replayed, reset(202.0, 201, 200)]) == []
-    assert "without a cause" in "".join(faults_of([*replayed, reset(206.0, 201, 200)]))
-    assert "without a cause" in "".join(faults_of([*replayed, reset(202.0, 150, 201)]))
-
-
-def test_a_message_that_comes_again_because_its_broker_forgot_offsets_is_right() -> None:
-    killed = fault("kill", 215.0, 216.0)
-    assert faults_of([*again(200, 400.0), killed]) == []
-    assert "without a cause" in only_fault([*again(100, 400.0), killed])
-
-
-def test_a_message_that_comes_again_while_the_first_members_join_is_right() -> None:
-    assert faults_of(again(5, 8.0, "two")) == []
-    assert "without a cause" in only_fault(again(20, 25.0, "two"))
-
-
 # --- Retries
 
 
@@ -322,8 +242,15 @@ def consumed(first: int, last: int, at: float) -> list[Event]:
     return [got(number, at + number / COUNT) for number in range(first, last)]
 
 
+def start(at: float, offset: int, member: str = "one") -> Start:
+    return Start(at, "workers", member, "plain", "broker-a", 0, offset)
+
+
 def run_of(*events: Event) -> list[Event]:
-    return [event for number in range(COUNT) for event in (send(number), stored(number))] + [*events, settled()]
+    """Returns a run in which a member has the queue from the begin, and anew behind each reset."""
+    sent = [event for number in range(COUNT) for event in (send(number), stored(number))]
+    resets = [start(event.ended, event.after) for event in events if isinstance(event, Reset)]
+    return [*sent, start(0.0, 0), *resets, *events, settled()]
 
 
 def test_a_reset_to_the_end_that_is_followed_is_right() -> None:
@@ -370,12 +297,13 @@ def test_a_reset_back_that_a_killed_broker_forgot_owes_nothing_that_one_to_the_e
 @pytest.mark.parametrize("after", [500, 50])
 def test_a_reset_that_apaches_broker_gave_to_one_of_two_members_is_no_fault(after: int) -> None:
     swallowed = (*consumed(0, 100, 4), reset(5, 100, after), *consumed(100, COUNT, 6))
-    by_two = [*swallowed, got(99, 5.2, member="two")]
+    by_two = [*swallowed, start(5.0, 99, "two"), got(99, 5.2, member="two")]
     assert faults_of([Booted("broker-a", "5.4.0"), *run_of(*by_two)]) == []
 
 
 def test_a_reset_that_apaches_broker_gave_to_a_pull_that_it_held_is_no_fault() -> None:
-    held = run_of(*consumed(0, 400, 4), got(399, 5.0, member="two"), reset(20, 400, 50), *consumed(400, COUNT, 30))
+    by_two = (start(4.8, 399, "two"), got(399, 5.0, member="two"))
+    held = run_of(*consumed(0, 400, 4), *by_two, reset(20, 400, 50), *consumed(400, COUNT, 30))
     assert faults_of([Booted("broker-a", "5.4.0"), *held]) == []
 
 

@@ -19,7 +19,7 @@ FOUND = {
     "committed rollbacks": (8, (Kind.JOIN, Kind.CUT), "that are rolled back"),
     "early deliveries": (6, (Kind.JOIN,), "were consumed too early"),
     "second deliveries": (6, (Kind.JOIN,), "are stored twice"),
-    "second calls": (4, (Kind.BURST,), "were consumed twice without a cause"),
+    "second calls": (8, (Kind.BURST, Kind.CUT), "were consumed twice without a cause"),
     "unflushed answers": (8, (Kind.CUT_POWER, Kind.JOIN), "acknowledged messages are not stored"),
     "unwritten answers": (3, (Kind.FILL_DISK,), "acknowledged messages are not stored"),
     "moved readers": (8, (Kind.WRITE_ONLY, Kind.BURST), "never consumed"),
@@ -28,6 +28,7 @@ FOUND = {
     "short polls": (2, (Kind.BURST,), "pollers never consumed"),
     "emptied stores": (8, (Kind.UPGRADE, Kind.JOIN), "acknowledged messages are not stored"),
     "kept queues": (2, (Kind.REMAKE,), "that were deleted with their topic"),
+    "second records": (6, (Kind.CUT,), "are stored twice, and no answer was lost"),
     "answered refusals": (3, (Kind.DENY,), "sends that were refused did not say so"),
     "spoiled copies": (2, (Kind.BURST,), "is no copy of its master"),
 }

@@ -33,6 +33,7 @@ from tests.chaos.member import Worker
 from tests.chaos.plan import BROKERS, EVERY_KIND, PACKED, PLAIN, TOPICS, Kind, Plan, drawn
 from tests.chaos.runner import GROUP, Run
 from tests.chaos.traffic import SEND_SECONDS, Load, Traffic
+from tests.chaos.tries import tries_noted
 from tests.simulated.rules import Committed, Handled, Happening, Seen, faults_of
 from tests.simulated.world import BEAT_SECONDS, PROCESS, Spins, Way, World, simulate
 
@@ -306,7 +307,8 @@ async def _live(draw: Draw, stores: dict[str, dict[str, bytes]], world: World) -
 
             run = Life(draw, world, brokers, traffic, new_member)
             nursery.start_soon(_note_commits, brokers, seen)
-            await run.execute(SETTLE_SECONDS, SETTLE_SECONDS)
+            with tries_noted(traffic.events):
+                await run.execute(SETTLE_SECONDS, SETTLE_SECONDS)
         await trio.sleep(LEAVING_SECONDS)
         run.events += [Fault(at, at, "cut", NAMES[address]) for at, address in world.lost if address in NAMES]
         left = {wire.process for wire in world.wires} - set(BROKERS)

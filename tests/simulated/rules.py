@@ -11,6 +11,7 @@ from tests.chaos import checker
 from tests.chaos.history import Event, Queue
 from tests.chaos.judged import History
 from tests.chaos.plan import RESETS
+from tests.chaos.repeats import no_copy_is_made_without_a_lost_answer
 from tests.chaos.sequence import out_of_order
 
 # Messages of a queue that are on the way to a member, or in its handlers, besides those that it may hold: the answers
@@ -94,7 +95,7 @@ def order_is_kept(history: History) -> Iterator[str]:
 RULES: Final = (
     checker.nothing_is_lost,
     checker.nothing_is_invented,
-    checker.no_copy_is_made_by_waiting,
+    no_copy_is_made_without_a_lost_answer,
     checker.only_what_was_given_back_is_retried,
     checker.every_member_goes_on,
 )
