@@ -57,7 +57,7 @@ HELP: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for furth
 
 @dataclass(slots=True)
 class Broker:
-    """One broker's parts; clients use `address`, `store_host` is the same address packed for records and ids."""
+    """The parts of one broker; clients connect to `address`, and `store_host` is its packed form in records and ids."""
 
     config: BrokerConfig
     store: MessageStore
@@ -101,7 +101,7 @@ class Broker:
     id_counter: Any = field(default_factory=lambda: itertools.count(random.randrange(1 << 16)))
 
     def configure(self, config: BrokerConfig) -> None:
-        """Applies other settings; they may differ in the names of `CHANGEABLE` (`broker_settings`)."""
+        """Applies new settings, which may differ from the old in the names of `CHANGEABLE` (`broker_settings`)."""
         now_ms, version = self.now_ms(), self.topics.data_version
         if config.broker_permission != self.config.broker_permission:
             self.topics.touch(now_ms)

@@ -1,4 +1,4 @@
-"""Long work on the event loop: `InTurns` lets other tasks run between its steps, `BoundedWork` bounds its tasks."""
+"""Long work on the event loop: `InTurns` lets other tasks run between steps, `BoundedWork` limits the tasks at work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ async def take_all(steps: Iterable[object]) -> None:
 
 
 class BoundedWork:
-    """Work that `at_once` tasks do at a time; at most `most` do it or wait for their turn, `turn_seconds` each."""
+    """A limit on long work: `at_once` tasks do it at a time; with the waiting tasks they are at most `most`.
+
+    A task waits `turn_seconds` at most.
+    """
 
     def __init__(self, at_once: int, most: int, turn_seconds: float) -> None:
         self.most = most
@@ -48,13 +51,13 @@ class BoundedWork:
 
     @property
     def waiting(self) -> int:
-        """The tasks that wait for their turn."""
+        """The number of tasks that wait for their turn."""
         return self.limiter.statistics().tasks_waiting
 
     async def run(
         self, work: Callable[[], Awaitable[T]], ready: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
     ) -> T | None:
-        """Returns the result of the work; None if there are too many tasks, or its turn does not come in time.
+        """Returns the result of the work; None if `most` tasks are there already, or its turn does not come in time.
 
         A task awaits `ready`, within the same time, before it waits for its turn.
         """

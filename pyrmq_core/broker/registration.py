@@ -56,9 +56,9 @@ TOPICS_AT_ONCE: Final = 100
 
 
 class BrokerRegistration:
-    """The registration with all NameServers. `run` keeps it until cancelled; the other functions act once.
+    """The registration with all NameServers. `run` renews it until cancelled; the other functions act once.
 
-    `pool` has no other connection to a NameServer, and outlives `run`, for `unregister`.
+    `pool` has the only connections to NameServers. It stays open after `run`, so that `unregister` can use it.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class BrokerRegistration:
         return self._header.ha_server_addr or ""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Registers again and again; started when every first attempt has ended and any attempt has succeeded."""
+        """Registers at intervals; reports its start when all NameServers were tried and at least one has accepted."""
         async with trio.open_nursery() as nursery:
             for server in self._servers:
                 nursery.start_soon(self._keep_registered, server)
@@ -103,7 +103,7 @@ class BrokerRegistration:
             await trio.sleep_forever()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Puts other settings in force: brokerPermission and forceRegister."""
+        """Applies changed settings: brokerPermission and forceRegister."""
         self._config = config
 
     def register_now(self) -> None:

@@ -1,15 +1,15 @@
-"""A broker's work by its role: a slave follows its master, a master corrects how far its consumers came at its start.
+"""A broker's work by its role: a slave follows its master, a master corrects its consumers' progress at its start.
 
 A slave (`slave_tasks`) follows its master's log, and fetches its tables.
 
 When a slave's store is started as the master (`resume_as_master`), it has its master's committed offsets, and perhaps
-not all messages before them. New messages take the missing ones' places, and a group would never consume them. So
-offsets beyond the end of their queue go back to it.
+not all messages before them. New messages would get the offsets of the missing messages, and a group would never
+consume them. So an offset beyond the end of its queue is set back to that end.
 
-A master that starts again (`take_progress_back`) takes over how far consumers came at a slave that acted for it, before
-it registers, so that no consumer fetches an older offset from it. For each queue and each delay level the greater
-offset counts. An offset beyond the end of its queue here is not taken over, since new messages may fill the gap. Timers
-that a slave of RocketMQ delivered by another broker (enableRemoteEscape) are delivered again. Source:
+A master that starts again adopts the offsets committed at a slave that acted for it (`take_progress_back`). It does so
+before it registers, so that no consumer fetches an older offset from it. For each queue and each delay level the
+greater offset counts. An offset beyond the end of this master's queue is not adopted, since new messages may fill the
+gap. Timers that a slave of RocketMQ delivered by another broker (enableRemoteEscape) are delivered again. Source:
 broker/BrokerPreOnlineService.java (syncMetadataReverse), 5.4.0.
 """
 
@@ -137,7 +137,7 @@ def mark_slave(files: Files) -> None:
 
 
 def resume_as_master(broker: Broker) -> None:
-    """Corrects a master's progress at its start, before it delivers and serves; blocks."""
+    """Sets a new master's offsets beyond the end of their queues back to it, before it delivers and serves; blocks."""
     broker.delays.look_back()
     files = broker.store.files
     if files.size(MARK) is None:
@@ -154,7 +154,7 @@ def resume_as_master(broker: Broker) -> None:
 
 
 async def take_progress_back(broker: Broker) -> None:
-    """Takes over the offsets of the slave with the smallest id, if a NameServer names any; a failure is only logged."""
+    """Adopts the offsets of the slave with the smallest id, if a NameServer lists a slave; a failure is only logged."""
     try:
         members = await broker.registration.members(QUERY_SECONDS)
     except RocketMQError as error:
@@ -185,7 +185,7 @@ async def _ask(broker: Broker, address: str, code: RequestCode) -> Command:
 
 
 async def _take_offsets(broker: Broker, ask: Ask) -> int:
-    """Takes the slave's committed offsets that are greater than this broker's; returns their number."""
+    """Adopts the slave's committed offsets that are greater than this broker's; returns their number."""
     table, count = await read_in_steps(offset_rows(await ask(RequestCode.GET_ALL_CONSUMER_OFFSET))), 0
     async for (topic, group), row in InTurns(table.rows.items()):
         if topic not in broker.topics:
@@ -202,7 +202,7 @@ async def _take_offsets(broker: Broker, ask: Ask) -> int:
 
 
 async def _take_levels(broker: Broker, ask: Ask) -> int:
-    """Takes the slave's next offsets of delay levels that are greater than this broker's; returns their number.
+    """Adopts the slave's next offsets of delay levels that are greater than this broker's; returns their number.
 
     If the slave has more of the log, this master may have lost deliveries, and delivers them again.
     """

@@ -1,4 +1,4 @@
-"""Checks of arguments where they come in, by name: type first, then range.
+"""Checks of the arguments of public functions: first the type, then the range. Errors name the argument.
 
 Otherwise a wrong argument would fail on the loop, in the middle of other callers' work. Each check raises
 `InvalidArgument`.
@@ -51,7 +51,7 @@ def whole_number(name: str, value: object, least: int, most: int = MAX_INT) -> i
 
 
 def queue_of(queue: object) -> MessageQueue:
-    """Returns the queue as it is: a `MessageQueue` of texts and an id of 32 bits (-1: the broker chooses)."""
+    """Returns the `MessageQueue` unchanged, after a check of its texts and its id (-1: the broker chooses)."""
     if not isinstance(queue, MessageQueue):
         raise InvalidArgument(f"queue={shown(queue)}: it is a MessageQueue(topic, broker_name, queue_id)")
     for name in (queue.topic, queue.broker_name):
@@ -61,7 +61,7 @@ def queue_of(queue: object) -> MessageQueue:
 
 
 def chosen_by(select: object, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """Returns the queue chosen by the caller's function, whose errors are raised as they are."""
+    """Returns the queue that the caller's function `select` chooses; raises its errors unchanged."""
     if not callable(select):
         raise InvalidArgument(f"select={shown(select)}: it is a function of the queues and the message")
     if inspect.iscoroutinefunction(select):
@@ -91,7 +91,7 @@ def tuple_of(name: str, values: Iterable[T], words: str) -> tuple[T, ...]:
 
 
 def offset_of(name: str, value: object) -> int:
-    """Returns the queue offset; raises `InvalidArgument` for a number that is none."""
+    """Returns the value; raises `InvalidArgument` unless it is a possible queue offset."""
     return whole_number(name, value, 0, MAX_LONG)
 
 

@@ -1,4 +1,4 @@
-"""The way to the room of columns (extra `arrow`): nothing of Arrow is loaded before it is used."""
+"""Loads `pyrmq_core.columnar` (extra `arrow`) when it is first used, so that other programs load nothing of Arrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`AsyncOnly`: the base of what `async with` opens, which names the right way where `with` is written."""
+"""`AsyncOnly`: the base of objects that `async with` opens; a `with` raises an error that names the right form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyrmq_core.errors import InvalidState
 
 
 class AsyncOnly:
-    """A base without state."""
+    """A base class whose `with` raises `InvalidState`."""
 
     __slots__ = ()
 

@@ -21,8 +21,8 @@ class Client(AsyncOnly):
     `nameserver` is `"host:port;host:port"` or a list; without it NAMESRV_ADDR is used. With `nameserver_url` instead,
     the list is fetched from there, at the start and every 2 minutes. Times are seconds. `tls` is the context for every
     connection. Requests are signed when `access_key` and `secret_key` are set, after all `rpc_hooks`. `namespace_v2`
-    goes with every request as 5.x's header fields. `unit_name` ends the client's id and chooses the unit's page beside
-    `nameserver_url`; `unit_mode` goes with every message.
+    goes with every request as 5.x's header fields. `unit_name` is appended to the client's id and, as RocketMQ's unit,
+    to `nameserver_url`; `unit_mode` is set in every message.
     """
 
     @parameters_of(ClientSettings)
@@ -41,7 +41,7 @@ class Client(AsyncOnly):
 
     @property
     def client_id(self) -> str:
-        """The id that brokers know this client by: `ip@instance#...`, no two alike."""
+        """The unique id that brokers know this client by: `ip@instance#...`."""
         return self._session.client_id
 
     @property

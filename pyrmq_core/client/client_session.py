@@ -266,9 +266,9 @@ class ClientSession:
         await self.heartbeats.remove(producer=group)
 
     def callbacks(self, kind: type[C]) -> C:
-        """Returns the client's only object of this kind; the first call makes it and registers its handlers.
+        """Returns the client's only object of the class `kind`; the first call makes it and registers its handlers.
 
-        A client that only pulls makes none, and so loads none of their requests.
+        A client that only pulls never calls this, and so does not load the modules of these requests.
         """
         if kind not in self._callbacks:
             created = self._callbacks[kind] = kind()

@@ -20,7 +20,7 @@ async def query_many(
 ) -> dict[K, V]:
     """Returns the answer for each key, queried together; the first failure ends the rest and is raised as it is.
 
-    With `limit` the queries share the bound of others: each key has a token of it while it is queried.
+    With `limit` they share one bound with other calls: each query holds a token of the limiter.
     """
     limit = limit or trio.CapacityLimiter(QUERIES_AT_ONCE)
     answers: dict[K, V] = {}

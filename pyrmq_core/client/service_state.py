@@ -44,14 +44,14 @@ class Life:
         self.state = ServiceState.RUNNING
 
     def not_begun(self) -> None:
-        """Goes back to the state before the start, which was refused and may be tried again."""
+        """Sets the state from before the start: the start was refused and may be tried again."""
         self.state = ServiceState.CREATE_JUST
 
     def ended(self) -> None:
         self.state = ServiceState.SHUTDOWN_ALREADY
 
     def check_running(self) -> None:
-        """Raises `InvalidState` unless it runs."""
+        """Raises `InvalidState` unless the producer or client is running."""
         if self.state is not ServiceState.RUNNING:
             raise self.not_running()
 
@@ -63,7 +63,7 @@ class Life:
 
 
 def check_trio() -> None:
-    """Raises `InvalidState` outside a trio program, with the face that fits there."""
+    """Raises `InvalidState` outside a trio program; the error names the face to use there."""
     if trio.lowlevel.in_trio_run():
         return
     asyncio = sys.modules.get("asyncio")  # only a program that uses asyncio has loaded it

@@ -1,4 +1,4 @@
-"""The process's UNIQ_KEYs: never two alike, from any thread, in a child after `fork` too."""
+"""The UNIQ_KEYs of this process: unique in all threads, and in the parent and children of a `fork`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ IDS_A_MILLISECOND: Final = 0x10000
 
 
 class UniqueIds:
-    """Draws ids in order. After the 65,536 ids of a millisecond, the next millisecond's ids are used early."""
+    """A generator of ascending ids. After the 65,536 ids of a millisecond it uses the next millisecond's ids early."""
 
     def __init__(self) -> None:
         self.start_over()
 
     def start_over(self) -> None:
-        """Forgets all, as a child does after `fork`: its pid, random number and lock are its own."""
+        """Resets the state in a child after `fork`: the child needs its own pid, random number and lock."""
         self._lock = threading.Lock()
         self._maker: UniqueIdMaker | None = None
         self._month_ms = 0
@@ -51,7 +51,7 @@ class UniqueIds:
         return list(chain.from_iterable([run.ids() for run in self.draw_runs(count)]))
 
     def draw_runs(self, count: int) -> list[IdRun]:
-        """Returns `count` ids as runs, not written out."""
+        """Returns `count` ids as runs of consecutive ids, without the text of each."""
         with self._lock:
             maker = self._maker or self._make_maker()
             runs: list[IdRun] = []
@@ -66,7 +66,7 @@ class UniqueIds:
             return runs
 
     def _turn_clock(self) -> None:
-        """Moves the clock on, also when a millisecond is full; it never goes back."""
+        """Moves to the present millisecond, or to the next one if all its ids are used; never moves back."""
         now_ms = time.time_ns() // 1_000_000
         if now_ms <= self._now_ms and self._counter < IDS_A_MILLISECOND:
             return
@@ -98,7 +98,7 @@ def unique_ids(count: int) -> list[str]:
 
 
 def unique_id_runs(count: int) -> list[IdRun]:
-    """Returns `count` UNIQ_KEYs as runs, not written out: encoding by columns needs no text of each."""
+    """Returns `count` UNIQ_KEYs as runs of consecutive ids; encoding by columns does not need their texts."""
     return _ids.draw_runs(count)
 
 

@@ -1,4 +1,4 @@
-"""Arrow arrays and NumPy vectors over the same bytes: gathers spans, slices without a copy, reads text as Java does."""
+"""Arrow arrays and NumPy vectors that share bytes: gathers spans, slices without a copy, reads text as Java does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KEPT_BYTES: Final = 16 * 1024 * 1024
 
 @cache
 def keep_freed_memory() -> None:
-    """Makes glibc keep freed blocks of up to 16 MiB for the next batch. Called before columns are encoded or decoded.
+    """Makes glibc keep freed blocks of up to 16 MiB for the next batch; call it before columns are encoded or decoded.
 
     glibc keeps blocks up to the size of the largest block that was ever freed (its dynamic mmap threshold), so this
     allocates and frees one of 16 MiB. Otherwise each batch's memory returns to the system, and allocating it again
@@ -62,12 +62,12 @@ def windows(octets: Octets, width: int) -> npt.NDArray[np.void]:
 
 
 def take_unchecked(array: pa.Array, places: pa.Array) -> pa.Array:
-    """Returns `array[place]` for each place, and null for a null place. Places are not checked against the bounds."""
+    """Returns `array[index]` for each index in `places`, null for a null index; indices are not checked."""
     return _TAKE.call([array, places], _UNCHECKED)
 
 
 def strided_indices(step: int, first: int, count: int) -> pa.Array:
-    """Returns `count` places for `take_unchecked`: `first`, `first + step`, `first + 2 * step` and so on."""
+    """Returns `count` indices for `take_unchecked`: `first`, `first + step`, `first + 2 * step` and so on."""
     return pa.array(np.arange(first, first + step * count, step, dtype=np.int32))
 
 
@@ -96,7 +96,7 @@ def offsets_of(array: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def byte_view(array: pa.Array) -> Octets:
-    """Returns the whole data buffer of a binary or string array, with the bytes before its first element too."""
+    """Returns the entire data buffer of a binary or string array, including bytes before its first element."""
     data = array.buffers()[2]
     return np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
 
@@ -127,7 +127,7 @@ def as_string(array: pa.Array) -> pa.Array:
 
 
 def is_utf8(array: pa.Array) -> bool:
-    """Returns whether all elements of a binary array without nulls are UTF-8. ASCII is seen in a sixth of the time."""
+    """Returns whether all elements of a binary array without nulls are UTF-8; ASCII takes a sixth of the time."""
     bounds = offsets_of(array)
     octets = byte_view(array)[bounds[0] : bounds[-1]]
     if not len(octets) or octets.max() < FIRST_BEYOND_ASCII:
@@ -140,7 +140,7 @@ def is_utf8(array: pa.Array) -> bool:
 
 
 def not_utf8(array: pa.Array) -> Bools:
-    """Returns for each element whether it is not UTF-8. Only elements that are not ASCII are decoded."""
+    """Returns a mask of the elements that are not UTF-8; only elements that are not ASCII are decoded."""
     bounds, octets = offsets_of(array), byte_view(array)
     wrong = np.zeros(len(array), np.bool_)
     beyond = np.flatnonzero(octets[: bounds[-1]] >= FIRST_BEYOND_ASCII)
@@ -166,7 +166,7 @@ def constant(text: str, count: int) -> pa.Array:
 
 
 def name_twice(codes: Int32s, counts: Ints, name_count: int) -> Bools:
-    """Returns for each message whether it has a name more than once.
+    """Returns a mask of the messages that have a property name more than once.
 
     `codes` number the name of each pair, `counts` are the pairs of each message; there are `name_count` names.
     """

@@ -1,4 +1,4 @@
-"""Parquet files of messages: columns as a read has them, written batch by batch and read back in small parts."""
+"""Parquet files of messages, with the columns of a read: written batch by batch, and read back in small parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA: Final = schema_of(COLUMNS)
 
 
 class ParquetWriter:
-    """The writer of one file, whose end is written by `close`."""
+    """The writer of one Parquet file; `close` writes the file's footer."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._writer = pq.ParquetWriter(file, SCHEMA, compression="zstd")
@@ -33,7 +33,7 @@ class ParquetWriter:
         self._writer.write_batch(batch)
 
     def close(self) -> None:
-        """Writes the end of the file."""
+        """Writes the footer, without which the file cannot be read."""
         try:
             self._writer.close()
         finally:

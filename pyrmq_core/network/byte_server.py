@@ -1,8 +1,8 @@
-"""`serve_bytes`: accepts connections that carry other bytes than remoting's, each with a task of its own.
+"""`serve_bytes`: accepts connections of other protocols than remoting, each with a task of its own.
 
-Strangers cannot occupy such a port. When it is full, a new connection displaces one whose peer is not known after
-`patience` seconds. Of these the oldest goes, of the host that has the most: many connections of one host harm that host
-alone.
+Strangers cannot occupy such a port. When it is full, a new connection displaces a connection whose peer is not known
+after `patience` seconds: the oldest such connection of the host that has the most. So many connections of one host harm
+that host alone.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ BytesHandler = Callable[[ByteConnection], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class BytePort:
-    """A port that is served."""
+    """A port at which `serve_bytes` accepts connections."""
 
     host: str
     port: int
@@ -144,7 +144,7 @@ class _Connections:
         self._full = RareLine()
 
     def add(self, connection: ByteConnection, port: BytePort) -> bool:
-        """Adds the connection, and may end another one for its room; returns False if there is no room."""
+        """Adds the connection, if necessary in place of another, which it ends; returns False if there is no room."""
         if len(self._open) < self._most:
             self._open[connection] = None
             return True

@@ -1,4 +1,4 @@
-"""The opening of connections, plain or TLS, from either end, with an error text for each way it fails."""
+"""Opens connections, plain or TLS, from either end, with an error text for each kind of failure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float)
 
 
 async def open_stream(address: str, *, timeout: float) -> trio.SocketStream:
-    """Returns a plain connection for other bytes than remoting's; `timeout` is in seconds.
+    """Returns a plain connection for other protocols than remoting; `timeout` is in seconds.
 
     Raises `ConnectFailed`, which names the address and the reason, and `InvalidArgument` for a bad address.
     """
@@ -102,7 +102,7 @@ async def _over_tls(wire: SocketWire, tls: ssl.SSLContext, *, server_side: bool,
 
 
 async def _send_alert(stream: trio.SSLStream[trio.SocketStream], transport: trio.SocketStream) -> None:
-    """Sends OpenSSL's alert, which trio holds back after a failed handshake: it says why the handshake failed."""
+    """Sends the peer OpenSSL's alert with the reason of a failed handshake, which trio leaves unsent."""
     alert = stream._outgoing.read()
     with trio.move_on_after(ALERT_SECONDS), suppress(trio.BrokenResourceError):
         await transport.send_all(alert)

@@ -1,4 +1,4 @@
-"""The fetching of a short text over HTTP, bounded in time and size: a list of NameServers may be published so."""
+"""Fetches a short text over HTTP, bounded in time and size, such as a published list of NameServers."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def raise_limit_of_files() -> None:
 
 
 def connections_with_files(most: int) -> int:
-    """Returns how many connections, `most` at most, leave descriptors for files below the process's limit."""
+    """Returns the number of connections, at most `most`, that leaves enough of the process's descriptors for files."""
     if resource is not None:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if limit != resource.RLIM_INFINITY:
@@ -71,7 +71,7 @@ def connections_with_files(most: int) -> int:
 
 
 async def accept(listener: socket.socket, no_room: RareLine) -> socket.socket:
-    """Returns the next connection; waits while there is none, or no room for one. It logs the lack of room."""
+    """Returns the next connection; waits while there is none, or no descriptor for one, which it logs."""
     while True:
         try:
             accepted, _ = listener.accept()

@@ -1,4 +1,4 @@
-"""Texts of peers made harmless to a terminal, and loggers that write each message as one line."""
+"""Makes texts from peers harmless to a terminal, and loggers write each message as one line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def line_logger(name: str) -> logging.Logger:
 
 
 class _OneLine(logging.Filter):
-    """The filter is the logger's and not a handler's: a program that embeds a server has handlers of its own."""
+    """A logger's filter that makes each message one line; not a handler's, since embedding programs have their own."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = one_line(record.getMessage()), None

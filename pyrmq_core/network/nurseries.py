@@ -49,7 +49,7 @@ async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
 
 
 async def _hold(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """Holds a nursery open in a task of its own: its scope shields its tasks, and not the caller's block."""
+    """Keeps a nursery open in a task of its own, whose scope shields the nursery's tasks but not the caller's block."""
     async with trio.open_nursery() as nursery:
         nursery.cancel_scope.shield = True
         task_status.started(nursery)
@@ -60,7 +60,7 @@ def failure_in(failure: BaseException) -> BaseException:
     """Returns the failure inside exception groups: an interrupt if there is any, else the first if all are expected.
 
     Tasks that read one broker fail together when the broker ends, each with an error of ours: the first is enough. A
-    group that contains an unexpected error stays whole, so that nothing is hidden.
+    group that contains an unexpected error is returned unchanged, so that nothing is hidden.
     """
     leaves = list(_leaves(failure))
     for leaf in leaves:

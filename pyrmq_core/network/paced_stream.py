@@ -1,4 +1,4 @@
-"""`paced`: a stream whose peer has to read at a least rate, for server libraries that wait for a slow peer without end.
+"""`paced`: a stream whose peer must read at a minimum rate, for server libraries that wait for slow peers forever.
 
 Hypercorn shields its sends from cancellation, so neither a deadline nor an interrupt ends such a wait from outside.
 """

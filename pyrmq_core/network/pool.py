@@ -80,7 +80,7 @@ class ConnectionPool:
         return tuple(connection for connection in self._connections.values() if not connection.is_closed)
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
-        """Returns the answer of the server at `address`; `timeout` (seconds) includes connecting and waiting in line.
+        """Returns the answer of the server at `address`; `timeout` (seconds) includes connecting and waiting for room.
 
         Raises `ConnectFailed`, and the errors of `Connection.call`. After the answer GO_AWAY the request is sent once
         more over a new connection (NettyRemotingClient.invokeImpl, 5.x).
@@ -141,7 +141,7 @@ class ConnectionPool:
             connection.close()
 
     async def aclose(self) -> None:
-        """Ends the pool and all its connections; calls under way fail. No task of it runs when this returns."""
+        """Ends the pool and all its connections; calls under way fail. Returns when all of its tasks have ended."""
         self._is_closed = True
         for opening in list(self._openings.values()):
             opening.scope.cancel()
@@ -223,7 +223,7 @@ class ConnectionPool:
             self._sweeper_done.set()
 
     def _retire(self, address: str, connection: Connection) -> None:
-        """Makes new calls open a new connection; calls under way may still be answered on the old connection."""
+        """Makes new calls open a new connection; calls under way may still be answered on the old one."""
         if self._connections.get(address) is connection:
             del self._connections[address]
             self._nursery.start_soon(self._close_later, connection)

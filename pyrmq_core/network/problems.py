@@ -1,7 +1,7 @@
-"""`Problems`: the background requests that fail again and again, and the log lines about them.
+"""`Problems`: the background requests that fail repeatedly, and the log lines about them.
 
-No call raises the failure of such a request, so the log has to say it. The first failure in a row is an INFO line, for
-most pass. The second is a warning, which is repeated at most once a minute; a last line says that it is over.
+No call raises the failure of such a request, so the log reports it. The first failure in a row is an INFO line, since
+most are temporary. The second is a warning, repeated at most once a minute; another line reports the next success.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LASTING_CODES: Final = frozenset(
 
 
 def is_lasting(error: Exception) -> bool:
-    """Returns whether a server refuses for a reason that stays until a person changes it."""
+    """Returns whether a server refuses for a reason that lasts until an operator changes something."""
     return isinstance(error, ResponseError) and (error.code in LASTING_CODES or error.remark.startswith(ACL_REFUSAL))
 
 
@@ -61,9 +61,9 @@ class Problems:
     def failed(
         self, kind: str, subject: str, error: Exception, *, line: Hashable = None, at_once: bool = False
     ) -> None:
-        """Notes a failure, and logs it if a line is due; with `at_once` the first failure is logged as a warning, too.
+        """Records a failure, and logs it if a line is due; with `at_once` already the first one is a warning.
 
-        Subjects with one `line` share its minute.
+        Subjects with the same `line` share one line a minute.
         """
         key = kind, subject
         before = self._failing.get(key)
@@ -89,7 +89,7 @@ class Problems:
             self._log.info("%s failed, and is tried again: %s", problem.work, text)
 
     def passed(self, kind: str, subject: str) -> None:
-        """Notes that the request succeeded, and logs it after a warning."""
+        """Records that the request succeeded; logs this if a warning was logged before."""
         if not self._failing:
             return
         problem = self._failing.pop((kind, subject), None)
@@ -105,6 +105,6 @@ class Problems:
                 self.forget(*key)
 
     def forget(self, kind: str, subject: str) -> None:
-        """Forgets a request that is not tried any more."""
+        """Forgets a request that is no longer tried."""
         self._failing.pop((kind, subject), None)
         self._warned.discard((kind, subject))

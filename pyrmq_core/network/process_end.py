@@ -1,4 +1,4 @@
-"""The end of our programs: signals that end them in order, and one line and a shell's exit status, no traceback."""
+"""How our programs end: by signals in order, or with one line and an exit status in place of a traceback."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PIPE_CLOSED: Final = 141
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Returns the signals that end a program in order: of Ctrl-C, of a service, and of a terminal that is closed.
+    """Returns the signals that end a program in order: SIGINT, SIGTERM, and SIGHUP of a closed terminal.
 
-    SIGHUP is left out where it is ignored, as `nohup` has it, and where a system has none.
+    SIGHUP is left out if it is ignored, as under `nohup`, and on a system without it.
     """
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
@@ -34,7 +34,7 @@ def exit_status(work: Callable[[], object], program: str) -> int:
     """Runs `work` and returns the exit status: 0, 1 after a line `program: text`, 130 or 141.
 
     Standard output is flushed here, so that a closed pipe is noticed now and not while the interpreter ends. Unexpected
-    failures, and exits of another kind, are raised as they are.
+    failures, and exits of another kind, are raised unchanged.
     """
     try:
         try:
@@ -65,7 +65,7 @@ def failure_status(raised: BaseException, program: str) -> int:
 
 
 def _write_nowhere() -> None:
-    """Redirects standard output, so that the interpreter does not fail a second time on the unwritten rest."""
+    """Redirects standard output to nowhere, so that the interpreter does not fail again on unwritten output."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

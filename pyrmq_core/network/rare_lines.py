@@ -30,17 +30,17 @@ class RareLine:
         return True
 
     def is_over(self, now: float) -> bool:
-        """Returns True if the next line is due at `now`; counts nothing."""
+        """Returns True if a line at `now` would be due, without counting one."""
         return now >= self._due
 
     def left_out(self) -> str:
-        """Returns an ending for this line: the number of lines left out since the last written line."""
+        """Returns a text to append to this line: how many lines were left out since the last one."""
         count, self._left_out = self._left_out, 0
         return f" ({count} more since the last such line)" if count else ""
 
 
 class RareLines:
-    """A `RareLine` for each of `most` keys at a time, such as peers, and another for all other keys."""
+    """A `RareLine` for each key, such as a peer, up to `most` keys at a time; all other keys share one."""
 
     def __init__(self, most: int = MAX_KEYS, seconds: float = SECONDS_BETWEEN) -> None:
         self._most = most

@@ -58,7 +58,8 @@ class ServerBounds:
 
     `connections` is lowered when the process's limit of descriptors would leave too few for files. Beyond
     `received_bytes` (unfinished frames, requests under way) and `waiting_bytes` (answers that are not read) the
-    connections that hold most are closed. RocketMQ's servers, for comparison, are started with 4 and 8 GiB of memory.
+    connections with the most bytes are closed. RocketMQ's servers, for comparison, are started with 4 and 8 GiB of
+    memory.
     """
 
     connections: int = MAX_CONNECTIONS
@@ -178,7 +179,7 @@ async def _open_listeners(host: str, port: int, fast_port_below: int | None) -> 
 async def _accept_all(
     listener: socket.socket, listening: Listening, connect: Callable[[SocketWire], None], max_connections: int
 ) -> None:
-    """Accepts connections; other tasks run after a few of them, also if these are refused."""
+    """Accepts connections; other tasks run after every few of them, accepted or refused."""
     most = connections_with_files(max_connections)
     why = "serverMaxConnections" if most == max_connections else "the limit of open files leaves no room for more"
     no_room, refused = RareLine(), RareLine()
@@ -221,7 +222,7 @@ def _opening(
 async def _open(
     tls: ssl.SSLContext, mode: TlsMode, handshake_timeout: float, turns: trio.Lock, wire: SocketWire
 ) -> Wire:
-    """Returns the wire, or TLS over it if the first byte begins a TLS handshake; handshakes begin one after another."""
+    """Returns the wire, or TLS over it if its first byte begins a TLS handshake; handshakes start one after another."""
     if mode is TlsMode.DISABLED:
         return wire
     await trio.lowlevel.wait_readable(wire.socket)

@@ -2,7 +2,7 @@
 
 Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties or stand in the
 file that `tls.config.file` names; here they stand among a server's other settings or in such a file, which wins. Unlike
-Apache's, ours invents no certificate (`tls.test.mode.enable`): if none is set, its connections are plain.
+Apache's server, ours makes no test certificate (`tls.test.mode.enable`): without a certificate, connections are plain.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TlsSettings:
 
     @property
     def mode(self) -> TlsMode:
-        """The mode of the port; permissive without a certificate means plain."""
+        """The mode of the port; with `permissive` but no certificate, all connections are plain."""
         return TlsMode(self.server_mode)
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:

@@ -5,12 +5,12 @@
     messages    message formats (record, batch, properties, compression, ids), names, and what they join into:
                 `Payload`, which `Sender` sends, and `RawPull`, which `Puller` pulls
     routes      routes, topic configurations and broker registrations as JSON
-    java        Java's text and number formats, on which the others stand
+    java        Java's text and number formats, which the other folders use
     acl         signatures of requests
 
-A length in bytes from outside is checked before it is used, and wrong bytes raise one of the errors under
-`ProtocolError`. Topics and properties in records are read as Java reads them: bytes that are not UTF-8 become U+FFFD
-and never raise. Headers and JSON bodies have to be UTF-8.
+A length in received bytes is checked before it is used, and wrong bytes raise a subclass of `ProtocolError`. Topics and
+properties in records are read as Java reads them: bytes that are not UTF-8 become U+FFFD and never raise. Headers and
+JSON bodies have to be UTF-8.
 
 Fast forms
 ----------

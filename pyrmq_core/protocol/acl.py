@@ -35,7 +35,7 @@ def sign(
 
 
 def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
-    """Returns the right value of `Signature` for these fields; compare with `hmac.compare_digest`."""
+    """Returns the correct value of `Signature` for these fields; compare it with `hmac.compare_digest`."""
     names = [name for name in ext if name != SIGNATURE]
     names.sort(key=None if "".join(names).isascii() else _java_order)
     fields = "".join([ext[name] for name in names]).encode("utf-8", "replace")
@@ -43,7 +43,7 @@ def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str)
 
 
 def _digest(key: bytes, fields: bytes, body: bytes | memoryview) -> bytes:
-    """Returns the HMAC of both: of a short body in one call, at half the cost; of a long body without a copy."""
+    """Returns the HMAC of fields and body; a short body is copied, at half the cost, a long body is not."""
     if len(body) <= COPIED_BYTES:
         return hmac.digest(key, b"".join((fields, body)), "sha1")
     digest = hmac.new(key, fields, "sha1")

@@ -1,4 +1,4 @@
-"""Values in the texts of errors: short, in one line, and never the content of a message."""
+"""The text of values in error messages: short, in one line, and never the content of a message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_SHOWN_CHARS: Final = 20
 
 
 def shown(value: object) -> str:
-    """Returns a short value as Python writes it, the size of long texts, bytes and collections, or else the type.
+    """Returns the `repr` of a short value; of bytes, long texts and collections only the size; else only the type.
 
     A wrong argument may be the body of a message, which must not appear in an error or a log.
     """
@@ -27,7 +27,7 @@ def shown(value: object) -> str:
 
 
 def _short_repr(value: object, kind: str) -> str:
-    """Returns the text of dates, queues and functions, which is short and of one line."""
+    """Returns the short, one-line text of dates, queues and functions."""
     try:
         text = repr(value)
     except Exception:

@@ -1,4 +1,4 @@
-"""Requests of the broker to its clients, sent for an administrator or for the sender of a reply, which waits."""
+"""Requests of the broker to its clients, on behalf of an administrator or of the sender of a reply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_REMARK_CHARS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """The limits of calls under way and of their requests' bytes, in all and to one client, which may never answer."""
+    """The limits of open calls and of their requests' bytes, in all and for each client, since one may never answer."""
 
     calls: int
     request_bytes: int
@@ -31,13 +31,13 @@ REPLIES: Final = CallLimits(1024, 256 << 20, 64, 32 << 20)
 
 @dataclass(slots=True)
 class ConsumerCalls:
-    """The calls under way, within limits: `waiting` has the sizes of their requests, by client."""
+    """The open calls, within limits: `waiting` has the sizes of their requests in bytes, by client."""
 
     limits: CallLimits = ADMINISTRATION
     waiting: dict[Peer, list[int]] = field(default_factory=dict)
 
     async def call(self, peer: Peer, request: Command, name: str, *, seconds: float) -> Command:
-        """Returns the client's answer, or a refusal if there is none; `name` is the client's in the remark.
+        """Returns the client's answer, or a refusal if it gives none; the refusal's remark contains `name`.
 
         Source: broker/processor/AdminBrokerProcessor.java (callConsumer).
         """

@@ -1,6 +1,6 @@
 """Notices to the clients of a consumer group whose members or subscriptions changed, so that they rebalance.
 
-One heartbeat may change thousands of groups with many members: notices are sent some at a time, and a group that
+One heartbeat may change thousands of groups with many members: notices are sent a few at a time, and a group that
 changes again before its turn gets one notice. A client that misses it rebalances by itself every 20 s.
 """
 

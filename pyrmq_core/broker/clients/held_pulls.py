@@ -78,7 +78,7 @@ class _Queue:
                 del self.by_code[code]
 
     def take(self, codes: set[int]) -> list[_Held]:
-        """Removes and returns the pulls that want a message with one of these codes."""
+        """Removes and returns the pulls that want a message with one of these tags codes."""
         wanting = (held for code in codes for held in self.by_code.get(code, ()))
         return self._taken([*self.by_code.get(None, ()), *wanting])
 
@@ -190,7 +190,7 @@ class HeldPulls:
             self._has_work.set()
 
     async def run(self) -> None:
-        """Wakes the pulls that `wake` left, some at a time, until cancelled."""
+        """Wakes the pulls that `wake` did not wake at once, a few at a time, until cancelled."""
         while True:
             await self._has_work.wait()
             self._has_work = trio.Event()

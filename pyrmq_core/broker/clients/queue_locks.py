@@ -33,7 +33,7 @@ class QueueLocks:
         self._count = 0
 
     def take(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Locks queues or renews their locks; returns the client's locked queues, with no new lock beyond `most`."""
+        """Locks queues, up to `most` locks in all, or renews their locks; returns the queues that the client locks."""
         return [queue for queue in queues if self._take_one(group, client_id, queue, now_ms)]
 
     def release(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:

@@ -226,7 +226,7 @@ def _transactions(broker: Broker) -> Iterator[Family]:
 
 
 def snapshot(wheel: TimerWheel, now_ms: int) -> Iterator[Sample]:
-    """Yields the number of messages between neighbouring bounds."""
+    """Yields the number of timer messages between each two neighbouring bounds of the time until delivery."""
     for before, bound in pairwise((0, *TIMER_BOUNDS)):
         number = wheel.number(now_ms + before * 1000, now_ms + bound * 1000)
         yield Sample((*LOCAL_DISK, str(bound)), number)
@@ -241,7 +241,7 @@ def _truth(value: bool) -> str:
 
 
 def note_ends(broker: Broker) -> None:
-    """Makes delays, timers and transactions report deliveries and ends to the figures, and to the page of metrics."""
+    """Makes delay levels, timers and transactions report deliveries and ends to the figures and to the metrics."""
     figures, measures = broker.figures, broker.measures
 
     def timer_taken(message: TimerMessage) -> None:

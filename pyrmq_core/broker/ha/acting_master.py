@@ -29,7 +29,8 @@ QUERY_SECONDS: Final = 3.0
 def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
     """Returns True if the broker with this id should act, by the NameServer's addresses under its broker name.
 
-    If the NameServer does not list the broker itself, it knows too little: nothing changes, unless it lists a master.
+    If `members` lacks the broker itself, the list is incomplete: then the broker acts as before, unless a master is
+    listed.
     """
     if MASTER_ID in members:
         return False
@@ -39,7 +40,7 @@ def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
 
 
 class ActingMaster:
-    """The state of a slave that may act; `run` keeps it until cancelled, and calls `on_end` when a master is back."""
+    """The state of a slave that may act; `run` updates it until cancelled, and calls `on_end` when a master is back."""
 
     def __init__(self, config: BrokerConfig, registration: BrokerRegistration) -> None:
         self._name = config.broker_name

@@ -74,7 +74,7 @@ class HaClient:
     """The slave's end of the connection; `run` follows the master until cancelled.
 
     `address` returns the address of the master's port for slaves, None while that is unknown; `look_for_master`
-    requests a new look-up. `check` raises `CannotFollow` if the store is no beginning of the master's log.
+    requests a new look-up. `check` raises `CannotFollow` if this store's log is not the beginning of the master's log.
     `learn_topic` fetches a topic that a record names.
     """
 

@@ -1,12 +1,12 @@
 """`HaServer`: the port at which slaves fetch the commit log (`open_ha_port`), and a connection's two tasks.
 
-A slave reports how far it is; from there on it gets the log's bytes as they are, while it reports what it has written.
-Nothing is kept for a slave: a block is read from the log when the slave takes it. A slave that cannot be served is
-refused, with one line that names it: it has more than this master, or it lacks a segment that was removed here.
+A slave reports the end of its log, receives the master's bytes from there on, and reports what it has written. Nothing
+is buffered for a slave: a block is read from the log when the slave can receive it. A slave is refused, with a line in
+the log, if it has more bytes than this master, or lacks a segment that was removed here.
 
-A power cut may take bytes from this master that a slave has. Once the master has grown beyond that slave, its log looks
-like the beginning of the master's, and is not. After a start without a stop in order, slaves therefore may only have
-what the store had then, or was sent to slaves since; and one that was refused stays so.
+In a power cut this master may lose bytes that a slave has. When the master's log is longer again, the slave's log seems
+to be its beginning, but has other bytes. So after a crash, a slave may only have the bytes that the master had at its
+start, or has sent since. A slave that was once refused stays refused.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nurser
 
 
 def guard_without_ha_port(config: BrokerConfig) -> str:
-    """Returns a guard that keeps slaves away from a master without a haListenPort; an empty text if nothing does."""
+    """Returns "access control" or "enforced TLS" if that keeps slaves away while haListenPort is not set, else ""."""
     if config.ha_listen_port >= 0:
         return ""
     if config.access.is_on:

@@ -59,7 +59,7 @@ async def _check_message(ask: Ask, store: MessageStore, address: str, place: int
 
 
 def log_bounds(answer: Command) -> tuple[int, int] | None:
-    """Returns where the master's log begins and ends; None if it does not say so."""
+    """Returns the first and the end offset of the master's log; None if the answer does not contain them."""
     if answer.code != ResponseCode.SUCCESS:
         return None
     try:

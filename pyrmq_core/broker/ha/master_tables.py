@@ -47,7 +47,7 @@ class Page(Generic[V]):
     forbidden: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, page: Page[V]) -> None:
-        """Adds the page that follows."""
+        """Adds the rows of the next page to this page."""
         self.table.update(page.table)
         self.rows += page.rows
         self.total = page.total

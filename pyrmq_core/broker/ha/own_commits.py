@@ -1,8 +1,8 @@
-"""`OwnCommits`: the offsets that consumers committed at a slave while its master was away, on their way back.
+"""`OwnCommits`: the offsets that consumers committed at a slave while its master was away, until the master has them.
 
-RocketMQ's slaves forget them: the next table of the master's takes their place, and consumers repeat what they had
-consumed. Here the master gets each that is greater than its own (UPDATE_CONSUMER_OFFSET), before its table is taken. A
-group that began at the slave is made at the master first, which takes no offsets of a group that it does not know.
+RocketMQ's slaves replace them by the master's next table, and consumers receive messages again. Here the slave first
+sends the master each offset that is greater than the master's (UPDATE_CONSUMER_OFFSET), then adopts the table. A group
+that began at the slave is first made at the master, which accepts no offsets of an unknown group.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class OwnCommits:
             )
 
     def others(self, topic: str, group: str, row: dict[int, int]) -> dict[int, int]:
-        """Returns a row of the master's without the queues whose offsets are still to be sent back."""
+        """Returns a row of the master's table without the queues whose offsets must still be sent to the master."""
         if not self._noted:
             return row
         return {queue_id: offset for queue_id, offset in row.items() if (group, topic, queue_id) not in self._noted}

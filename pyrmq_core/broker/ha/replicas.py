@@ -16,7 +16,7 @@ MILLISECONDS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class CopyRules:
-    """The number of brokers that have a message before its send is answered, this master included.
+    """The number of brokers that must have a message before its send is answered, this master included.
 
     A wait for them ends after `timeout` seconds. A slave that lags by `most_gap` bytes is not in sync. With
     `needs_slaves`, as in RocketMQ 4.9, a send does not wait at all if too few slaves are in sync.

@@ -60,7 +60,7 @@ ReadPage: TypeAlias = Callable[[Command], Steps[Page[V]]]
 class FetchedState:
     """The next offset of each delay level, and the checkpoint of timers, if the master has any.
 
-    `log_end` is a position in the master's log after all messages that it delivered before.
+    `log_end` is a position in the master's log; all messages that the master had delivered by then lie before it.
     """
 
     delay_offsets: dict[int, int]
@@ -69,11 +69,11 @@ class FetchedState:
 
 
 class DeliveryState:
-    """A master's progress with delayed messages and timers, which waits for this slave's log, if it has to.
+    """A master's progress with delayed messages and timers, adopted when this slave's log has the delivered messages.
 
-    A slave that becomes the master goes on from there, and finds in the log what was delivered later. The state may
-    name deliveries whose messages this slave does not have yet: if the master was lost then, no broker would deliver
-    them. So a state is kept back until this log reaches the end that the master's log had afterwards.
+    A slave that becomes the master continues from the adopted state, and finds later deliveries in its log. A fetched
+    state may count deliveries whose messages this slave lacks: if the master were lost then, no broker would deliver
+    them. So the state waits until this log reaches `log_end`.
     """
 
     def __init__(self, store: MessageStore, delays: DelayLevels) -> None:
@@ -92,7 +92,7 @@ class DeliveryState:
     async def adopt(self) -> None:
         """Adopts the state if this log is synced up to its end.
 
-        If the disk fails it raises `StoreError`, and the state waits on.
+        Raises `StoreError` if the disk fails; the state then waits for the next call.
         """
         async with self._turn:
             state = self._waiting
@@ -106,7 +106,7 @@ class DeliveryState:
 
 
 class Fields(NamedTuple):
-    """The names of a request's fields that ask for a page."""
+    """The names of the two request fields that choose a page: the number of its first row, and its number of rows."""
 
     first: str
     most: str
@@ -191,7 +191,7 @@ class SlaveTables:
         return reached
 
     async def _step(self, name: str, step: Callable[[str], Awaitable[None]], address: str) -> bool:
-        """Returns False if the master cannot be reached."""
+        """Runs a step of a fetch and logs its failure; returns False if the master cannot be reached."""
         try:
             await step(address)
         except RocketMQError as error:

@@ -97,7 +97,7 @@ def consumer_status(calls: ConsumerCalls, clients: ClientTable, request: Command
 
 
 async def _collect(calls: ConsumerCalls, called: Mapping[str, Peer], header: GetConsumerStatus) -> Command:
-    """Calls a few members at a time; members that do not answer cost `STATUS_SECONDS` once altogether."""
+    """Calls a few members at a time and returns all their offsets; the calls end after `STATUS_SECONDS` in total."""
     offsets_of: dict[str, Mapping[MessageQueue, int]] = {}
     waiting = iter(called.items())
 

@@ -127,7 +127,7 @@ def _taken(beat: HeartBeat) -> Command:
 
 
 async def _after_topics(broker: Broker, topics: list[TopicConfig], answer: Command) -> Command:
-    """Announces the topics, then answers.
+    """Announces the topics to the NameServers, then returns the answer.
 
     Their file is written in the background, and no message to them is acknowledged before that.
     """

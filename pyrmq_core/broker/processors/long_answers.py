@@ -52,10 +52,10 @@ def separated(rows: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def object_pieces(members: Mapping[str, Any] | Iterator[tuple[str, Any]], few: int = 0) -> Iterator[bytes]:
-    """Yields a JSON object, row by row where a member is a table, and a row of many members in as many pieces.
+    """Yields the text of a JSON object in pieces: a piece for each plain member, and for each row of a table.
 
-    A table is a dict, or an iterator of names and values. The members must not change meanwhile; dicts with at most
-    `few` members stay whole.
+    A table is a dict, or an iterator of names and values; a long row is divided, too. The members must not change
+    meanwhile. Dicts with at most `few` members are one piece.
     """
     yield b"{"
     for number, (name, value) in enumerate(members.items() if isinstance(members, Mapping) else members):

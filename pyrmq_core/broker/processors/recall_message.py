@@ -1,4 +1,4 @@
-"""RECALL_MESSAGE (370): takes a timer message back by storing another one for the same time, which names it.
+"""RECALL_MESSAGE (370): cancels a timer message by storing, for the same time, a second message that names the first.
 
 Source: broker/processor/RecallMessageProcessor.java (5.4.0), in the same order and with the same answers.
 """

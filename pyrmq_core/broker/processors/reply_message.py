@@ -1,9 +1,9 @@
 """SEND_REPLY_MESSAGE (324, 325): pushes a reply (326) to the client that asked, and stores it in the reply topic.
 
-The reply is stored before it is pushed (`storeReplyMessageEnable`); its sender's answer has the place in the store, and
-the code of pushing. None is delivered from the store: a client that is away when it comes does not get it.
-Source: broker/processor/ReplyMessageProcessor.java (5.4.0; 4.9.7 answers the same). RocketMQ stores a reply in any
-topic that its sender names, past access control, which does not look at these requests: here the reply topic alone.
+The reply is stored before it is pushed (`storeReplyMessageEnable`). The answer to its sender has the reply's offset in
+the store and the code of the push. A stored reply is never delivered later: a client that is away misses it. Source:
+broker/processor/ReplyMessageProcessor.java (5.4.0; 4.9.7 answers the same). RocketMQ stores a reply in any topic that
+its sender names, past access control, which does not look at these requests: here the reply topic alone.
 """
 
 from __future__ import annotations

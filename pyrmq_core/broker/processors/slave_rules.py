@@ -1,4 +1,4 @@
-"""The requests that a slave refuses, since their effect would be its own: messages, topics, groups, offsets' resets.
+"""The requests that a slave refuses, since they would change this slave alone: sends, topics, groups, resets.
 
 Source: broker/processor/SendMessageProcessor.java, AdminBrokerProcessor.java, EndTransactionProcessor.java (5.4.0).
 """

@@ -52,7 +52,7 @@ class DelayCopies:
         return self.until_ms >= 0
 
     def find(self, records: Iterable[RawRecord | Hole | LogEnd], end: int) -> Iterator[None]:
-        """Takes the deliveries among records before an end of the log, one a step."""
+        """Collects the deliveries among the records before log offset `end`, one record a step."""
         for record in records:
             if isinstance(record, RawRecord):
                 if record.commit_log_offset >= end:

@@ -1,8 +1,8 @@
-"""Messages with a delay level: stored in SCHEDULE_TOPIC_XXXX, one queue a level, and in their own topic when due.
+"""Messages with a delay level: they wait in SCHEDULE_TOPIC_XXXX, one queue a level, and go to their own topic when due.
 
 An entry of a level's queue holds the delivery time in place of the tags' hash. `delayOffset.json` has the next offset
-of each level; what was delivered since it was last written is found in the log (delay_copies.py).
-Source: broker/schedule/ScheduleMessageService.java (5.4.0).
+of each level; deliveries after its last write are found in the log (delay_copies.py). Source:
+broker/schedule/ScheduleMessageService.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class DelayLevels:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
     def look_back(self) -> None:
-        """Finds where the log may have deliveries that `load` did not know of; `run` reads on from there. Blocks."""
+        """Finds the log offset from which `run` searches for deliveries that `load` did not know of. Blocks."""
         bounds = {level: self._store.reader.bounds((SCHEDULE_TOPIC, level - 1)) for level in self._levels}
         nexts = {level: max(start, self._delivered.get(level, 0)) for level, (start, _) in bounds.items()}
         waiting = [(level, offset) for level, offset in nexts.items() if offset < bounds[level][1]]
@@ -104,7 +104,7 @@ class DelayLevels:
         return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
 
     def replace(self, delivered: dict[int, int]) -> None:
-        """Takes another broker's next offset of each level."""
+        """Replaces the next offset of each level by another broker's."""
         if delivered != self._delivered:
             self._delivered = delivered
             self.is_changed = True
@@ -213,9 +213,9 @@ class DelayLevels:
 
 
 def _pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]:
-    """Returns the message of a record, or each message of a batch that an earlier version took back as one message.
+    """Returns the message of a record, or the messages of a batch that an earlier pyrmq stored as one retry.
 
-    The batch's messages that were consumed come again: the record does not say which one failed.
+    Consumed messages of the batch are delivered again: the record does not say which message failed.
     """
     if not record.sys_flag & BATCH_RECORD:
         return [piece(record.flag, record.body, record.properties)]
@@ -226,7 +226,7 @@ def _pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]
 
 
 def _joined(added: Mapping[str, str], own: bytes) -> bytes:
-    """Returns a message's own properties with the properties that the broker added."""
+    """Returns a message's own properties joined with the properties that the broker added."""
     joined = encode_properties({**added, **decode_properties(decode_java_utf8(own))}).encode("utf-8", "replace")
     if len(joined) > MAX_STORED_PROPERTIES_BYTES:
         raise BodyError(f"the properties of a message of a batch have {len(joined)} bytes with what a retry added")

@@ -1,7 +1,7 @@
 """`BrokerFigures`: everything that the broker counts, found by RocketMQ's names of statistics.
 
-Source: store/stats/BrokerStatsManager.java, BrokerStats.java (5.4.0). Those of queues, of accounts, of acknowledgements
-(pop) and of connections are not kept.
+Source: store/stats/BrokerStatsManager.java, BrokerStats.java (5.4.0). The statistics of queues, of accounts, of
+acknowledgements (pop) and of connections are not kept.
 """
 
 from __future__ import annotations

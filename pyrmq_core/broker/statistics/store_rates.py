@@ -1,4 +1,4 @@
-"""`StoreRates`: what the whole store took and gave, a sample a second, and how long each took.
+"""`StoreRates`: how many messages and bytes the store stored and returned, a sample a second, and how long that took.
 
 Source: store/StoreStatsService.java (5.4.0). The rates of 10, 60 and 600 s are texts, empty until that time has passed.
 """
@@ -42,7 +42,7 @@ BUCKET_ENDS: Final = (
 
 
 class Totals(NamedTuple):
-    """The counters at a time."""
+    """The values of all counters at one time."""
 
     at_ms: int
     put: int
@@ -89,7 +89,7 @@ class StoreRates:
             self.put_longest_ms = took_ms
 
     def note_get(self, messages: int, took_ms: int) -> None:
-        """Counts a look for messages: a miss if there is none."""
+        """Counts a read of messages: a miss if it found none."""
         if messages:
             self.found += 1
             self.transferred += messages
@@ -103,12 +103,12 @@ class StoreRates:
         self._samples.append(Totals(now_ms, *totals))
 
     def turn_minute(self) -> None:
-        """Begins to count times anew; the tables show the times of the previous minute."""
+        """Starts the counts of a new minute; the tables show the times of the previous minute."""
         self._last_buckets, self._buckets = self._buckets, [0] * len(BUCKET_ENDS)
         self._last_spans, self._spans = self._spans, [0] * len(SPANS)
 
     def figures(self) -> dict[str, object]:
-        """Returns the members of 28 that are this service's."""
+        """Returns the store's part of the runtime figures (request 28)."""
         return {
             "putMessageEntireTimeMax": self.put_longest_ms,
             "putMessageTimesTotal": self.put_messages or 1,  # as RocketMQ's, which divides by it
@@ -148,7 +148,7 @@ class StoreRates:
         return "".join(f"{name}:{count} " for (name, _), count in zip(SPANS, self._last_spans, strict=True))
 
     def _latency(self, part: float) -> float:
-        """Returns the time in ms within which this part of the last minute's puts ended."""
+        """Returns the time in ms within which the fraction `part` of the last minute's puts ended."""
         wanted, passed, before = int(sum(self._last_buckets) * part), 0, 0
         for end, count in zip(BUCKET_ENDS, self._last_buckets, strict=True):
             if wanted <= passed + count:

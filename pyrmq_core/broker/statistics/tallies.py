@@ -14,7 +14,7 @@ SECOND_MS: Final = 1000
 
 
 class Period(NamedTuple):
-    """The samples of one figure: the time between two of them, and the number that is kept."""
+    """The samples of one figure: the time between two samples, and the number of samples that are kept."""
 
     every_ms: int
     kept: int
@@ -27,7 +27,7 @@ PERIODS: Final = (MINUTE, HOUR, DAY)
 
 
 class Sample(NamedTuple):
-    """A tally's counters at a time."""
+    """The values of a tally's counters at one time."""
 
     at_ms: int
     messages: int = 0
@@ -36,7 +36,7 @@ class Sample(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """The gain of one counter in a period: in all, a second, and for each request."""
+    """The increase of one counter in a period: in total, per second, and per request."""
 
     sum: int = 0
     tps: float = 0.0
@@ -48,7 +48,7 @@ NO_FIGURE: Final = Figure()
 
 @dataclass(slots=True)
 class Tally:
-    """Counters that only grow, and their samples by period; `is_system` if no user's messages are counted."""
+    """Counters that only grow, and their samples by period; `is_system` is True for RocketMQ's own topics or groups."""
 
     is_system: bool = False
     messages: int = 0
@@ -57,7 +57,7 @@ class Tally:
     samples: dict[Period, deque[Sample]] = field(default_factory=dict)
 
     def take_sample(self, period: Period, now_ms: int) -> None:
-        """Keeps the counters as they are now; a period's first sample follows a sample of zeros."""
+        """Adds the present counters to a period's samples; a sample of zeros precedes the first."""
         samples = self.samples.get(period)
         if samples is None:
             samples = self.samples[period] = deque([Sample(now_ms - period.every_ms)], maxlen=period.kept)

@@ -1,10 +1,9 @@
 """The broker's data in RocketMQ's own bytes: commit log, consume queues, checkpoint, and recovery after a stop.
 
-`message_store` is the whole of it, on `commit_log` and `queue_table`, which keeps each `consume_queue` and
-`batch_queue`; both stand on `entry_files`. `retention_rules` says which segments of the log may go. `appending` makes
-the bytes of a send, `reading` chooses those of a pull. `recovery` makes log and queues agree by a `log_scan`, and
-`damage` copies what it cuts. `formats` packs entries and names files, `layout` names folders and sizes, and opens a
-folder's files.
+`message_store` joins `commit_log` and `queue_table`, which has each `consume_queue` and `batch_queue`; both use
+`entry_files`. `retention_rules` says which segments of the log may be removed. `appending` makes the bytes of a send,
+`reading` chooses those of a pull. `recovery` makes log and queues agree by a `log_scan`, and `damage` copies what it
+cuts. `formats` packs entries and names files, `layout` names folders and sizes, and opens a folder's files.
 
 The folder `disk` has what the store needs of a disk, `index` the index of keys.
 

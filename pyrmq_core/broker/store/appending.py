@@ -67,7 +67,7 @@ MIDDLES: Final = {
 
 
 class DoesNotFit(StoreError):
-    """Messages of one append that are larger than a segment, or a batch record where one message belongs."""
+    """Raised for an append that is larger than a segment, and for a batch record in a queue of single messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Append:
     """One message or a batch for one queue, with consecutive offsets. Hosts are packed (record.pack_host).
 
     With `delay_ms` the queue entries have the store time plus the delay in place of the tags' hash. With `inner_num`
-    the only piece is a whole batch of that many messages, for a queue of a batch topic.
+    the only piece is a batch of that many messages as one record, for a queue of a batch topic.
     """
 
     topic: str
@@ -91,14 +91,14 @@ class Append:
     inner_num: int = 0
 
     def based(self, queue_offset: int) -> Append:
-        """Returns the whole batch with INNER_NUM and INNER_BASE, its first message's offset, in its properties."""
+        """Returns the batch with INNER_NUM and INNER_BASE, the offset of its first message, in its properties."""
         (batch,) = self.pieces
         added = encode_properties({INNER_NUM: str(self.inner_num), INNER_BASE: str(queue_offset)}).encode()
         return replace(self, pieces=[batch._replace(properties=_lengthened(batch.properties, added))])
 
 
 class AppendResult(NamedTuple):
-    """The place of an append: its records in the log, its first queue offset, and the log's end after it."""
+    """The offsets of an append: those of its records in the log, its first queue offset, and the log's end after it."""
 
     positions: list[int]
     queue_offset: int
@@ -136,7 +136,7 @@ def appended_bytes(append: Append) -> int:
 def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> EncodedRecords:
-    """Returns the bytes of an append whose first record has these offsets, with a plain or a batch queue's entries."""
+    """Returns the bytes of an append whose first record has these offsets, and its plain or batch queue entries."""
     if isinstance(append.pieces, BatchPieces) and not batch_topic and append.delay_ms is None:
         return _build_batch(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)

@@ -15,7 +15,7 @@ SHORT_BYTES: Final = SHORT.size
 
 
 class Piece(NamedTuple):
-    """One message's own parts; `properties` begin with their length in 2 bytes."""
+    """The parts of one message; `properties` begin with their length in 2 bytes."""
 
     flag: int
     body: bytes
@@ -47,7 +47,7 @@ class BatchPieces(Sequence[Piece]):
 
 
 def properties_of(pieces: Sequence[Piece], first: int, most: int) -> list[bytes]:
-    """Returns the properties of some messages."""
+    """Returns the properties of `most` messages from message number `first` on."""
     if isinstance(pieces, BatchPieces):
         return pieces.properties[first : first + most]
     return [piece.properties for piece in pieces[first : first + most]]

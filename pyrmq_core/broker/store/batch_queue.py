@@ -10,7 +10,8 @@
     compacted offset           4      -1
     reserved                   4      0
 
-Entries are in the order of their offsets, and found by a search. Source: store/queue/BatchConsumeQueue.java (5.4.0).
+Entries are in the order of their offsets; an entry is found by binary search. Source:
+store/queue/BatchConsumeQueue.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class BatchConsumeQueue:
         return self.slots.log_start
 
     def open(self) -> None:
-        """Finds the files; `settle` finds the offsets, after recovery has found where the entries end."""
+        """Finds the files; `settle` sets the offsets, after recovery has found the last entry."""
         self.slots.open()
 
     def settle(self) -> None:

@@ -28,7 +28,7 @@ class OldSegment(NamedTuple):
 
 
 class CommitLog:
-    """Appends and reads by physical offset; `end` is where the next record begins."""
+    """Appends and reads bytes by physical offset; `end` is the offset of the next record."""
 
     def __init__(self, files: Files, folder: str, segment_bytes: int) -> None:
         self._files = files
@@ -148,7 +148,7 @@ class CommitLog:
 
     @property
     def full_bytes(self) -> int:
-        """The length of all segments, with the full length of the last segment."""
+        """The bytes of all segment files; the last segment counts with its full length."""
         return -(-self.end // self.segment_bytes) * self.segment_bytes - self.start
 
     @property
@@ -169,7 +169,7 @@ class CommitLog:
         return self._files.retire(oldest.path)
 
     def checks(self) -> list[Callable[[], None]]:
-        """Returns functions for any thread, each of which raises `StoreError` if its segment left its path."""
+        """Returns functions for any thread, each of which raises `StoreError` if a segment is no longer at its path."""
         return [segment.check for segment in self._segments.values()]
 
     def pieces(self, start: int) -> Iterator[tuple[int, bytes]]:
@@ -182,7 +182,7 @@ class CommitLog:
     def write_again(self, start: int) -> None:
         """Writes the bytes from `start` to the end once more, so that the next sync brings them to the medium.
 
-        After a sync that failed, the system takes its pages for written, although the medium lacks them.
+        After a failed sync the operating system counts the pages as written, although the medium lacks them.
         """
         for offset, data in self.pieces(start):
             if offset < self.end:

@@ -1,6 +1,6 @@
 """Queue files: entries of one length, one after another, in files of one length.
 
-Files are named after the byte offset of their first entry. Entries are found by their place alone, so all bytes after
+Files are named after the byte offset of their first entry. An entry is found by its position alone, so all bytes after
 the end must be zeros. Otherwise a dropped entry would count as a message again when the log has grown past its record.
 Source: store/MappedFileQueue.java (5.4.0).
 """
@@ -51,7 +51,7 @@ class EntryFiles:
 
     @property
     def stored_bytes(self) -> int:
-        """The bytes of all entries in the files."""
+        """The number of bytes of all entries in the files."""
         return (self.end - self.first) * self._entry_bytes
 
     def open(self) -> None:

@@ -34,8 +34,8 @@ class StoreSettings:
 def open_all(files: Files, folder: str, file_bytes: int, setting: str) -> dict[int, StoredFile]:
     """Returns the files of a folder by the offset of their first byte, which is their name, ascending.
 
-    An empty last file was never begun and is removed. For another length than `file_bytes`, which `setting` sets, it
-    raises `StoreError`.
+    An empty last file was never written and is removed. Raises `StoreError` for a file whose length is not
+    `file_bytes`; the error names `setting`, the setting of that length.
     """
     names = [name for name in files.names(folder) if file_offset(name) is not None]
     if names and not files.size(f"{folder}/{names[-1]}"):

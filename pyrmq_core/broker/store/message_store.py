@@ -45,7 +45,7 @@ class StoreListener:
         """Receives messages that became readable."""
 
     def replayed(self) -> None:
-        """Takes the place of `dispatched` in a slave's store, which has copied bytes in place of messages."""
+        """Is called in place of `dispatched` in a slave's store: the log received bytes of the master."""
 
     def stored(self) -> None:
         """Receives the news that there is something to flush."""
@@ -154,8 +154,8 @@ class MessageStore:
     def put_all(self, appends: Sequence[Append], now_ms: int) -> list[AppendResult | StoreError]:
         """Stores appends of any queues in their order, with one write to each log segment and one to each queue.
 
-        Returns for each append its place, or the reason why it is not stored. `DoesNotFit` and `UnsafePath` concern
-        that append alone. Any other `StoreError` is the disk's: all later appends fail with the same error.
+        Returns for each append its offsets, or the error for which it is not stored. `DoesNotFit` and `UnsafePath`
+        concern that append alone. Any other `StoreError` is the disk's: all later appends fail with the same error.
         """
         results: list[AppendResult | StoreError] = []
         while len(results) < len(appends):
@@ -236,7 +236,7 @@ class MessageStore:
             self._log.cut(copy.end)
 
     def replay(self) -> bool:
-        """Makes some copied messages readable; returns False if no more are whole. Raises `StoreError` as `put`."""
+        """Makes some copied messages readable; returns False if no complete one is left. Raises as `put`."""
         assert self._copy is not None, "a slave's store replays"
         before = self.readable_end
         has_more, written = self._copy.replay()
@@ -311,9 +311,9 @@ class MessageStore:
         return oldest
 
     def remove_oldest_segment(self) -> list[Callable[[], None]]:
-        """Ends the service of the messages in the oldest segment; the minimum offsets of their queues follow.
+        """Makes the messages of the oldest segment unreadable, and moves the first offsets of their queues.
 
-        Returns functions for another thread, to be called in this order: the place where recovery begins is synced
+        Returns functions for another thread, to be called in this order: the offset at which recovery begins is synced
         before the segment is removed. Raises `StoreError`, with nothing changed, if the checkpoint cannot be written.
         """
         oldest = self.oldest_segment()
@@ -396,13 +396,13 @@ class MessageStore:
         return Mark(self.readable_end, entries, self._deletions)
 
     def fail(self, reason: str) -> None:
-        """Ends storing, since bytes that had to be synced may be lost, or may not be found again."""
+        """Refuses all further messages for `reason`: bytes that had to be synced may be lost or not be found again."""
         if not self.failure:
             self.failure = reason
             self.listener.failed(reason)
 
     def close(self) -> None:
-        """Stops cleanly: the next opening reads no record again. If it raises `StoreError`, call `abandon`."""
+        """Flushes and closes: the next opening has nothing to recover. If it raises `StoreError`, call `abandon`."""
         if self.failure:
             raise StoreError(self.failure)
         self.drop_incomplete()  # the slave fetches the record again

@@ -1,4 +1,4 @@
-"""The queues by topic and id, each beginning with its first message that the log still has, and what is added to them.
+"""The queues by topic and id, from their first message that the log still has on, and the appends to them.
 
 When segments of the log are removed, each queue adapts when it is next used: the store may have many queues.
 """
@@ -123,7 +123,7 @@ class QueueTable:
         return queue
 
     def retire_files(self, key: QueueKey) -> list[Callable[[], None]]:
-        """Forgets a queue's files of messages that the log no longer has; returns functions that remove them."""
+        """Drops a queue's files of messages that the log no longer has; returns functions that remove the files."""
         queue = self.get(key)
         return [] if queue is None else slots_of(queue).retire_files()
 
@@ -143,7 +143,7 @@ class QueueTable:
         return 0 if queue is None else slots_of(queue).stored_bytes
 
     def count_entries(self) -> int:
-        """Returns the number of entries of all queues, of each from 0 on."""
+        """Returns the number of entries of all queues, removed entries included: each queue counts from offset 0 on."""
         return sum([slots_of(queue).end for queue in self.by_key.values()])
 
     def _open(self, folder: str, *, are_batch: bool) -> None:
@@ -181,7 +181,7 @@ class AppendGroup:
         self.entries = 0
 
     def add(self, append: Append, now_ms: int) -> AppendResult | None:
-        """Adds an append and returns its place; None if the segment has no room after the other appends.
+        """Adds an append and returns its offsets; None if the segment has no room after the other appends.
 
         Raises `DoesNotFit` for more than a segment holds, and for a batch record that would count as one message;
         `UnsafePath` for a topic that cannot be a folder's name, another `StoreError` if the disk fails.

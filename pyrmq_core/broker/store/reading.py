@@ -93,7 +93,7 @@ def read_messages(
 ) -> GetResult:
     """Returns messages from `offset` on with one of `tags_codes` (None: all); a batch topic's as complete records.
 
-    Raises `StoreError` if the first message is not at the place that its entry names.
+    Raises `StoreError` if the first message is not at the log offset in its entry.
     """
     if queue is None:
         return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
@@ -124,7 +124,7 @@ def read_messages(
 
 
 def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
-    """Returns the status of an offset, FOUND if there is a message at it, and the next offset."""
+    """Returns the status of a pull at `offset` in the queue from `start` to `end`, and the offset of the next pull."""
     if end == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < start:
@@ -137,7 +137,7 @@ def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
 
 
 class _Chosen(NamedTuple):
-    """The messages of an answer, the offset after the last entry examined, and the place that this entry names."""
+    """The messages of an answer, the queue offset after the last examined entry, and the log offset in that entry."""
 
     runs: list[Run]
     messages: int
@@ -244,7 +244,7 @@ def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
 def _is_own(
     records: bytes, at: int, size: int, place: int, index: int, queue_id: int, magic: int, topic: bytes
 ) -> bool:
-    """Returns True if the bytes from `at` on are the entry's record, of `size` bytes, or of all remaining bytes (0)."""
+    """Returns True if the bytes from `at` on are the record of an entry: `size` bytes, or for 0 all bytes left."""
     if len(records) - at < MIN_RECORD_BYTES:
         return False
     own_size, own_magic, own_queue, own_index, own_place, sys_flag, body = IDENTITY.unpack_from(records, at)
@@ -260,7 +260,7 @@ def _is_own(
 
 
 def check_record(log: CommitLog, place: int, size: int, key: QueueKey, index: int) -> bytes:
-    """Returns the start of the record at `place` of the log; raises `StoreError` if it is not the entry's."""
+    """Returns the first bytes of the record at log offset `place`; raises `StoreError` if it is another record."""
     start = log.read(place, max(0, min(size, MIN_RECORD_BYTES)))
     if len(start) == MIN_RECORD_BYTES:
         magic, topic = topic_part(key[0])
@@ -293,7 +293,7 @@ def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int
 
 
 def search_time(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-    """Returns the offset of the first message stored at or after a time; with `upper`, of the last one not after it."""
+    """Returns the offset of the first message stored at or after a time; with `upper`, of the last stored up to it."""
     low, high = start, end = queue.start, queue.end
     while low < high:
         middle = (low + high) // 2

@@ -37,8 +37,9 @@ class Recovery:
 
     `kept` is the copy of the bytes that were cut, `holes` are ranges of the log in which no record can be read,
     `bad_bodies` the offsets of records whose body contradicts its CRC, `gaps` counts queue offsets without a message,
-    and `missing_bytes` are those that were synced once. `start` is the log's first byte, `removed_end` the one up to
-    which this broker removed old messages; `has_mark` is False if the checkpoint is not this broker's.
+    and `missing_bytes` counts lost bytes that were synced once. `start` is the offset of the log's first byte,
+    `removed_end` the offset up to which this broker removed old messages; `has_mark` is False if another broker wrote
+    the checkpoint.
     """
 
     clean: bool
@@ -103,7 +104,7 @@ def recover(
 ) -> Recovery:
     """Makes an opened log and its opened queues agree.
 
-    The log of a copy may end within a record, which is fetched again: of it nothing is kept aside.
+    A slave's log (`is_copy`) may end within a record, which is fetched again: no copy of its bytes is kept.
     """
     queues = table.by_key
     start = choose_start(log, checkpoint, len(queues), clean=clean)

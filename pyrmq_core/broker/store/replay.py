@@ -1,7 +1,7 @@
 """`Replay`: a reading of the log that fills the queues with the entries of its records.
 
-Recovery reads the log so after a stop, and a slave what its master sends. Source: store/DefaultMessageStore.java,
-ReputMessageService (5.4.0).
+Recovery reads the log in this way after a stop, and a slave the bytes that its master sends. Source:
+store/DefaultMessageStore.java, ReputMessageService (5.4.0).
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class Replay:
     def run(self, start: int, *, whole: bool, most: int | None = None) -> None:
         """Reads from `start` to the log's end, or `most` records.
 
-        `end` is where it stopped, and why; `is_cut_short` is True if that was the number. If the `whole` log is read,
-        fillers take the place of missing entries. Otherwise it raises `MissingEntries` if a queue lacks entries of
-        records before `start`. It stops before a record that `queue_of` has no queue for yet, as its topic is unknown:
-        `unknown_topic` is its name.
+        `end` has the offset and the reason of the stop; `is_cut_short` is True if `most` records were read. If the
+        `whole` log is read, fillers take the place of missing entries. Otherwise it raises `MissingEntries` if a queue
+        lacks entries of records before `start`. It stops before a record that `queue_of` has no queue for yet, as its
+        topic is unknown: `unknown_topic` is its name.
         """
         count = 0
         for part in scan(self._log, start, self._trusted):
@@ -92,7 +92,7 @@ class Replay:
         self._write_all()
 
     def _take_record(self, record: RawRecord, *, whole: bool) -> LogEnd | None:
-        """Adds a record's entry to its queue; returns the record's place if its topic is unknown."""
+        """Adds a record's entry to its queue; returns the end of the replay, at the record, if its topic is unknown."""
         self.records += 1
         self.last_store_ms = record.store_timestamp_ms
         if record.commit_log_offset < self._trusted and body_crc(record.body) != record.body_crc:
@@ -146,7 +146,7 @@ class Replay:
             self._place(key, queue, record, entry, whole=whole)
 
     def _place(self, key: QueueKey, queue: AnyConsumeQueue, record: RawRecord, entry: bytes, *, whole: bool) -> None:
-        """Writes an entry at its record's queue offset, which may be any."""
+        """Writes an entry at its record's queue offset, even if it does not follow the queue's last entry."""
         if record.commit_log_offset < self._trusted and not _is_placed(queue, record, entry):
             raise _DamagedRecord
         if whole and (queue.end or not self._log.start):  # otherwise the older messages went with their segments
@@ -174,7 +174,7 @@ class _DamagedRecord(Exception):
 
 
 def _is_placed(queue: AnyConsumeQueue, record: RawRecord, entry: bytes) -> bool:
-    """Returns True if the queue offset is possible: not before the queue's end, that of an equal entry, or 0."""
+    """Returns True if the record's queue offset is possible: at or after the queue's end, at an equal entry, or 0."""
     index = record.queue_offset
     return not 0 < index < queue.end or queue.holds(index, entry)
 
@@ -195,7 +195,7 @@ def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
 
 
 def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> bool:
-    """Writes an entry at a queue offset; returns False if it was there."""
+    """Writes an entry at a queue offset; returns False if the queue has the same entry there already."""
     if index < queue.end:
         if queue.holds(index, entry):
             return False

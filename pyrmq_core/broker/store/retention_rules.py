@@ -1,4 +1,4 @@
-"""The rules of retention: when old segments of the commit log go, and when the disk is too full for new messages.
+"""The rules of retention: when old segments of the commit log are removed, and when a full disk refuses sends.
 
 Percentages are those of the file system, as RocketMQ rounds them:
 
@@ -61,14 +61,14 @@ def hours_of(text: str) -> frozenset[int]:
 
 
 def percent_within(value: int, limits: tuple[int, int]) -> int:
-    """Returns the value, or the nearest limit."""
+    """Returns the value, limited to the range `limits`."""
     return min(max(value, limits[0]), limits[1])
 
 
 def judge(
     rules: RetentionRules, hour: int, spaces: Iterable[DiskSpace], store_bytes: int, *, by_hand: bool
 ) -> Judgement:
-    """Returns the actions due at an hour of the day, for the file systems of log and queues.
+    """Returns what to do at an hour of the day, by the space on the file systems of log and queues.
 
     For a store with a size limit, a file system with room for the rest of that size counts as empty, however full it
     is.

@@ -55,7 +55,7 @@ class StoreReader:
         return queue.entry(offset)
 
     def search(self, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-        """Returns the offset of the first message stored at or after a time, or of the last not after it (`upper`)."""
+        """Returns the offset of the first message stored at or after a time; `upper`: of the last stored up to it."""
         queue = self._queues.get(key)
         return 0 if queue is None else search_time(self._log, queue, key, timestamp_ms, upper=upper)
 
@@ -77,7 +77,7 @@ class StoreReader:
         return record_at(self._log, offset, size) if 0 <= offset <= self._log.end - size else None
 
     def place_before(self, time_ms: int) -> int:
-        """Returns a place in the log before which every message was stored before a time: the last that is found.
+        """Returns the greatest log offset found before which every message was stored before a time.
 
         Looks at the queues with the last messages, at most `SEARCHED_QUEUES`.
         """

@@ -61,7 +61,7 @@ class Flusher:
         return self._store.flushed >= end
 
     def want(self) -> None:
-        """Requests a flush of the stored messages, also if no send waits for it."""
+        """Requests a flush of the stored messages, even if no send waits for it."""
         self._requested.set()
 
     async def run(self) -> None:
@@ -110,7 +110,7 @@ class Flusher:
         return True
 
     def failed(self, reason: str) -> None:
-        """Ends every wait: no sync comes any more."""
+        """Ends every wait for a sync, since no further sync is made."""
         log.critical("nothing more is stored until a new start recovers the store: %s", reason)
         while self._waiting:
             self._waiting.popleft()[1].set()

@@ -65,7 +65,7 @@ class KeyIndexing:
         self._leaving: list[Callable[[], None]] = []  # the steps that remove old files
 
     def open(self, *, clean: bool) -> None:
-        """Opens the files, after the store was opened; after a failure `catch_up` opens them."""
+        """Opens the index files of an opened store; if that fails, `catch_up` opens them later."""
         self._is_clean = clean
         try:
             self._open(clean=clean)
@@ -76,7 +76,7 @@ class KeyIndexing:
                 log.error("the index of keys cannot be opened, look-ups find nothing: %s", error)
 
     def close(self) -> None:
-        """Brings the files to the medium; raises `StoreError` if that fails and they cannot be removed either.
+        """Syncs the index files; raises `StoreError` if that fails and they cannot be removed either.
 
         Files that had to be checked and could not be opened are removed: after a stop in order, none is checked.
         """
@@ -101,7 +101,7 @@ class KeyIndexing:
             log.error("old files of the index are not removed: %s", error)
 
     async def catch_up(self) -> bool:
-        """Reads from the log the messages that the index lacks; returns True when none is missing, False on a fault."""
+        """Adds the messages that the index lacks, read from the log; returns False if the disk fails meanwhile."""
         try:
             if self._is_on:
                 if not self._index.is_open:
@@ -210,7 +210,7 @@ class KeyIndexing:
             yield
 
     async def _rest_between(self, steps: Iterator[None]) -> None:
-        """Makes the steps, with rests that are long while messages are stored."""
+        """Runs the steps with rests between them, which are long while messages are stored."""
         end, began = self._store.end, time.perf_counter()
         for _ in steps:
             seconds = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Removes the oldest files of the store: when they are old enough, when the disk fills, or to keep to a size.
+"""Removes the oldest files of the store: when they are old enough, when the disk fills, or to keep a size limit.
 
 A segment of the commit log goes first; its messages are no longer served from that moment, and the minimum offsets of
 their queues follow. Then its file is removed in a worker thread, and after it the queue files that name no kept
@@ -64,12 +64,12 @@ class Retention:
         self._said: set[str] = set()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Sets the settings for the next round."""
+        """Sets the settings that the next round uses."""
         self._config = config
         self._rules = config.retention
 
     def want(self) -> None:
-        """Has `run` work now."""
+        """Makes `run` start a round now."""
         self._wanted.set()
 
     def remove_by_hand(self) -> None:
@@ -119,7 +119,7 @@ class Retention:
         return self._store.log_bytes + self._queue_bytes + self.other_bytes()
 
     def _spaces(self) -> list[DiskSpace]:
-        """Returns the room for the log and for the queues; nothing if the system does not say."""
+        """Returns the disk space of the log and of the queues; an empty list if the system does not say."""
         files, log_folder = self._store.files, self._store.settings.log_folder.rstrip("/")
         try:
             return [files.space(log_folder), files.space(QUEUES_FOLDER)]
@@ -220,7 +220,7 @@ class Retention:
             del self._leaving_queues[key]
 
     def _say(self, what: str, line: str) -> None:
-        """Logs a state once."""
+        """Logs `line` unless it was the last line about `what`."""
         if what not in self._said:
             self._said.add(what)
             log.warning("%s", line)
@@ -231,14 +231,14 @@ def _in_parts(keys: Sequence[QueueKey]) -> list[Sequence[QueueKey]]:
 
 
 def _call_all(calls: list[Callable[[], None]]) -> None:
-    """Calls the functions in order, and takes each from the list when it has returned."""
+    """Calls the functions in order, and removes each from the list when it has returned."""
     while calls:
         calls[0]()
         del calls[0]
 
 
 def unread_lines(store: MessageStore, offsets: GroupOffsets) -> list[str]:
-    """Returns a line for each queue of such a topic that lost undelivered messages."""
+    """Returns a line for each queue of half messages from which undecided ones were removed."""
     lines = []
     for topic, group, what in OWN_WORK:
         for queue_id in store.reader.queues_of(topic):

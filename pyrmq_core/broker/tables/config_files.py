@@ -42,7 +42,7 @@ def save_config(files: Files, name: str, members: Mapping[str, Any]) -> None:
 def encode_config(members: Mapping[str, Any]) -> bytes:
     """Returns the file's text, with a line for each member and for each entry of a table, a dict or iterator of rows.
 
-    Half a surrogate becomes `?`, as in Java: one such entry must not keep the others from the file. Each line is one
+    A lone surrogate becomes `?`, as in Java: one such entry must not prevent the write of the others. Each line is one
     call of the encoder. Its `indent` takes twice as long, and one call for all would hold up the loop's thread.
     """
     return _lines(members.items(), 1, _table).encode("utf-8", "replace")

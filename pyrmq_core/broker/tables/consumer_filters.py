@@ -1,8 +1,9 @@
 """SQL92 expressions of consumer groups, from their heartbeats, and their file `consumerFilter.json`.
 
-An expression is compiled when the first pull needs it. That of a group that left stays for filterDataCleanTimeSpan: the
-group's next heartbeat with the same version brings it back. Their number and length are limited, which RocketMQ does
-not do. Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java, filter/util/BloomFilter.java (5.4.0).
+An expression is compiled when the first pull needs it. It stays for filterDataCleanTimeSpan after its group left: the
+group's next heartbeat with the same version restores it. Number and length of expressions are limited; RocketMQ does
+not limit them. Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java, filter/util/BloomFilter.java
+(5.4.0).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 @dataclass(slots=True)
 class ConsumerFilter:
-    """A group's expression for one topic. It is dead if `dead_ms`, its end, is not before `born_ms`."""
+    """A group's expression for one topic, dead if `dead_ms` is at or after `born_ms`."""
 
     expression: str
     client_version: int
@@ -63,7 +64,7 @@ class ConsumerFilter:
 
 
 class ConsumerFilters:
-    """Expressions by topic and group; the dead ones also in the order of their deaths, so that each step is short."""
+    """Expressions by topic and group; dead expressions also in the order in which they died, for short steps."""
 
     def __init__(self, files: Files, *, kept_ms: int) -> None:
         self._files = files
@@ -104,7 +105,7 @@ class ConsumerFilters:
         return None if consumer_filter is None else _members(topic, group, consumer_filter)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
-        """Takes the expressions of a heartbeat; the group's other expressions become dead."""
+        """Registers the expressions of a heartbeat; the group's other expressions become dead."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)
@@ -131,7 +132,7 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _put(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> bool:
-        """Keeps an expression, and drops the oldest dead ones for its room; returns False if there is still no room."""
+        """Keeps an expression, dropping the oldest dead ones if needed; returns False if there is still no room."""
         while not self._has_room(consumer_filter) and self._dead:
             self._remove(*next(iter(self._dead)))
         if not self._has_room(consumer_filter):

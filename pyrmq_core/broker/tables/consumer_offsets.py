@@ -27,10 +27,10 @@ RESET_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class _Reset:
-    """A group's reset of one queue, first sent to a pull at `given_at`; `is_over` once a member reads from there.
+    """A group's reset of one queue, first answered to a pull at `given_at`; `is_over` once a member follows it.
 
-    `followers` are the ids of the members that read from there. Two members may read a queue while it moves between
-    them.
+    `followers` are the ids of the members that read at its offset. Two members may read a queue while it moves from one
+    to the other.
     """
 
     offset: int
@@ -42,7 +42,8 @@ class _Reset:
 class GroupOffsets:
     """Committed offsets by (topic, group) and queue id.
 
-    In memory alone: the next offset after each last pull, and the resets since the start. Times are the loop's.
+    In memory alone are the offset after each queue's last pull, and the resets since the start. Times are the event
+    loop's.
 
     `on_commit` is called with group, topic and queue id of each offset that is committed here.
     """
@@ -84,14 +85,14 @@ class GroupOffsets:
         self.on_commit(group, topic, queue_id)
 
     def merge(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
-        """Takes offsets that were committed at another broker; other queues' offsets stay."""
+        """Adopts offsets that were committed at another broker; the offsets of other queues stay."""
         before = self._committed.find((topic, group))
         if before is None or not before.items() >= offsets.items():
             self._queues(topic, group).update(offsets)
             self.is_changed = True
 
     def limit(self, end_of: Callable[[str, int], int]) -> int:
-        """Takes offsets beyond the end of their queue, by topic and queue id, back to it; returns their number."""
+        """Sets offsets beyond the end of their queue (`end_of`) back to that end; returns their number."""
         count = 0
         for (topic, group), row in list(self._committed.items()):
             beyond = {queue_id: end for queue_id, offset in row.items() if offset > (end := end_of(topic, queue_id))}

@@ -3,7 +3,7 @@
     timer_rules        a send's delivery time: allowed, rounded, exact
     timer_log          timerlog/*: one entry of 52 bytes for each message that waits, linked to the one before
     timer_wheel        timerwheel: one slot for each second, which names its last entry of the log
-    timer_checkpoint   config/timercheck: where a start goes on, and what a slave keeps of its master's
+    timer_checkpoint   config/timercheck: where the next start continues, and a slave's copy of its master's
     topic_counts       the waiting messages by topic, for the page of metrics
     timer_files        the three together, and their repair
     open_slot          the second that is being delivered

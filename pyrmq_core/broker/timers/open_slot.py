@@ -58,7 +58,7 @@ class OpenSlot:
             heapq.heappush(self._late, (self._exact(entry), position))
 
     def take_back(self, topic: str, unique_id: str) -> None:
-        """Notes that a message of the slot is not to be delivered."""
+        """Notes that a message of the slot was recalled, so that it is not delivered."""
         self._taken_back.add(_digest(topic, unique_id))
 
     def is_taken_back(self, topic: str, unique_id: str) -> bool:
@@ -103,7 +103,7 @@ class OpenSlot:
         yield from [position for _, position in sorted(self._late)]
 
     def _exact(self, entry: TimerEntry) -> int:
-        """Returns the exact time; RocketMQ's entries have none and are due at the end."""
+        """Returns the entry's exact due time; RocketMQ's entries have none and are due at the slot's end."""
         return entry.due_ms if self.slot_ms < entry.due_ms <= self.end_ms else self.end_ms
 
 

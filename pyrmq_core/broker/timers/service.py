@@ -1,6 +1,6 @@
 """`Timers`: the tasks that deliver timer messages and write the checkpoint of their files.
 
-Both tasks go on after a disk error, and try again after a second: an error skips no message.
+After a disk error both tasks try again after a second; no message is skipped.
 
 Delivery looks at the system's clock at least every second: a clock that is set forward, or a machine that slept, is not
 noticed by a wait.
@@ -142,7 +142,7 @@ class Timers:
             log.warning("%s; it is tried again", error)
 
     async def _flushed(self, end: int) -> bool:
-        """Waits for the flusher; returns False if storing has failed."""
+        """Waits until the log is synced up to `end`; returns False if the store has failed."""
         while self._store.flushed < end:
             if self._store.failure:
                 return False
@@ -151,7 +151,7 @@ class Timers:
 
 
 def _call_all(calls: list[Callable[[], None]]) -> None:
-    """Calls the functions in order, and takes each from the list when it has returned."""
+    """Calls the functions in order, and removes each from the list when it has returned."""
     while calls:
         calls[0]()
         del calls[0]

@@ -1,4 +1,4 @@
-"""`config/timercheck`: where a start goes on, in rmq_sys_wheel_timer and in the commit log.
+"""`config/timercheck`: where the next start continues, in rmq_sys_wheel_timer and in the commit log.
 
     field                      bytes
     read time                  8      slots before it are delivered; all times in ms
@@ -114,7 +114,7 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
 
 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
-    """Returns a log offset after which all copies newer than RocketMQ's checkpoint lie; None if too much follows it.
+    """Returns a log offset that precedes all copies newer than RocketMQ's checkpoint; None if too much follows it.
 
     Copies of slots from its read time on were stored after that time, and after the last message stored before it, of
     timers or of any other topic. The queue offset may be of a later moment. A message from the queue offset on is read

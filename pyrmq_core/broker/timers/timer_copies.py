@@ -60,7 +60,7 @@ class TimerMessage:
 
 
 def read_message(record: RawRecord) -> TimerMessage:
-    """Returns the message of a record; raises `NoTimer` if it does not say where and when it belongs."""
+    """Returns the timer message in a record; raises `NoTimer` if its properties lack the topic, queue or time."""
     try:
         properties = decode_properties(decode_java_utf8(record.properties))
         out_ms, queue_id = parse_long(properties[TIMER_OUT_MS]), parse_int(properties[REAL_QID])
@@ -102,7 +102,7 @@ def key_of_copy(message: TimerMessage, *, rolls: bool) -> CopyKey:
 
 
 class DeliveredCopies:
-    """The copies that an earlier run had delivered; `start` is where the first one may be, None if there is none."""
+    """The copies that an earlier run had delivered; `start` is the log offset of the first, None if there is none."""
 
     def __init__(self) -> None:
         self.start: int | None = None
@@ -110,7 +110,7 @@ class DeliveredCopies:
         self._until = (0, 0)
 
     def find(self, records: Iterable[RawRecord], start: int, queue_offset: int, time_ms: int) -> None:
-        """Takes the copies among the records from `start` on: of messages before a queue offset, and due by a time."""
+        """Collects the copies among `records`, which begin at `start`, of messages before a queue offset and a time."""
         for record in records:
             if MARK in record.properties:
                 time_ms = max(time_ms, record.store_timestamp_ms)  # the clock may have been set back since
@@ -134,7 +134,7 @@ class DeliveredCopies:
 
 
 def _with(message: TimerMessage, added: dict[str, str]) -> bytes:
-    """Returns a message's properties string with others; the string stays as it is if it has none of them."""
+    """Returns a message's properties string with `added` properties, which replace properties of the same names."""
     if added.keys() & message.properties.keys():
         return encode_properties(message.properties | added).encode("utf-8", "replace")
     present = message.record.properties

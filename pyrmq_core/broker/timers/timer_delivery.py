@@ -81,8 +81,7 @@ class TimerDelivery:
     def deliver(self, slot: OpenSlot, timer_log: TimerLog, now_ms: int) -> bool:
         """Delivers the next due messages of a slot; returns True if more may be due.
 
-        Raises `StoreError` if a message cannot be delivered, after earlier messages were. Its entry then stays the
-        slot's next.
+        Raises `StoreError` at the first message that cannot be delivered. Its entry stays the slot's next.
         """
         left_bytes, failure = STEP_BYTES, None
         entries: list[tuple[int, int]] = []
@@ -148,7 +147,7 @@ class TimerDelivery:
         self._unreadable += 1
 
     def report(self) -> None:
-        """Warns of all messages whose records could not be read, in one line: removal takes many at once."""
+        """Warns of all messages whose records could not be read, in one line: a removed segment has many."""
         if self._unreadable:
             self.warn(
                 f"{self._unreadable} timer messages are not delivered, whose records are damaged or removed from the "

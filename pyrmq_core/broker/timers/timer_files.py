@@ -54,7 +54,7 @@ class TimerFiles:
     def open(self, commit_log_end: int) -> str:
         """Opens and repairs the files; returns the reason if they have to be built anew from the messages.
 
-        A power cut may leave entries of messages that the commit log lost: others will be stored at their places.
+        A power cut may leave entries of messages that the commit log lost: other messages will get their offsets.
 
         Raises `StoreError` for files of the timer log with another length than the settings say.
         """
@@ -112,7 +112,7 @@ class TimerFiles:
         return position
 
     def rewrite(self, slot_ms: int, positions: Iterable[int], by_topic: Mapping[int, int]) -> Iterator[None]:
-        """Replaces a slot's entries by these, in steps; only the last step changes the slot.
+        """Replaces a slot's entries by the entries at `positions`, in steps; only the last step changes the slot.
 
         `by_topic` counts the slot's messages until then, by the hash of their topic.
 
@@ -200,7 +200,7 @@ class TimerFiles:
                     topics.add(entry)
 
     def _link_all(self) -> bool:
-        """Makes the wheel anew from the whole timer log; returns False if that has no link to some of its entries."""
+        """Builds the wheel from the whole timer log; returns False if it had to skip entries."""
         self.wheel.remove()
         return self._link(self.log.start)
 

@@ -3,7 +3,7 @@
     entry                      bytes
     size                       4      52
     previous entry             8      of the same slot; -1 for the first
-    magic                      4      1, with 2: stored again then, with 4: takes another message back
+    magic                      4      1, with 2: stored again then, with 4: recalls another message
     enqueue time               8      ms, rounded down to a slot
     delay                      4      ms from the enqueue time to the slot
     commit-log offset          8      of the message in rmq_sys_wheel_timer
@@ -40,11 +40,11 @@ WINDOW_BYTES: Final = 1 << 14
 
 
 class DamagedTimers(StoreError):
-    """An entry of the timer log, or a slot, that cannot be right: both are built anew from the messages."""
+    """Raised for a wrong entry of the timer log, or a wrong slot: log and wheel are built anew from the messages."""
 
 
 class TimerEntry(NamedTuple):
-    """One waiting message: its place in the commit log, and its times."""
+    """One waiting message: its offset in the commit log, and its times."""
 
     previous: int
     magic: int
@@ -148,7 +148,7 @@ class TimerLog:
         self.end = end
 
     def retire_before(self, physical_offset: int) -> list[Callable[[], None]]:
-        """Forgets the first files whose entries' messages were all removed from the commit log.
+        """Drops the first files if the messages of all their entries were removed from the commit log.
 
         The last entry may name an older message than earlier entries: an open slot's entries are written once more.
         Returns functions for any thread that remove the files, to be called in this order.
@@ -198,7 +198,7 @@ class TimerLog:
         return self._newest[base]
 
     def _look_at(self, position: int) -> None:
-        """Reads an entry with its neighbours, since a neighbour is often read next."""
+        """Reads an entry and its neighbours into the buffer, since a neighbour is often read next."""
         base = position - position % self._file_bytes
         if base not in self._opened:
             raise DamagedTimers(f"the timer log has no file for its entry at {position}")
@@ -227,7 +227,7 @@ class TimerLog:
 
 
 def _entry(data: bytes, at: int, position: int) -> TimerEntry | None:
-    """Returns the entry at a place of `data`; None if no entry was written there."""
+    """Returns the entry at index `at` of `data`; None if no entry was written there."""
     size, previous, magic, enqueue_ms, delay_ms, place, length, topic_hash, due_ms = ENTRY.unpack_from(data, at)
     if size != ENTRY.size or not 0 < magic <= ALL_MAGIC or not NO_ENTRY <= previous < position:
         return None

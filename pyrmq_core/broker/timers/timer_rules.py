@@ -38,7 +38,7 @@ PRECISIONS_MS: Final = (100, 200, 500, 1000)
 
 @dataclass(frozen=True, slots=True)
 class TimerSettings:
-    """The settings of timers; a message further ahead than `roll_slots` is stored again on its way."""
+    """The settings of timers; a message due in more than `roll_slots` slots is stored again in between."""
 
     precision_ms: int = 1000
     max_delay_ms: int = 259_200_000
@@ -108,9 +108,9 @@ def exact_ms(properties: Mapping[str, str], stored_ms: int, out_ms: int, precisi
 
 
 def rolled_slot(out_ms: int, write_ms: int, settings: TimerSettings) -> tuple[int, bool]:
-    """Returns the slot in which a message waits, and True if it is stored again then, since its time is further ahead.
+    """Returns the time of the slot in which a message waits, and True if it is then stored again for a later slot.
 
-    Removal of old messages would otherwise reach it before its time.
+    Otherwise removal of old messages might remove it before its time.
     """
     window_ms = settings.roll_slots * settings.precision_ms
     beyond_ms = out_ms - write_ms - window_ms

@@ -1,14 +1,13 @@
 """`TimerStore`: takes timer messages from rmq_sys_wheel_timer into the timer files, and delivers them when due.
 
-A message whose slot is over when it is read is delivered at once; at a start it waits until all are read, since one may
-take it back. The others wait in the wheel; a slot is opened at its time, and each of its messages is stored in its own
-topic at its exact time. A message that waits takes 52 bytes of the timer log, and no memory until its slot is open
-(open_slot.py); a slot that has messages takes a number in memory.
+A message whose slot is over when it is read is delivered at once. At a start it waits until all messages are read,
+since a later message may recall it. The others wait in the wheel; a slot is opened at its time, and each of its
+messages is stored in its own topic at its exact time. A message that waits takes 52 bytes of the timer log, and no
+memory until its slot is open (open_slot.py); a slot that has messages takes one number in memory.
 
 `work` does one step, which ends after `STEP_BYTES` of messages: a few milliseconds, or longer for one large message.
-Two kinds of work are one step however long they take: a rebuild of damaged files looks for delivered copies in the
-commit log, and the first step after the clock was set back syncs commit log, timer log and wheel. The time is an
-argument, and nothing here waits.
+Two kinds of work are one step however long they take: the search for delivered copies in the commit log at a rebuild,
+and the syncs of all files after the clock was set back. The time is an argument, and nothing here waits.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ MARGIN_SLOTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The state in which another run left the timers: messages before `queue_offset` and `read_ms` were delivered."""
+    """The state after an earlier run: the messages before `queue_offset` and `read_ms` were delivered."""
 
     queue_offset: int = 0
     read_ms: int = 0
@@ -159,7 +158,7 @@ class TimerStore:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Numbers that change with every message and every slot."""
+        """The commit log's end and the read time in ms: one of them changes with every message and every slot."""
         return self._store.end, self._read_ms
 
     def close(self, now_ms: int) -> None:

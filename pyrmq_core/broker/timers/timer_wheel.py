@@ -1,13 +1,13 @@
-"""The timer wheel: a slot for each second of 14 days, after which the first one is used again.
+"""The timer wheel: a slot for each second of 14 days, after which the first slot is used again.
 
     slot                       bytes
     time                       8      divided by the precision; a slot counts only for the time that it holds
     first entry                8      of the timer log
     last entry                 8      from which links lead back to the first
-    number                     4      of messages, less those taken back
+    number                     4      of messages, less recalled messages
     magic                      4      0
 
-The file is sparse: a wheel that holds little takes little. Source: store/timer/TimerWheel.java, Slot.java (5.4.0).
+The file is sparse: only written slots take disk space. Source: store/timer/TimerWheel.java, Slot.java (5.4.0).
 """
 
 from __future__ import annotations

@@ -15,21 +15,21 @@ TOPICS_KEPT: Final = 2000
 
 
 class TopicCounts:
-    """The numbers by topic, as `files.waiting` is their sum. Topics of one hash, which are rare, have one number."""
+    """The numbers of waiting messages by topic; topics with the same hash, which are rare, share one number."""
 
     def __init__(self) -> None:
         self._numbers = Counter[int]()  # by the topic's hash
         self._names: dict[int, str] = {}
 
     def name(self, topic: str) -> None:
-        """Notes the topic of an entry."""
+        """Notes the name of a topic that an entry has as a hash."""
         self._names[topic_hash(topic)] = topic
 
     def add(self, entry: TimerEntry) -> None:
         self._numbers[entry.topic_hash] += change_of(entry)
 
     def change(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
-        """Replaces the counts of a slot."""
+        """Subtracts the counts `before` and adds the counts `after` of a changed slot."""
         self._numbers.subtract(before)
         self._numbers.update(after)
 

@@ -1,9 +1,9 @@
-"""Transactions: half messages that no consumer sees, their ends, and the checks of those whose end is missing.
+"""Transactions: half messages that no consumer sees, their ends, and the checks of half messages without an end.
 
 `half_messages` makes the records of a transaction, `check_rules` decides about one half message, `ended_halves` has
-those that ended, `producer_checks` sends a check to a producer, and `transactions` joins them to the store.
+those that ended, `producer_checks` sends a check to a producer, and `transactions` stores their results.
 
-    RMQ_SYS_TRANS_HALF_TOPIC       half messages, in queue 0; one that is checked is stored again, at a new offset
+    RMQ_SYS_TRANS_HALF_TOPIC       half messages, in queue 0; a checked half message is stored again, at a new offset
     RMQ_SYS_TRANS_OP_HALF_TOPIC    the queue offset of each half message that needs no check any more
     TRANS_CHECK_MAX_TIME_TOPIC     half messages that were checked too often, or are too old
 

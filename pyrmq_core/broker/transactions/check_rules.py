@@ -49,7 +49,7 @@ class CheckRules:
         return Verdict.POSTPONE if -LONGEST_POSTPONED_MS <= age_ms <= postponed_ms else Verdict.CHECK
 
     def immunity_ms(self, text: str) -> int:
-        """Returns the age that a half message's own text asks for; `timeout_ms` for a text that is no number."""
+        """Returns the age in ms that a half message's property `text` asks for; `timeout_ms` if that is no number."""
         seconds = _seconds(text)
         return self.timeout_ms if seconds is None else seconds * 1000
 

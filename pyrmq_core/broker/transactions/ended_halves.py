@@ -20,7 +20,7 @@ MOST_TOPICS: Final = 2_000
 
 
 class WaitingHalves:
-    """The topics of half messages by queue offset, and the number of each topic's.
+    """The topics of half messages by queue offset, and the number of half messages of each topic.
 
     A half message is identified by its queue offset, so that two reports of it count once. RocketMQ counts up and down
     in a file instead (config/transactionMetrics): a kill leaves its figure wrong for good. Source:
@@ -48,7 +48,7 @@ class WaitingHalves:
 
 
 class EndedHalves:
-    """Half messages at or after `position`, where the checks go on, and the latest ends of producers."""
+    """Half messages at or after `position`, where the next check begins, and the latest ends of producers."""
 
     def __init__(self, most_kept: int = MOST_KEPT) -> None:
         self.position = 0
@@ -107,7 +107,7 @@ class EndedHalves:
         self.unwritten.append(offset)
 
     def listed(self, op_offset: int, offsets: Iterable[int]) -> None:
-        """Notes a stored record of half messages that need no check."""
+        """Notes that the record at `op_offset` lists these half messages, which need no check."""
         highest = -1
         for offset in offsets:
             self._add(offset)
@@ -115,7 +115,7 @@ class EndedHalves:
         self._lists[op_offset] = highest
 
     def move_to(self, position: int) -> None:
-        """Moves the position forward."""
+        """Moves the position forward, and drops what is before it."""
         passed = range(self.position, position)
         self._done.difference_update(passed)
         for offset in passed:

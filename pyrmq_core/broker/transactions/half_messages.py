@@ -1,4 +1,4 @@
-"""The records of a transaction: the half message, its committed and repeated forms, and the list of those that ended.
+"""The records of a transaction: the half message, its committed and repeated forms, and the list of ended ones.
 
 Sources: broker/transaction/queue/TransactionalMessageBridge.java, TransactionalMessageServiceImpl.java,
 DefaultTransactionalMessageCheckListener.java, broker/processor/EndTransactionProcessor.java (5.4.0).
@@ -76,7 +76,7 @@ class HalfMessage:
 
     @property
     def checks(self) -> int | None:
-        """The number of checks so far, -1 for a text that is no number; None before the first."""
+        """The number of checks so far, -1 if the property is no number; None before the first check."""
         text = self.properties.get(TRANSACTION_CHECK_TIMES)
         return None if text is None else _number(text)
 
@@ -87,7 +87,7 @@ class HalfMessage:
 
     @property
     def first_offset(self) -> int:
-        """The queue offset of the producer's own half message, of which this one may be a repetition; -1 if unknown."""
+        """The queue offset of the half message as first stored, of which this may be a repetition; -1 if unknown."""
         text = self.properties.get(TRAN_PREPARED_QUEUE_OFFSET)
         return self.queue_offset if text is None else _number(text)
 
@@ -98,7 +98,7 @@ def is_prepared(properties: Mapping[str, str]) -> bool:
 
 
 def half_properties(topic: str, queue_id: int, properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of a half message for a queue, without those that only a broker may add."""
+    """Returns the properties of a half message for a queue, without properties that only a broker may add."""
     own = {name: text for name, text in properties.items() if name not in BROKERS_NAMES}
     added = {REAL_TOPIC: topic, REAL_QID: str(queue_id)}
     if unique_id := properties.get(UNIQ_KEY):
@@ -121,7 +121,7 @@ def half_message(raw: bytes | None, *, topics: Container[str] = (HALF_TOPIC,)) -
 
 
 def committed(half: HalfMessage) -> Append:
-    """Returns the message for its own queue, as consumers get it."""
+    """Returns the committed message to store in its own topic and queue."""
     properties = {name: text for name, text in half.properties.items() if name not in (REAL_TOPIC, REAL_QID)}
     sys_flag = half.record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
     return _append(half, half.real_topic, half.real_queue_id, properties, sys_flag, half.record.commit_log_offset)

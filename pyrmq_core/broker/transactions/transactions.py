@@ -92,7 +92,7 @@ class Transactions:
         return self._ended.waiting.by_topic
 
     def load(self) -> None:
-        """Takes the progress from the group's offsets; call it before anything is stored.
+        """Reads the progress from the offsets of CID_RMQ_SYS_TRANS; call it before anything is stored.
 
         An offset beyond its queue is moved back: after a power failure the queue may be shorter than it was.
         """
@@ -100,9 +100,10 @@ class Transactions:
         self._op_offset = self._progress(OP_QUEUE)
 
     def half_at(self, commit_log_offset: int, *, or_discarded: bool = False) -> HalfMessage | None:
-        """Returns the half message at a place of the log, also a discarded half message if wanted.
+        """Returns the half message at an offset of the log; with `or_discarded` also a discarded one.
 
-        The message's queue has to name that place: bytes that look like a record may lie in another message's body.
+        The message's queue entry has to name that offset: bytes that look like a record may lie in another message's
+        body.
         """
         topics = (HALF_TOPIC, CHECK_MAX_TIME_TOPIC) if or_discarded else (HALF_TOPIC,)
         half = half_message(self._store.reader.record(commit_log_offset), topics=topics)
@@ -136,7 +137,7 @@ class Transactions:
         self._list_ended(now_ms)
 
     def resume(self, half: HalfMessage, now_ms: int) -> bool:
-        """Stores a half message again as if it had never been checked; returns False if it has no room for that."""
+        """Stores a half message again as never checked; returns False if its properties have no room for that."""
         again = resumed(half)
         if again is None:
             return False
@@ -185,7 +186,7 @@ class Transactions:
         self._save_progress()
 
     def _step(self, now_ms: int, end: int) -> Verdict | None:
-        """Examines some half messages; returns the verdict about the half message at which it has to stop."""
+        """Examines some half messages; returns the verdict about the half message at which the pass has to stop."""
         rules, due, examined = self.rules, list[HalfMessage](), 0
         first = offset = max(self._ended.position, self._store.reader.bounds(HALF_QUEUE)[0])
         try:
@@ -259,7 +260,7 @@ class Transactions:
                 await trio.lowlevel.checkpoint()
 
     async def _read_repeated(self, now_ms: int) -> None:
-        """Reads the waiting half messages. Some repeat an earlier one, whose offset the producer's decision names."""
+        """Reads the waiting half messages, and links repeated ones to the offset that a producer's end names."""
         start, end = self._store.reader.bounds(HALF_QUEUE)
         for offset in range(max(self._ended.position, start), end):
             half = None if self._ended.is_done(offset) else self._read(offset)

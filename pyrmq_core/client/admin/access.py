@@ -1,8 +1,8 @@
 """`Admin.users`, `Admin.policies` (RocketMQ 5.x) and `Admin.accounts` (4.9's `plain_acl.yml`): access control.
 
-Each broker keeps its own; a change goes to all brokers of a cluster, slaves too, as mqadmin's. An address `host:port`
-may also name a NameServer, which keeps users and policies of its own. No `repr` contains a secret. Sources:
-tools/command/auth/*.java (5.4.0), tools/command/acl/*.java (4.9.7).
+Each broker keeps its own users, policies and accounts; a change goes to all brokers of a cluster, slaves too, as with
+mqadmin. An address `host:port` may also name a NameServer, which keeps users and policies of its own. No `repr`
+contains a secret. Sources: tools/command/auth/*.java (5.4.0), tools/command/acl/*.java (4.9.7).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ACCOUNTS: Final = "{} (accounts of plain_acl.yml: RocketMQ before 5.3.3)"
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """A user. The password is the server's text for it, which may hide it."""
+    """A user; the password is as the server returns it, perhaps hidden."""
 
     username: str
     user_type: str | None
@@ -54,7 +54,7 @@ class UserInfo:
 
 @dataclass(frozen=True, slots=True)
 class PolicyInfo:
-    """One entry about a subject: its permitted actions on a resource, and from which addresses."""
+    """One policy entry of a subject: the actions allowed or denied on a resource, and the addresses it holds for."""
 
     subject: str
     policy_type: str | None
@@ -66,7 +66,7 @@ class PolicyInfo:
 
 @dataclass(frozen=True, slots=True)
 class AccountInfo:
-    """One account of `plain_acl.yml`, with its default permissions where no entry applies."""
+    """One account of `plain_acl.yml`; its default permissions count where no entry names a topic or group."""
 
     access_key: str
     admin: bool
@@ -88,7 +88,7 @@ class AccountList:
 
 @dataclass(frozen=True, slots=True)
 class AccountsVersion:
-    """The number of changes of one file of accounts at a broker, and the time of the last."""
+    """The number of changes of one accounts file at a broker, and the time of its last change."""
 
     file: str
     counter: int

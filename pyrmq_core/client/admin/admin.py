@@ -58,7 +58,7 @@ class AdminSettings(ClientChoice[AnyClient]):
 
 
 class Admin(SessionOwner[AdminSettings[Any]]):
-    """Administration over a client of its own, or a shared one; errors name the server that refused.
+    """Administration of a cluster, with a client of its own or a shared client; errors name the server that refused.
 
     `namespace` stands in front of topics at servers, and nowhere else.
     """
@@ -180,7 +180,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._wait_announced(topic, dict.fromkeys(masters, (reading, queues)))
 
     async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
-        """Brokers answer when they have the topic; Each broker registers the change at NameServers a moment later."""
+        """Waits until NameServers list the topic: brokers answer first and register the change a moment later."""
         routes, deadline = self._servers.session.routes, trio.current_time() + self._servers.timeout
         while True:
             route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
@@ -228,7 +228,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteTopicInNamesrv(on_wire, cluster).to_command(), about)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
-        """Returns a value of KV configuration from the chosen NameServer, or from another that has it, or None."""
+        """Returns a value of the KV configuration from any NameServer that has it, the chosen one first; else None."""
         query = GetKvConfig(namespace, key).to_command()
         return await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
 
@@ -249,7 +249,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
     async def _changes(self, server: Server, topic: str, settings: dict[str, str]) -> dict[str, str]:
-        """Returns the attributes to change; the broker refuses some even if they have the value already."""
+        """Returns the attributes whose values differ: a broker refuses some changes even to the value they have."""
         if not settings:
             return {}
         question = GetTopicConfig(self._servers.on_wire(topic)).to_command()

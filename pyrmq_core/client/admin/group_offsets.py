@@ -1,9 +1,9 @@
-"""Changes of a group's offsets: a reset of a topic, one queue's, and a copy of another group's.
+"""Changes of a group's offsets: reset of a topic, change of one queue, copy of another group's offsets.
 
-A broker of 5.x keeps new offsets, and gives them to members at their next pull; until then it ignores commits. A 4.9
-broker sends them to the members, and cannot reset a group without members. `mqadmin` then commits offsets itself, and
-so does this module. Sources: tools/command/offset/ResetOffsetByTimeCommand.java, tools/admin/DefaultMQAdminExtImpl.java
-(resetOffsetByTimestamp, resetOffsetByTimestampOld), 5.4.0 and 4.9.7.
+A broker of 5.x stores the new offsets, and returns them at the members' next pulls; until then it ignores commits. A
+4.9 broker sends them to the members, and cannot reset a group without members. `mqadmin` then commits offsets itself,
+and so does this module. Sources: tools/command/offset/ResetOffsetByTimeCommand.java,
+tools/admin/DefaultMQAdminExtImpl.java (resetOffsetByTimestamp, resetOffsetByTimestampOld), 5.4.0 and 4.9.7.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class GroupOffsets:
         return any(answer.connections for answer in connections.values())
 
     async def _topics_at(self, server: Server) -> tuple[str, ...]:
-        """Returns the topics of the group's offsets; 343, which has them too, is missing in 4.9."""
+        """Returns the topics in which the group has offsets; request 343 for them is missing in 4.9."""
         progress = await progress_of(self._servers, server, self._on_wire, None, times=False)
         return tuple(sorted({queue.topic for queue in progress.stats.offsets}))
 
@@ -175,7 +175,7 @@ class GroupOffsets:
         return [OffsetChange(queue, before.offsets.get(queue), offset) for queue, offset in own_offsets.items()]
 
     async def _has_no_way(self, error: ResponseError, server: Server, before: _Before) -> bool:
-        """Returns whether the broker leaves a reset to the members, and the group has none.
+        """Returns whether the broker cannot reset the group because it has no members, as before 5.0.
 
         4.9 answers SYSTEM_ERROR if the group has no offset either.
         """

@@ -65,7 +65,7 @@ async def configs_of(servers: AdminServers, server: Server) -> Mapping[str, Subs
 
 
 async def connections_of(servers: AdminServers, server: Server, group: str) -> ConsumerConnections:
-    """Returns the members of a group (its name on the wire) at one broker; none is no error."""
+    """Returns the members of a group (its name on the wire) at one broker; a group without members is no error."""
     try:
         answer = await servers.ask(server, GetConsumerConnections(group).to_command(), f"group {group}")
     except ResponseError as error:

@@ -44,7 +44,7 @@ class MessageList:
 
 
 class MessageQueries:
-    """Look-ups of one client; with `namespace`, topics are the tenant's own. `timeout` is each query's, in seconds."""
+    """Look-ups of one client; with `namespace`, topics are the tenant's own. Each query may take `timeout` seconds."""
 
     def __init__(self, client: ClientSession, *, timeout: float, namespace: str | None = None) -> None:
         self._client = client
@@ -52,7 +52,7 @@ class MessageQueries:
         self._namespace = namespace
 
     async def by_id(self, offset_msg_id: str, topic: str | None) -> MessageExt:
-        """Returns the message at the place in the id; raises `ResponseError` if its broker has no message there."""
+        """Returns the message at the log offset in the id; raises `ResponseError` if the broker has none there."""
         place = decode_offset_msg_id(_text("offset_msg_id", offset_msg_id))
         address = unpack_host(place.ip + (place.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
         on_wire = None if topic is None else self._on_wire(topic)
@@ -136,7 +136,7 @@ class MessageQueries:
         return MessageList(tuple(mine), failures)
 
     def _broker_name(self, address: str) -> str:
-        """Returns the name of the broker at the address, as known routes have it; else an empty text."""
+        """Returns the name of the broker at the address by the known routes; an empty text for an unknown address."""
         brokers = self._client.routes.brokers
         return next((broker.broker_name for broker in brokers if address in broker.broker_addrs.values()), "")
 

@@ -55,8 +55,8 @@ class Messages(AdminFamily):
     ) -> MessageList:
         """Returns messages that have `key` among their keys, stored from `begin` to `end`, oldest first.
 
-        Each broker of the topic answers with its newest `max_num`. None is no error. A message is found a moment after
-        it is stored.
+        Each broker of the topic answers with its newest `max_num`. An empty result is no error. A message is found a
+        moment after it is stored.
         """
         return await self._queries().by_key(topic, key, max_num, begin, end)
 
@@ -117,8 +117,8 @@ class Messages(AdminFamily):
         """Makes one member of the group consume the message now, and returns its result; offsets do not change.
 
         Without `client_id` the broker's first member does. Raises `InvalidState` if none is connected there,
-        `InvalidArgument` for a message of a batch that is one record: brokers pass on records alone, and members of
-        Java take the whole batch for one message.
+        `InvalidArgument` for a message of a batch that is one record: brokers pass on complete records only, and Java
+        members read the batch as one message.
         """
         check_group(group)
         if message.sys_flag & BATCH_RECORD:

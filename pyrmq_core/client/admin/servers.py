@@ -1,7 +1,7 @@
 """The servers of an `Admin`, as its families query them: NameServers, masters, and all registered brokers.
 
 A table over several brokers contains the answers that came: `gather` keeps the errors of the other brokers. A change
-goes on after a failure: `change_each` notes in the error which servers took it, and which did not.
+continues after a failure: `change_each` notes in the error which servers were changed, and which were not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A broker at an address; `str` of it names the broker in errors."""
+    """A broker at an address; its `str` names it in errors."""
 
     name: str
     address: str
@@ -46,7 +46,7 @@ class Gathered(Generic[T]):
 
 
 class AdminServers:
-    """The NameServers and brokers of one `Admin`; `timeout` is each query's, in seconds."""
+    """The NameServers and brokers of one `Admin`; each query may take `timeout` seconds."""
 
     def __init__(self, session: ClientSession, life: Life, *, timeout: float, namespace: str | None) -> None:
         self.timeout = timeout
@@ -115,7 +115,7 @@ class AdminServers:
     ) -> T:
         """Returns the result of `read` for a NameServer's answer with code SUCCESS or one of `accepted`.
 
-        If the result is false, because the NameServer lacks the thing, the other NameServers are queried, too.
+        While `lacks` is true of the result, by default for an empty result, the other NameServers are queried in turn.
         """
 
         def checked(answer: Command, address: str) -> T:

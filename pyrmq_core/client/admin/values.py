@@ -1,6 +1,6 @@
 """The values of administration: brokers' statuses, figures of topics and queues, groups with lag, members and progress.
 
-`failures` names the brokers that gave no answer while a table was built, with their errors; the rest is there.
+`failures` has the errors of brokers that gave no answer, by name; the rest of a table is complete.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class BrokerStatus:
 
     @property
     def disk_ratio(self) -> float | None:
-        """The part of the commit log's disk that is used, 0 to 1."""
+        """The used fraction of the commit log's disk, 0 to 1."""
         return None if self.runtime_info is None else self.runtime_info.disk_ratio
 
     @property
     def disk_full(self) -> bool:
-        """True if the disk is fuller than a broker's default limit for taking messages."""
+        """True if the disk is fuller than the default limit at which a broker refuses messages."""
         return self.disk_ratio is not None and self.disk_ratio > FULL_DISK_RATIO
 
     @property
@@ -85,7 +85,7 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """One queue: the offset of its first message, the offset after its last, and the last's store time, if any."""
+    """One queue: the offset of its first message, the offset after its last message, and that message's store time."""
 
     min_offset: int
     max_offset: int

@@ -53,7 +53,7 @@ class TopicWatch:
         self._listeners[topic] = listener
 
     def remove(self, topic: str) -> None:
-        """Calls the topic's listener no more."""
+        """Removes the topic's listener."""
         self._listeners.pop(topic, None)
 
     async def run(self) -> None:
@@ -191,7 +191,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return messages
 
     async def _poll(self, timeout: float, received: int | None) -> tuple[int, Sequence[MessageExt]]:
-        """Polls, for a caller that received the messages of poll number `received` (None: of the last poll).
+        """Polls; the caller has received the messages of poll number `received` and before (None: of all polls).
 
         Returns the number of this poll too.
         """
@@ -220,7 +220,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
             self._is_polling = False
 
     async def _let_others_run(self, hand_over: HandOver) -> None:
-        """Lets the other tasks of the loop run, but not before each of many quick polls: their turn costs time."""
+        """Lets the loop's other tasks run, though not before each of many quick polls, since that takes time."""
         now = trio.current_time()
         if hand_over.has_some and now - self._others_ran < TURN_SECONDS:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -244,7 +244,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await self._seek(wrapped, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Goes to the oldest message that the queue's broker keeps."""
+        """Sets the offset of the oldest message that the queue's broker keeps."""
         wrapped = self._own(queue)
         await self._seek(wrapped, await self._lookups.min_offset(wrapped))
 

@@ -1,6 +1,6 @@
 """`LitePullMember`: a lite pull consumer as its brokers' requests reach it (40, 220, 221, 307, 309).
 
-Java's lite pull consumer ignores 220; here the queues go on at the new offsets. It has no listener for 309.
+Java's lite pull consumer ignores 220; here the queues continue at the new offsets. It has no listener for 309.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyrmq_core.protocol.requests.client.get_consumer_running_info import (
 
 
 class LitePullMember:
-    """The answers of one consumer; `reset` begins to read queues from other offsets."""
+    """The answers of one consumer to requests of brokers; `reset` begins to read queues from other offsets."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class LitePullMember:
         self._began_ms = time.time_ns() // 1_000_000
 
     def consumer_ids_changed(self) -> None:
-        """Begins to rebalance."""
+        """Begins to rebalance, since members of the group have changed."""
         self._rebalancer.wake()
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:

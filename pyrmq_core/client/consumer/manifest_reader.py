@@ -69,7 +69,7 @@ class ManifestReader:
         return queues[0]
 
     async def commits(self, manifest: str, start: int | None, end: int | None, window: ReadWindow) -> Commits:
-        """Returns the batches between two offsets, by default all kept ones; raises `DataLost` for expired batches."""
+        """Returns the batches between two offsets, by default all kept batches; raises `DataLost` for expired ones."""
         queue = await self.queue(manifest)
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         first = kept.start if start is None else start

@@ -1,8 +1,8 @@
 """The settings of push and lite pull consumers: the parameters of all faces, written once.
 
 Names, defaults and bounds are those of client/consumer/DefaultMQPushConsumer.java and DefaultLitePullConsumer.java and
-of DefaultMQPushConsumerImpl.checkConfig, 5.4.0. Times are seconds and sizes bytes. Java polls 10 messages by default;
-32 are what a broker answers at once.
+of DefaultMQPushConsumerImpl.checkConfig, 5.4.0. Times are seconds and sizes bytes. Java polls 10 messages by default,
+pyrmq 32: as many as a broker returns at once.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class PushSettings(MemberSettings[AnyClient]):
 
 
 def _within(name: str, value: object, least: int, most: int) -> None:
-    """Raises `InvalidArgument` in the words Java users search for."""
+    """Raises `InvalidArgument`, in the words of Java's client, unless `value` lies between `least` and `most`."""
     if isinstance(value, int) and not isinstance(value, bool) and not least <= value <= most:
         raise InvalidArgument(f"{name}={value}: Out of range [{least}, {most}]")
     whole_number(name, value, least, most)
@@ -166,5 +166,5 @@ class LitePullSettings(MemberSettings[AnyClient]):
 
     @property
     def limits(self) -> FlowLimits:
-        """The most that one queue holds."""
+        """The most messages and bytes that one queue may hold in memory."""
         return FlowLimits(self.pull_threshold_for_queue, self.pull_threshold_size_for_queue, self.consume_max_span)

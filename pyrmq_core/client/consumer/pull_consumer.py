@@ -247,8 +247,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> Commits:
         """Returns the committed batches whose records lie between two offsets of a manifest, by default all.
 
-        Of the records of a writer's batch the first counts. Raises as `read_committed`, and `ManifestError` for a
-        record that cannot be read.
+        If several records name the same batch of a writer, the first counts. Raises as `read_committed`, and
+        `ManifestError` for a record that cannot be read.
         """
         self._pulling()
         for name, offset in (("start", start), ("end", end)):
@@ -362,7 +362,7 @@ def check_range(queue: MessageQueue, start: int, end: int) -> None:
 
 
 async def sampled_schema(puller: Puller, ranges: Sequence[tuple[MessageQueue, OffsetRange]]) -> BodySchema:
-    """Returns the columns of the bodies in these ranges, or in the first of them that have 64 MiB."""
+    """Returns the columns of the bodies in these ranges, at most of the first 64 MiB."""
     sampler, rules, body_bytes = BodySampler(), BodyRules(verify_crc=False, keep_undecodable=True), 0
     within = dict(ranges)
     async with puller.read_ranges(ranges, tags=TagFilter(), window=ReadWindow()) as lists:

@@ -40,7 +40,7 @@ CLIENT_VERSION: Final = "V5_4_0"
 
 
 class PushMember:
-    """The answers of one running push consumer; `move` begins to consume queues from other offsets."""
+    """The answers of one running push consumer to requests of brokers; `move` begins to consume from other offsets."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class PushMember:
         self._began_ms = time.time_ns() // 1_000_000
 
     def consumer_ids_changed(self) -> None:
-        """Begins to rebalance."""
+        """Begins to rebalance, since members of the group have changed."""
         self._rebalancer.wake()
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Begins to consume this consumer's queues among them from the new offsets."""
+        """Begins to consume from the new offsets in those queues that this consumer has."""
         own = {
             queue: offset
             for queue, offset in offsets.items()
@@ -83,7 +83,7 @@ class PushMember:
             self._move(own)
 
     def consumer_status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """Returns the offsets to commit of the topic's queues."""
+        """Returns the consumed offset of each of the topic's queues."""
         return {entry.queue: entry.process_queue.offset_to_commit for entry in self._assigned.of_topic(topic)}
 
     def running_info(self, *, jstack: bool) -> ConsumerRunningInfo:

@@ -42,10 +42,9 @@ ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 
 class QueueOffsets:
-    """Queries about queues for one consumer group; `timeout` is each query's own, in seconds.
+    """Queries about queues for one consumer group; each query may take `timeout` seconds.
 
-    With `namespace`, the group, topics and queues that come in or go out are the tenant's own; on the wire they carry
-    it.
+    With `namespace`, group, topics and queues in arguments and results are without the namespace; requests contain it.
     """
 
     def __init__(
@@ -197,7 +196,7 @@ class QueueOffsets:
             raise
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Returns when the broker has it in memory. The broker creates an unknown group if its settings permit that."""
+        """Commits the offset; returns when the broker has it in memory. A broker may create an unknown group."""
         topic = self._on_wire(queue_of(queue).topic)
         request = UpdateConsumerOffset(self._group, topic, queue.queue_id, offset, queue.broker_name)
         try:
@@ -219,7 +218,7 @@ class QueueOffsets:
             await give_back_nothing(self._client, self._group, queue, timeout=self._timeout, namespace=self._namespace)
 
     async def commit_oneway(self, queue: MessageQueue, offset: int) -> None:
-        """Returns when the commit is written; the broker does not answer it."""
+        """Commits the offset, and returns when the request is written; the broker does not answer it."""
         request = UpdateConsumerOffset(self._group, queue_of(queue).topic, queue.queue_id, offset, queue.broker_name)
         address = await self._client.master_address(queue, timeout=self._timeout)
         await self._client.send_oneway(address, request.to_command(), timeout=self._timeout)

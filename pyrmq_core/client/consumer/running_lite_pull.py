@@ -276,7 +276,7 @@ class RunningLitePull:
         return self.membership.filter_of(topic) if self.subscribes else self._filter_for_assigned
 
     def _open_gates(self) -> None:
-        """Opens the gates of queues that are not paused, or closes all while too many messages wait."""
+        """Lets unpaused queues pull, or stops all pulling while too many messages wait."""
         waiting = sum(len(assigned.process_queue) for assigned in self.assigned)
         self._is_full = waiting > self._settings.pull_threshold_for_all
         for queue, gate in self._gates.items():

@@ -42,7 +42,7 @@ Bounds: TypeAlias = dict[MessageQueue, OffsetRange]
 
 @dataclass(frozen=True, slots=True)
 class _KeptAnswer:
-    """The last answer of a broker, and its bounds for these queues; the store time of a last message is in ms."""
+    """The last answer of a broker, and the bounds of `queues` in it; `last_stored` are store times in ms."""
 
     body: bytes = b""
     queues: tuple[MessageQueue, ...] = ()
@@ -51,7 +51,7 @@ class _KeptAnswer:
 
 
 class TopicStatistics:
-    """The statistics of a client's topics; `timeout` is each request's own, in seconds."""
+    """The statistics of a client's topics; each request may take `timeout` seconds."""
 
     def __init__(self, client: ClientSession, *, timeout: float, namespace: str | None) -> None:
         self._client = client
@@ -62,10 +62,10 @@ class TopicStatistics:
         self._skipped_until: dict[Place, float] = {}
 
     async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
-        """Returns the bounds of queues from the statistics of their topics, where one such request replaces many.
+        """Returns the bounds of queues from the statistics of their topics, where one request for these replaces many.
 
         Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for a busy
-        broker: single requests would fare no better.
+        broker: requests for single queues would fail as well.
         """
         bounds: Bounds = {}
         for answered in await self._answers(queues):

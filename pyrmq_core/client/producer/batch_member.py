@@ -43,9 +43,9 @@ def batch_member(
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     system_properties: Mapping[str, str] = NO_PROPERTIES,
 ) -> BatchMember | None:
-    """Returns the message checked, ready to share a request; None if it has to travel alone.
+    """Returns the checked message, ready to share a request; None if it must be sent alone.
 
-    Messages travel alone if they are delayed, go to retry topics, or have large properties or a body of `below_bytes`
+    Messages are sent alone if they are delayed, go to retry topics, or have large properties or a body of `below_bytes`
     or more. `InvalidMessage` names the rule that the message breaks. `system_properties` are the producer's own.
     """
     check_message(message, max_message_bytes)
@@ -84,7 +84,7 @@ def join_members(
 
 
 def _encode_members(members: Sequence[MemberParts], unique_ids: Sequence[str]) -> bytes:
-    """Returns the body that `encode_batch_body` makes, in one pass; `MAX_PROPERTIES_CHARS` keeps its limit."""
+    """Returns the same body as `encode_batch_body`, in one pass; `MAX_PROPERTIES_CHARS` ensures its limit."""
     pack_head, pack_short = HEAD.pack, SHORT.pack
     parts: list[bytes] = []
     for (flag, body, before, after), unique_id in zip(members, unique_ids, strict=True):

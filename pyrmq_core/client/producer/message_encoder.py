@@ -47,7 +47,7 @@ class MessageEncoder:
         hooks: Sequence[object] = (),
         max_batch_bytes: int = 0,
     ) -> MessageEncoder:
-        """Returns an encoder; raises `InvalidArgument` for an unknown compression, `MissingLibrary` if needed."""
+        """Returns an encoder; raises `InvalidArgument` or `MissingLibrary` for a `compression` that it cannot use."""
         own = {INSTANCE_ID: namespace} if namespace else NO_PROPERTIES
         created, kind = methods_of(hooks, "message_created"), compression_type(compression)
         below = max_batch_bytes if kind is None else min(max_batch_bytes, compress_over_bytes)
@@ -78,7 +78,7 @@ class MessageEncoder:
         return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
 
     def created(self, message: Message) -> Message:
-        """Returns the message as the hooks for created messages give it back."""
+        """Returns the message that the hooks for created messages return for it."""
         for hook in self.hooks:
             changed = quietly(hook, message)
             message = changed if isinstance(changed, Message) else message

@@ -25,7 +25,7 @@ class Tracer(TraceDispatcher):
         pass
 
     def send_message_after(self, context: SendContext) -> None:
-        """Notes each message of an acknowledged try; a failed try has no region, so it is not reported."""
+        """Records each message of an acknowledged try; a failed try has no region, so it is not reported."""
         if not context.results or not context.trace_on or context.topic == self.topic:
             return
         region = context.results[0].region_id
@@ -84,7 +84,7 @@ class Tracer(TraceDispatcher):
 
 
 def _described(context: SendContext) -> list[tuple[str | None, str | None, int]]:
-    """Tags, keys and body length of each message."""
+    """Returns tags, keys and body length of each message."""
     payload = context.payload
     if payload.batch:
         batch = iterate_batch_body(payload.body)

@@ -150,7 +150,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         select: Select | None = None,
         wait: bool = True,
     ) -> PendingSend:
-        """Waits only for room (`max_in_flight`, `max_in_flight_bytes`); the result comes by `await pending.wait()`.
+        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`); `await pending.wait()` ends it.
 
         With `wait=False` it raises `WindowFull` instead of waiting. What brokers answer is final, as in Java's async
         send: only failures of the wire are tried again.
@@ -171,7 +171,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     async def send_batch(
         self, messages: Sequence[Message], *, timeout: float | None = None, queue: MessageQueue | None = None
     ) -> Sequence[SendResult]:
-        """Messages of one topic, in one queue and in their order; divided below the broker's limit where they are many.
+        """Sends messages of one topic to one queue, in their order, in several requests if one would be too large.
 
         Without `queue`, messages with sharding keys go to the queues of their keys: the order holds within a key, and
         among the messages without a key. A batch topic gets requests of one tag each: the order holds within a tag.
@@ -252,7 +252,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return receipt.result()
 
     async def recall(self, topic: str, recall_handle: str, *, timeout: float | None = None) -> str:
-        """Takes back a delayed message before it is delivered (brokers of 5.3 and later, `recallMessageEnable`).
+        """Recalls a delayed message before it is delivered (brokers of 5.3 and later, `recallMessageEnable`).
 
         `recall_handle` is `SendResult.recall_handle`. Returns the message's id; `ResponseError` when the broker
         refuses, or is too old.
@@ -328,11 +328,11 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         )
 
     async def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:
-        """Returns the queues the topic may be written to now, and the counter that walks them; raises `NoRoute`."""
+        """Returns the queues the topic may be written to now, with a round-robin counter; raises `NoRoute`."""
         return await self._open().sender.publish_info(topic, timeout=self._seconds(timeout))
 
     async def is_batch_topic(self, topic: str, *, timeout: float | None = None) -> bool:
-        """Returns whether brokers store the topic's batches whole (5.x): a request should then hold one tag."""
+        """Returns whether brokers store the topic's batches as one record (5.x): a request should then have one tag."""
         return await self._open().sender.is_batch_topic(topic, timeout=self._seconds(timeout))
 
     async def sending_topic(self, topic: str, *, timeout: float | None = None) -> tuple[TopicPublishInfo, bool]:
@@ -364,7 +364,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return Draft(parts, payload, target_of(message, queue), self._seconds(timeout), began)
 
     def _created(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Returns the messages of a batch as the hooks give them back."""
+        """Returns the messages that the hooks return for a batch."""
         return [self._encoding.created(message) for message in messages] if self._encoding.hooks else messages
 
     def _seconds(self, timeout: float | None) -> float:
@@ -377,7 +377,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
 
 
 class Draft(NamedTuple):
-    """A send that a thread beside the loop has checked and encoded; its time runs since `began`."""
+    """A send that a thread other than the loop's has checked and encoded; its timeout counts from `began`."""
 
     parts: RunningProducer
     payload: Payload | BatchMember
@@ -393,7 +393,7 @@ class Draft(NamedTuple):
         return max(0.0, self.timeout - (time.monotonic() - self.began))
 
     def start_waited_for(self, pending: PendingSend, loop: LoopAccess) -> bool:
-        """Starts a send that a caller waits for; on the loop, or in that thread if the loop is idle and allows it."""
+        """Starts a send that a caller waits for, on the loop or, if the idle loop permits, in the caller's thread."""
         timeout, payload = self.timeout if loop.writes_here else self.seconds_left(), self.payload
         assert isinstance(payload, Payload), "with automatic batching the trio face sends"
         return self.parts.in_flight.start(payload, self.to, timeout, (pending,), CommunicationMode.SYNC, loop)

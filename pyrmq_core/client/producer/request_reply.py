@@ -112,7 +112,7 @@ class RequestSender:
         return awaited.message
 
     async def _make_known(self, topic: str, timeout: float) -> None:
-        """Sends a heartbeat to every broker that may push the reply: brokers push only to clients they know.
+        """Sends a heartbeat to every broker that may push the reply: brokers push only to registered clients.
 
         A replier sends to any broker of the cluster with its reply topic, so these brokers get a heartbeat too.
         """

@@ -66,14 +66,14 @@ class RunningProducer:
         self.in_flight.abandon()
 
     async def drain(self) -> None:
-        """Waits until nothing is under way."""
+        """Waits until no send is under way."""
         if self.accumulator is not None:
             self.accumulator.flush()
         await self.batches.drain()
         await self.in_flight.drain()
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the time that the longest send under way has left; from any thread."""
+        """Returns the time in seconds until every send under way has ended; callable from any thread."""
         return max(self.in_flight.longest_seconds(now), self.batches.longest_seconds(now))
 
 

@@ -1,4 +1,4 @@
-"""Trace records on their way: kept in memory, and sent to the trace topic in the background.
+"""Trace records: kept in memory, and sent to the trace topic in the background.
 
 Records wait in a bounded queue, which drops a record that does not fit; at least ten are sent together, or fewer after
 5 s. A producer's and a consumer's tracer are `TraceDispatcher`s that note records from their hooks. A separate

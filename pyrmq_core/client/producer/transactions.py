@@ -149,7 +149,7 @@ class Transactions:
         return {TRAN_MSG: "true", PGROUP: self._group}
 
     async def begin(self, message: Message, payload: Payload, to: Target, *, timeout: float) -> Transaction:
-        """Stores the half message. One that is stored but not safely is rolled back at the end, as in Java."""
+        """Stores the half message. If it is not stored safely, the end rolls it back, as in Java."""
         half = replace(payload, sys_flag=payload.sys_flag | TRANSACTION_PREPARED)
         receipt: Receipt = await self._sender.send(half, to, timeout=timeout)
         result = receipt.result()
@@ -157,7 +157,7 @@ class Transactions:
         return Transaction(message, result, address, decode_offset_msg_id(result.offset_msg_id).offset)
 
     async def end(self, transaction: Transaction, state: State, reason: str = "") -> State:
-        """Sends the end to the broker and returns it. Logs a failure: the broker will check."""
+        """Sends the decision to the broker and returns it. A failure is only logged: the broker will check."""
         result = transaction.result
         if not transaction.is_safe:
             state = State.ROLLBACK_MESSAGE
@@ -272,7 +272,7 @@ def unknown(error: Exception) -> tuple[State, Exception]:
 
 
 def local_failure(error: Exception | None) -> str:
-    """Returns the text for the broker's log."""
+    """Returns the error's text for the broker's log."""
     return "" if error is None else f"executeLocalTransactionBranch exception: {error!r}"
 
 

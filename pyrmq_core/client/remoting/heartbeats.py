@@ -66,7 +66,7 @@ class Heartbeats:
         self._beat = None
 
     def add_consumer(self, group: str, data: Callable[[], ConsumerData]) -> None:
-        """Adds a consumer, or notes that the subscriptions of one changed: the next heartbeat calls `data` for them."""
+        """Adds a consumer, or records that its subscriptions changed: the next heartbeat calls `data` for them."""
         self._consumers[group] = data
         self._beat = None
 
@@ -79,7 +79,7 @@ class Heartbeats:
         return address in self._reached
 
     async def send_round(self) -> None:
-        """Sends a heartbeat to every broker that should know the groups; a failed one is not repeated in this round."""
+        """Sends a heartbeat to every broker that should know the groups; a failed one waits for the next round."""
         limit = trio.CapacityLimiter(TOLD_AT_ONCE)
         addresses = self._addresses()
         self._problems.keep(HEARTBEAT, addresses)
@@ -115,7 +115,7 @@ class Heartbeats:
             await self.introduce(address)
 
     def disconnected(self, address: str) -> None:
-        """Notes that the broker forgot the groups with the connection."""
+        """Records that the broker forgot the groups when the connection ended."""
         self._reached.discard(address)
         self._perhaps_reached.discard(address)
 
@@ -155,7 +155,7 @@ class Heartbeats:
         return answer.version
 
     def _forget_others(self) -> None:
-        """Drops the data of addresses that no route names any more: a cluster's brokers may move without end."""
+        """Drops the data of addresses that no route names any more, so that moving brokers take no memory."""
         named = {address for broker in self._brokers() for address in broker.broker_addrs.values()}
         for address in self._versions.keys() - named:
             del self._versions[address]

@@ -51,8 +51,8 @@ def client_id(
 ) -> str:
     """Returns `ip@instance#...[@unit]`, unique by process, cluster, credentials and client; `draw` is random.
 
-    Brokers keep one channel for each client id, and share a group's queues by it: two clients with one id would take
-    each other's.
+    Brokers keep one channel for each client id, and divide a group's queues by it: two clients with one id would take
+    each other's queues.
     """
     kin = hashlib.sha256("\n".join([*sorted(nameservers), access_key or ""]).encode()).hexdigest()[:8]
     name = f"{instance_name}#{pid}" if instance_name else str(pid)

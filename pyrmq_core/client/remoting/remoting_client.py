@@ -1,4 +1,4 @@
-"""Calls to servers: through the RPC hooks, signed last, over one connection for each address.
+"""Calls to servers, over one connection for each address: RPC hooks run first, then the request is signed.
 
 Every answer names its server's release. A request that a release does not know is not sent to it: it is refused here,
 as later releases refuse it, since older ones would not answer at all (`protocol/framing/versions.py`).
@@ -48,7 +48,7 @@ class RemotingClient:
         """Returns the answer, whatever its code; `timeout` in seconds. Raises `NetworkError`s and `ProtocolError`s.
 
         The answer is REQUEST_CODE_NOT_SUPPORTED, and nothing is sent, if the server's release does not know the
-        request; a first query, within the same timeout, learns the release.
+        request; the release is queried first, within the same timeout.
         """
         if command.code in KNOWN_SINCE:
             if address not in self._versions:
@@ -79,7 +79,7 @@ class RemotingClient:
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
     def begin(self, address: str, command: Request, deadline: float, timeout: float) -> Call | None:
-        """Sends a request and returns its `Call`; the task has to wait for it at once. It is the first half of `call`.
+        """Sends a request and returns its `Call`, the first half of `call`; the task has to wait for the call at once.
 
         Returns None, and sends nothing, if the caller would have to wait for a connection or for room, or there are
         hooks to call.
@@ -112,7 +112,7 @@ class RemotingClient:
         return PinnedConnection(self, await self._pool.connection(address, timeout=timeout), plain=self._plain)
 
     def prepared(self, address: str, command: Command) -> Command:
-        """Returns the request changed by the hooks, then signed."""
+        """Returns the request after the hooks changed it, and signed."""
         return self._signed(self._hooks.before(address, command))
 
     def close(self, address: str) -> None:
@@ -169,7 +169,7 @@ class PinnedConnection:
         return self._connection.is_closed
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Lets calls that borrow receive bodies without a copy, and answers of the form unread, from now on."""
+        """Delivers bodies without a copy to calls that borrow, and answers of `form` unparsed, from now on."""
         self._connection.lend_answers(form)
 
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
@@ -178,7 +178,7 @@ class PinnedConnection:
         return self._connection.post(request, timeout=timeout, done=hooked)
 
     def post_all(self, form: RequestForm, requests: Sequence[BulkCall], *, timeout: float) -> None:
-        """Sends requests of one form; each receives its answer or error once, also if a hook made it unfit to send."""
+        """Sends requests of one form; each receives its answer or error once, even after a failure in a hook."""
         if self._plain:
             self._connection.post_all(form, requests, timeout=timeout)
             return

@@ -16,7 +16,7 @@ from pyrmq_core.protocol.framing.command import Command
 class RpcHook(Protocol):
     """Functions called around each request to a NameServer or broker (Java's RPCHook), before it is signed.
 
-    `do_before_request` may give back another request, with more header fields for example.
+    `do_before_request` may return another request, with more header fields for example.
     """
 
     def do_before_request(self, address: str, request: Command) -> Command | None:
@@ -51,7 +51,7 @@ class RpcHooks:
 
 
 class NamespaceV2:
-    """An RPC hook that comes before all others."""
+    """An RPC hook that adds `namespace_v2` to requests; it runs before all others."""
 
     def __init__(self, namespace: str) -> None:
         self._fields = {"nsd": "true", "ns": namespace}

@@ -89,11 +89,11 @@ class NameServers:
         timeout: float,
         lacks: Callable[[T], bool] = operator.not_,
     ) -> T:
-        """Returns `read(answer, address)` of the first answer that has the thing, or else of the first answer.
+        """Returns the first result of `read(answer, address)` that `lacks` does not reject, or else the first result.
 
-        By default a false result, such as None or an empty tuple, lacks the thing. Each NameServer is tried once, with
-        a fair share of the time left. A `ProtocolError` of `read` counts as that NameServer's failure, and the next one
-        is tried; any other error of `read` is raised. `NoNameServer` names all NameServers tried, and why each failed.
+        By default None and empty results are rejected. Each NameServer is tried once, with a fair share of the time
+        left. A `ProtocolError` of `read` counts as that NameServer's failure, and the next one is tried; any other
+        error of `read` is raised. `NoNameServer` names all NameServers tried, and why each failed.
         """
         if not self.addresses:
             raise NoNameServer(self.none_named)
@@ -141,7 +141,7 @@ class NameServers:
         lacks: Callable[[T], bool],
         seconds: float,
     ) -> list[T]:
-        """Returns the first result of these NameServers that does not lack the thing; none if all lack it or fail."""
+        """Returns the first result of these NameServers that `lacks` does not reject, in a list; empty without one."""
         results: list[T] = []
 
         async def ask(address: str) -> None:
@@ -159,7 +159,7 @@ class NameServers:
         return results
 
     async def _one(self, address: str, command: Command, read: Callable[[Command, str], T], seconds: float) -> T:
-        """Returns the answer of one NameServer, and keeps its failure."""
+        """Returns the result of one NameServer; records its failure in `failures`."""
         try:
             result = read(await self._call(address, command, seconds), address)
         except RocketMQError as error:

@@ -55,8 +55,8 @@ class _Question:
     """The query for one topic's route.
 
     The task that holds the lock sends the query, or uses the answer that arrived while the task waited for the lock.
-    `count` counts the queries, `timeout` is the last query's. `last_read` is the last route with the digest of its
-    body: a poll that brings the same body need not parse it again.
+    `count` counts the queries, `timeout` is that of the last query. `last_read` is the last route with the digest of
+    its body: an equal body is not parsed again.
     """
 
     __slots__ = ("count", "error", "last_read", "lock", "route", "timeout")
@@ -103,7 +103,7 @@ class Routes:
 
     @property
     def known_topics(self) -> tuple[str, ...]:
-        """The topics that a NameServer gave a route of."""
+        """The topics for which a NameServer returned a route."""
         return tuple(self._routes)
 
     @property
@@ -278,7 +278,7 @@ class Routes:
         return route
 
     def _shared(self, broker: BrokerData) -> BrokerData:
-        """Returns the equal object of another topic's route, or else this one: topics are many, and brokers few."""
+        """Returns an equal object from another topic's route, or else `broker`: equal objects then share memory."""
         other = self._brokers.get(broker.broker_name)
         return other if other == broker else broker
 
@@ -314,7 +314,7 @@ class Routes:
             changed.set()
 
     def forget_offline_brokers(self) -> None:
-        """Brokers that no known route names any more (MQClientInstance.cleanOfflineBroker)."""
+        """Forgets brokers that no known route names any more (MQClientInstance.cleanOfflineBroker)."""
         if not self._may_name_less:
             return
         self._may_name_less = False
@@ -361,12 +361,12 @@ class BatchTopics:
         self._locks: defaultdict[Place, trio.Lock] = defaultdict(trio.Lock)
 
     def is_known(self, topic: str, broker_name: str) -> bool:
-        """Returns True if the broker's last answer was that it stores the topic's batches whole, however old it is."""
+        """Returns True if the broker's last answer, however old, says that it stores a batch as one record."""
         answer = self._known.get((topic, broker_name))
         return answer is not None and answer[1]
 
     async def is_batch_topic(self, topic: str, broker_name: str, address: str, *, timeout: float) -> bool:
-        """Returns whether the broker stores the topic's batches whole; False if it refuses the request.
+        """Returns whether the broker stores the topic's batches as one record; False if it refuses the request.
 
         Raises `NetworkError`s and `ProtocolError`s.
         """

@@ -1,6 +1,6 @@
 """Decisions about routes as pure functions and values.
 
-    publish_info          the queues of a route for producers and consumers, and `TopicPublishInfo`, their order
+    publish_info          the queues of a route for producers (`TopicPublishInfo`) and consumers, and their order
     name_server_choice    the addresses of NameServers, and the chosen one
 
 Queries and their answers stand in `client/routes`.

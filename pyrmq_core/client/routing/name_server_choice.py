@@ -36,7 +36,7 @@ def _texts(nameserver: object) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class NameServerChoice:
-    """The NameServers and the chosen NameServer, which is kept while it answers."""
+    """The NameServers and the chosen one, which stays chosen while it answers."""
 
     addresses: tuple[str, ...]
     chosen: int

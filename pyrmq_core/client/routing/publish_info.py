@@ -69,7 +69,7 @@ class TopicPublishInfo:
         return self._next()
 
     def select(self, accept: Callable[[MessageQueue], bool]) -> MessageQueue | None:
-        """Returns the next queue that `accept` takes, within one cycle; None if it takes none."""
+        """Returns the next queue for which `accept` is true, within one cycle; None if it accepts no queue."""
         for _ in self.queues:
             queue = self._next()
             if accept(queue):
@@ -86,7 +86,7 @@ class TopicPublishInfo:
         return self.keyed_queues[abs(string_hash_code(sharding_key)) % len(self.keyed_queues)]
 
     def interleaved(self, counter: int) -> TopicPublishInfo:
-        """Returns the same queues with a counter of their own: queue 0 of each broker, then queue 1, ...
+        """Returns the same queues, reordered and with a new counter: queue 0 of each broker, then queue 1, ...
 
         Neighbours in this order are on different brokers as long as several brokers have queues left, so that a few
         writers with counters in a row use all brokers.
@@ -118,7 +118,7 @@ class TopicPublishInfo:
 def publish_info_of(
     topic: str, route: TopicRouteData, *, counter_start: int, borrowed: bool = False
 ) -> TopicPublishInfo:
-    """Returns the queues of a route to write the topic to; `BodyError` as `publish_queues`."""
+    """Returns the queues of a route to which the topic may be written; raises `BodyError` as `publish_queues` does."""
     without_master = brokers_without_master(route)
     return TopicPublishInfo(
         topic,
@@ -189,7 +189,7 @@ def _read_queues(topic: str, route: TopicRouteData, permission: int) -> tuple[Me
 
 
 def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> TopicRouteData:
-    """Returns TBW102's route as a new topic will have it: at most `default_topic_queue_nums` queues a broker."""
+    """Returns the route of TBW102 as a new topic's route: at most `default_topic_queue_nums` queues a broker."""
     queue_datas = tuple(
         replace(
             data,
@@ -202,7 +202,7 @@ def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> Topi
 
 
 def broker_addresses(routes: Sequence[TopicRouteData]) -> dict[str, BrokerData]:
-    """Returns the addresses of all brokers in the routes, by broker name; a later route wins."""
+    """Returns the addresses of all brokers in the routes, by broker name; the last route with a broker counts."""
     return {broker.broker_name: broker for route in routes for broker in route.broker_datas}
 
 

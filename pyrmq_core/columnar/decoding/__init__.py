@@ -1,6 +1,6 @@
-"""Pulls to record batches: `decode` is the entry, `decode_by_row` its loop over messages.
+"""Decodes pulls to record batches: `decode` has the entry points, `decode_by_row` the plain loop over messages.
 
-`columns` lists the columns of a read, and has the batch of them. `record_bounds` finds where records begin, `records`
-splits them into `rows` and checks bodies, `batch_messages` splits batch records. `decompression` decompresses bodies.
-`properties` builds the columns of text; `layouts` does so where few lists of names occur.
+`columns` lists the possible columns, and has the type of a decoded batch. `record_bounds` finds where records begin,
+`records` splits them into `rows` and checks bodies, `batch_messages` splits batch records. `decompression` decompresses
+bodies. `properties` builds the columns of text; `layouts` does so where few lists of names occur.
 """

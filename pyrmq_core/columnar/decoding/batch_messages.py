@@ -1,4 +1,4 @@
-"""The messages inside batch records, as rows in place of the records.
+"""Replaces rows that are batch records by rows of the messages inside them.
 
 `protocol/messages/batch.py` describes their layout.
 """

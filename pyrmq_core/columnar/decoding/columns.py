@@ -1,4 +1,4 @@
-"""The columns that a read can have (name, Arrow type, and the attribute of a message), and the batch of them."""
+"""The possible columns of a read (name, Arrow type, attribute of a message), and the type of a decoded batch."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
 
 
 def whole_number(text: str | None, most: int) -> int | None:
-    """Returns the number of decimal digits in a property's text, from 0 to `most`; None for another text."""
+    """Parses a property's text of decimal digits, from 0 to `most`; returns None for another text."""
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
         return None
     return number if (number := int(text)) <= most else None
@@ -105,7 +105,7 @@ def source_column(name: str) -> SourceColumn:
 
 
 class DecodedBatch(NamedTuple):
-    """A batch of some pulls' messages, and the pulls that hold the messages after it."""
+    """A batch of messages, and the pulls with the messages that follow it."""
 
     batch: pa.RecordBatch
     rest: tuple[RawPull, ...] = ()

@@ -76,8 +76,8 @@ def decode_records(
     A broker filters by hashes of tags; here their text is compared. `body` may have the type string: it is then read as
     Java reads text. Faulty bodies are found only if `body` is one of `columns`.
 
-    Raises the errors of `decode`, `InvalidArgument` for an unknown column, and `BodyTooLarge` for pulls that swell to
-    more than 256 MiB beyond their own size: `decode_batches` yields those in parts.
+    Raises the errors of `decode`, `InvalidArgument` for an unknown column, and `BodyTooLarge` if decompression adds
+    more than 256 MiB: `decode_batches` yields such pulls in parts.
     """
     pulls = list(pulls)
     room = min(MAX_ARRAY_BYTES, MAX_DECOMPRESSED_BYTES + sum(len(pull.records) for pull in pulls))
@@ -141,7 +141,7 @@ def decode_columns(
     *,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """Does as `decode_batches`, without a loop over messages; raises `Unreadable` for input that it cannot read."""
+    """Yields the batches of `decode_batches` without a loop over messages; raises `Unreadable` where that fails."""
     keep_freed_memory()
     rows = read_rows(pulls, within, verify_crc=rules.verify_crc)
     _check_complete(rows, pulls, within, allow_gaps=allow_gaps)
@@ -160,7 +160,7 @@ def _batch(rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFi
 
 
 def _rest(rows: Rows, following: int, pulls: Sequence[RawPull]) -> tuple[RawPull, ...]:
-    """Returns the pulls whose rows are still to be decoded, cut to begin at the row with the number `following`."""
+    """Returns the pulls that are still to be decoded, cut so that they begin at row number `following`."""
     if following == len(rows):
         return ()
     number = int(rows.pull[following])
@@ -190,7 +190,7 @@ def _check_complete(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *
 
 
 class _Columns:
-    """The columns of some messages; parts that several columns need are made once."""
+    """The columns of `rows`; parts that several columns need are computed once."""
 
     def __init__(self, rows: Rows, pulls: Sequence[RawPull]) -> None:
         self.rows = rows
@@ -302,7 +302,7 @@ BUILDERS: Final[dict[str, Callable[[_Columns], pa.Array]]] = {
 
 
 def _whole_numbers(texts: pa.Array, most: int) -> pa.Array:
-    """Returns the numbers that stand in texts, as `whole_number` reads them; null for another text."""
+    """Returns the numbers in the texts, parsed as by `whole_number`; null for other texts."""
     digits = pc.match_substring_regex(texts, rf"\A[0-9]{{1,{len(str(most))}}}\z")
     numbers_or_null = pc.if_else(digits, texts, pa.scalar(None, pa.string())).cast(pa.int64())
     return pc.if_else(pc.less_equal(numbers_or_null, most), numbers_or_null, pa.scalar(None, pa.int64()))
@@ -343,8 +343,8 @@ def _texts(hosts: Octets, _: Ints) -> pa.Array:
 def _by_version(rows: Rows, name: str, texts_of: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
     """Returns the results of `texts_of` for all messages, in their order.
 
-    `texts_of` gets a matrix of packed hosts and the numbers of their messages. It is called for the IPv4 hosts, and
-    again for the IPv6 hosts if there are any.
+    `texts_of` is called with a matrix of packed hosts and the numbers of their messages: for the IPv4 hosts, and again
+    for the IPv6 hosts if there are any.
     """
     v6 = rows.has_v6(name)
     if not v6.any():

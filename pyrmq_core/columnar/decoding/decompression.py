@@ -1,4 +1,4 @@
-"""Decompresses the stored bodies of many messages, in parts so that memory stays bounded however far they swell."""
+"""Decompresses the stored bodies of many messages in parts, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PART_BYTES: Final = 32 * 1024 * 1024
 
 
 def with_decompressed_bodies(rows: Rows, rules: BodyRules) -> Iterator[tuple[Rows, int]]:
-    """Yields all rows with their bodies decompressed, in parts, each with the number of the row after it.
+    """Yields all rows in parts, with decompressed bodies; each part comes with the number of the first row after it.
 
     Raises `Unreadable` for a body that cannot be decompressed, unless the rules keep such a body as it is stored.
     """

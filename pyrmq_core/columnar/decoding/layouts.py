@@ -2,7 +2,7 @@
 
 Most topics have few layouts: one program sends the same names, with or without an optional property or two. Strings of
 one layout differ only in their values, and so in the positions of names and separators. So only the separators are
-searched for, strings with equally many are compared with the names of the first of them, and no name is copied.
+searched for, and strings with the same number of them are compared with the names of the first. No name is copied.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ MIXED_BY: Final = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The strings with these names: their numbers, and a row for each in which its names and values end, in turn."""
+    """The strings with one list of names: their row numbers, and for each the ends of its names and values in turn."""
 
     names: tuple[bytes, ...]
     rows: Ints | slice
     ends: Int32s
 
     def value(self, number: int) -> tuple[Int32s, Int32s]:
-        """Returns where the pair's value begins and ends in each string."""
+        """Returns the start and the end of the value of pair `number` in each string."""
         return self.ends[:, 2 * number] + 1, self.ends[:, 2 * number + 1]
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutPairs:
-    """The properties of `count` messages; a message without a layout has no properties."""
+    """The properties of `count` messages, by layout; a message in no layout has no properties."""
 
     data: pa.Buffer
     count: int
@@ -93,10 +93,10 @@ class LayoutPairs:
 
 
 def read_layouts(strings: pa.Array) -> LayoutPairs | None:
-    """Returns the pairs of the strings: a binary array without nulls, UTF-8, which begins where its buffer begins.
+    """Returns the pairs of the strings, a binary array of UTF-8 without nulls that begins where its buffer begins.
 
-    None for strings of many layouts, and if any has no plain pairs. Those of a layout are plain: every name and value
-    has a byte or more, no name stands twice, and no string has other separators or a zero byte.
+    None for strings of many layouts, and if any string is not plain. A string is plain if every name and value has a
+    byte or more, no name occurs twice, and there are no other separators or zero bytes.
     """
     bounds, count = offsets_of(strings), len(strings)
     if count > PROBED_OF * PROBED_STRINGS and _show_many(strings[:PROBED_STRINGS].to_pylist()):
@@ -130,13 +130,13 @@ def read_layouts(strings: pa.Array) -> LayoutPairs | None:
 
 
 def _show_many(texts: list[bytes]) -> bool:
-    """Returns whether these strings alone have more layouts than are read."""
+    """Returns whether these strings already have more layouts than this module reads."""
     names = {tuple(pair.partition(NAME_END)[0] for pair in text.split(VALUE_END)) for text in texts}
     return len(names) > MOST_LAYOUTS
 
 
 def _separators(octets: Octets, bounds: Int32s) -> tuple[Int32s, Ints]:
-    """Returns the positions of all separators, and for each string the number of its first one, then the count of all.
+    """Returns the positions of all separators; and for each string the number of its first one, and last their count.
 
     The end of a string without its last separator, as 4.9 writes it, counts as a separator.
     """
@@ -167,7 +167,7 @@ def _split(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> 
 
 
 def _signatures(octets: Octets, starts: Int32s, ends: Int32s) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Returns numbers that differ, but for a rare chance, where names do: of the length and three bytes of each."""
+    """Returns hashes of the strings' names, from the length and three bytes of each name."""
     mixed = np.zeros(len(starts), np.uint64)
     for number in range(0, ends.shape[1], 2):
         begins = starts if not number else ends[:, number - 1] + 1

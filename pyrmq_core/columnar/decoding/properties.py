@@ -1,4 +1,4 @@
-"""Reads the properties strings of many messages at once, and makes columns of them: one name's values, or maps.
+"""Reads the properties strings of many messages at once into columns: the values of one property, or maps.
 
 The format is that of `protocol/messages/properties.py`. That module also reads, one by one, the strings that are not
 UTF-8, are not made of plain pairs, or have a name twice.
@@ -86,7 +86,7 @@ class Pairs:
         return pa.MapArray.from_arrays(pa.array(offsets), as_string(names), self._taken(places))
 
     def _pairs_of(self, codes: list[int]) -> tuple[Int32s, Ints]:
-        """Returns the numbers of the pairs with these names, and how many of them each message has."""
+        """Returns the numbers of the pairs with the name numbers `codes`, and how many of them each message has."""
         messages = len(self.counts)
         pairs = np.flatnonzero(np.isin(self.codes, codes)).astype(np.int32)
         owners = np.repeat(np.arange(messages), self.counts)[pairs]
@@ -97,7 +97,7 @@ class Pairs:
 
     @cached_property
     def _elements(self) -> pa.Array:
-        """Names and values, at the places that the function `_elements` names."""
+        """The names and values of all pairs, at the indices that the function `_elements` describes."""
         return _elements(self.data, self.bounds)
 
 
@@ -117,7 +117,7 @@ def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
 
 
 def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
-    """Returns the pairs or, for each message, whether it is known not to be plain; another call may find more."""
+    """Returns the pairs, or a mask of messages found not to be plain; a call without these may find more."""
     bounds = offsets_of(strings)
     octets = byte_view(strings)[: bounds[-1]]
     starts, ends = bounds[:-1], bounds[1:]
@@ -145,7 +145,7 @@ def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
 
 
 def _named(data: pa.Buffer, pairs: Int32s, counts: Ints) -> Pairs | Bools:
-    """Returns the pairs with their names numbered; or, for each message, whether it has a name twice."""
+    """Returns the pairs with numbered names, or a mask of the messages that have a name twice."""
     names = take_unchecked(_elements(data, pairs), strided_indices(4, 0, len(pairs)))
     encoded = names.dictionary_encode()
     codes = encoded.indices.to_numpy()
@@ -156,7 +156,7 @@ def _named(data: pa.Buffer, pairs: Int32s, counts: Ints) -> Pairs | Bools:
 
 
 def _out_of_turn(bounds: Int32s, places: Int32s, kinds: Octets, open_ends: Int32s) -> Bools:
-    """Returns for each message whether its separators 0x01 and 0x02 fail to alternate."""
+    """Returns a mask of the messages whose separators 0x01 and 0x02 do not alternate."""
     inside = places - np.isin(places, open_ends) * (kinds == VALUE_END)
     message = np.searchsorted(bounds[1:], inside, side="right")
     counts = np.bincount(message, minlength=len(bounds) - 1)
@@ -167,7 +167,7 @@ def _out_of_turn(bounds: Int32s, places: Int32s, kinds: Octets, open_ends: Int32
 
 
 def _messages_of(counts: Ints, pairs: Bools) -> Bools:
-    """Returns for each message whether it has a marked pair."""
+    """Returns a mask of the messages with a pair that the mask `pairs` marks."""
     messages = np.zeros(len(counts), np.bool_)
     messages[np.repeat(np.arange(len(counts)), counts)[pairs]] = True
     return messages
@@ -180,7 +180,7 @@ def _emptied(strings: pa.Array, wrong: Bools) -> pa.Array:
 
 
 def _with_messages(read: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
-    """Returns `read` with the pairs of the wrong messages added in their places, each read by `decode_properties`."""
+    """Returns `read` with the pairs of the wrong messages inserted in order, each read by `decode_properties`."""
     parts: list[bytes | memoryview] = [memoryview(read.data)]
     counts, bounds = read.counts.copy(), []
     place = len(read.data)

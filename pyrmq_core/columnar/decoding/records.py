@@ -1,12 +1,12 @@
-"""Splits the records of pulls into vectors: where each message's parts lie in one buffer, and its header's numbers.
+"""Splits the records of pulls into vectors: the bounds of each message's parts in one buffer, and its header fields.
 
 The layout of a record is that of `protocol/messages/record.py`. A record of another form raises `Unreadable`: the
 messages are then read one by one, and the error names the fault.
 
-Bodies are compared with the CRC-32 that their records keep. The library isal has one of 50 GB/s, 4 with zlib, so for a
-short body most of the time would go to its slice: short bodies are copied together, and become objects some hundred at
-a time, which stay in the processor's cache. Nanoseconds for each of 10,000 bodies of 18 to 385 B, on a busy machine:
-530 by slices, 160 together.
+Bodies are compared with the CRC-32 that their records keep. The library isal computes 50 GB/s of it, zlib 4, so for a
+short body slicing would take most of the time. Short bodies are therefore copied together and sliced some hundred at a
+time, which stay in the processor's cache. Nanoseconds for each of 10,000 bodies of 18 to 385 B, on a busy machine: 530
+by slices, 160 together.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ except ImportError:
 def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool = False) -> Rows:
     """Returns the messages of `pulls` that lie both in `within` and in their pull's own range; bodies are as stored.
 
-    Batch records become their messages. With `verify_crc` they are compared with their CRC first, other records not.
+    Batch records become their messages. With `verify_crc` the batch records, but no others, are first compared with
+    their CRC.
     """
     octets, starts, ends = _joined([pull.records for pull in pulls])
     filled = np.flatnonzero(ends > starts)
@@ -71,9 +72,9 @@ def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool
 
 
 def check_crcs(rows: Rows, which: Ints) -> None:
-    """Raises `Unreadable` unless the bodies of these rows have the CRC of their records; empty bodies are passed over.
+    """Raises `Unreadable` unless the bodies of these rows match the CRC of their records; skips empty bodies.
 
-    Each row has to stand for a whole record.
+    Each row has to be a complete record, not a message inside a batch record.
     """
     filled = which[rows.body[1][which] > rows.body[0][which]]
     if not have_crcs(rows.octets, rows.body[0][filled], rows.body[1][filled], rows.head("body_crc")[filled]):
@@ -97,7 +98,7 @@ def _copied(bodies: pa.Array) -> Iterator[bytes]:
 
 
 def _joined(buffers: Sequence[bytes | memoryview]) -> tuple[Octets, Ints, Ints]:
-    """Returns all bytes in one buffer, and where each of the buffers begins and ends in it."""
+    """Returns all bytes in one buffer, and the start and end of each of the buffers in it."""
     ends = np.cumsum(np.array([len(buffer) for buffer in buffers], np.int64))
     if len(ends) and ends[-1] > MAX_ARRAY_BYTES:
         raise Unreadable
@@ -106,7 +107,7 @@ def _joined(buffers: Sequence[bytes | memoryview]) -> tuple[Octets, Ints, Ints]:
 
 
 def _plain_rows(octets: Octets, places: Ints, pull: Ints) -> Rows:
-    """Returns a message for each record, batch records included."""
+    """Returns a row for each record, batch records included."""
     heads, starts = _heads(octets, places)
     fields = heads.view(HEAD)
     magic, size, body_bytes = (fields[name].astype(np.int64) for name in ("magic", "size", "body_bytes"))
@@ -138,7 +139,7 @@ def _plain_rows(octets: Octets, places: Ints, pull: Ints) -> Rows:
 
 
 def _heads(octets: Octets, places: Ints) -> tuple[npt.NDArray[np.void], Ints]:
-    """Returns the headers in the form with IPv4 hosts, IPv6 hosts left out, and the positions of the bodies."""
+    """Returns the headers without the extra bytes of IPv6 hosts, and the positions of the bodies."""
     heads = gathered(octets, places, HEAD_BYTES)
     flags = heads.view(HEAD)["sys_flag"]
     if not (flags & (BORN_HOST_V6 | STORE_HOST_V6)).any():

@@ -1,4 +1,4 @@
-"""Messages as vectors: where the parts of each lie in one buffer, and the numbers of its record's header."""
+"""Messages as vectors: the bounds of each message's parts in one buffer, and the fields of its record's header."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SHORT_BYTES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Messages in the order of their pulls: a vector for each fact, with an element for each message.
+    """Messages in the order of their pulls, as vectors with an element for each message.
 
     `octets` is one buffer, the records of all pulls one after another. For message i:
 
@@ -61,8 +61,8 @@ class Rows:
                      places[i]
 
     `heads[i]` is a copy of that header in the form with IPv4 hosts; hosts are read from `octets`, by `host`. `pull[i]`
-    is the number of the pull that the message came with. The messages inside a batch record share its place, header and
-    topic, and have their own spans of body and properties. A decompressed body lies after all records.
+    is the number of the pull that the message came with. The messages inside a batch record share its position, header
+    and topic, and have their own spans of body and properties. A decompressed body lies after all records.
 
     If `record` is set, heads and places belong to records instead, and `record[i]` is the number of message i's record.
     """
@@ -132,14 +132,14 @@ class Rows:
 
 
 def gathered(octets: Octets, places: Ints, width: int) -> npt.NDArray[np.void]:
-    """Returns `width` bytes from each place as opaque elements; a structured type would take twenty times as long."""
+    """Returns `width` bytes from each position as opaque elements; a structured type would take twenty times longer."""
     if not len(places):
         return np.empty(0, f"V{width}")
     return windows(octets, width)[places]
 
 
 def numbers_at(octets: Octets, places: Ints, kind: str) -> Ints:
-    """Returns the big-endian numbers of type `kind` that begin at the places."""
+    """Returns the big-endian numbers of type `kind` at the positions `places`."""
     width = np.dtype(kind).itemsize
     windows: npt.NDArray[Any] = np.ndarray((max(0, len(octets) - width + 1),), kind, octets, 0, (1,))
     return windows[places].astype(np.int64)

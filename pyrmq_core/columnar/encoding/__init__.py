@@ -1,5 +1,6 @@
-"""Rows to the payloads of send requests: `encode` is the entry, and cuts rows into requests.
+"""Encodes rows to the payloads of send requests: `encode` has the entry points, and divides rows into requests.
 
-`sink_rows` and `user_properties` are the rows in known Arrow types, `validate` finds faults in them, `group_by` divides
-them. `row_parts` and `content_ids` make the parts of a row's bytes, and `row_parts` joins them.
+`sink_rows` and `user_properties` have the rows in known Arrow types, `validate` finds faults in them, and `group_by`
+divides them by topic, queue and tag. `row_parts` makes the parts of a row's bytes and joins them; `content_ids` makes
+ids from the content of rows.
 """

@@ -1,4 +1,4 @@
-"""Message ids made of the content and position of rows: a repeat of the same rows in the same order has the same ids.
+"""Message ids made of the content and position of rows: the same rows in the same order always get the same ids.
 
     UNIQ_KEY             here
     ip, process id,      80 bits of a hash over the seed (which write, which part of it), the row's position, and every
@@ -6,9 +6,9 @@
     time                 zero: a query by id then looks from the month's start on
     counter              16 bits more of the hash
 
-A column's bytes are read as words of 8 bytes. Each word is multiplied by a factor of its place, and the products are
-added up (multilinear hashing); so are the sums of the columns, by factors of their names. This is done twice, with
-different factors. Two contents at one place share an id with a chance of about 2**-64.
+A column's bytes are read as words of 8 bytes. Each word is multiplied by a factor that depends on its position, and the
+products are added up (multilinear hashing); so are the sums of the columns, by factors of their names. This is done
+twice, with different factors. Two different rows at the same position share an id with a probability of about 2**-64.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def content_ids(rows: pa.RecordBatch, seed: bytes, first: int) -> pa.Array:
 
 
 def _hashed(column: pa.Array) -> Hashes:
-    """Returns the hashes of each element's content; null is a value of its own."""
+    """Returns the two hashes of each element; null is a value of its own."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _hashed(column.dictionary_decode())
@@ -81,7 +81,7 @@ def _hashed(column: pa.Array) -> Hashes:
 def _folded_bytes(column: pa.Array) -> Hashes:
     """Returns the hashes of byte strings.
 
-    Strings of about one length are hashed together, as the rows of a matrix of words that is filled up with zeros.
+    Strings of about the same length are hashed together, as the rows of a matrix of words, padded with zeros.
     """
     high, low = np.zeros(len(column), np.uint64), np.zeros(len(column), np.uint64)
     bounds, octets = offsets_of(column).astype(np.int64), byte_view(column)
@@ -108,7 +108,7 @@ def _folded_bytes(column: pa.Array) -> Hashes:
 
 
 def _block_end(words: Ints, start: int) -> int:
-    """Returns the end of a block of about `BYTES_AT_ONCE` from `start` on; `words` are the sizes of rows, and rise."""
+    """Returns the end of a block of about `BYTES_AT_ONCE` from row `start` on; `words` are ascending sizes of rows."""
     count = max(1, BYTES_AT_ONCE // (WORD_BYTES * max(1, int(words[start]))))
     end = min(start + count, len(words))
     while end - start > 1 and (end - start) * int(words[end - 1]) * WORD_BYTES > 2 * BYTES_AT_ONCE:
@@ -156,13 +156,13 @@ def _folded_lists(column: pa.Array, elements: Hashes) -> Hashes:
 
 
 def _factors(count: int) -> Hashes:
-    """Returns the factors of the first `count` places, for each of the two hashes."""
+    """Returns the factors of the first `count` positions, for each of the two hashes."""
     odd = _mixed(np.arange(1, 2 * count + 1, dtype=np.uint64) * STEP) | np.uint64(1)
     return odd[0::2].copy(), odd[1::2].copy()
 
 
 def _mixed(words: Words) -> Words:
-    """Returns the words after splitmix64's last steps: each bit then depends on all bits of its word."""
+    """Applies splitmix64's last steps to the words: each bit then depends on all bits of its word."""
     mixed = (words ^ (words >> np.uint64(30))) * FIRST_FACTOR
     mixed = (mixed ^ (mixed >> np.uint64(27))) * SECOND_FACTOR
     return mixed ^ (mixed >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""Encodes rows as the payloads of send requests: many rows at once, cut into requests without copying.
+"""Encodes rows as the payloads of send requests: many rows at once, divided into requests without copying.
 
 Rows are divided by the size of a request, and by the kinds of bodies that may share a request. `sink_rows.py` lists the
 columns. The payloads equal the payloads of `protocol/messages` for the same messages.
@@ -67,9 +67,9 @@ COMPRESS_BYTES: Final = 8 * 1024 * 1024
 class BatchLimit:
     """The limits of one request, and which bodies are compressed.
 
-    Requests of 4,000 small messages cost this process 0.7 of what requests of 1,000 cost, and a broker 0.9 to 0.95;
-    5,000 gain nothing more, and 10,000 were slower where several are under way. A failed request is repeated as a
-    whole.
+    Requests of 4,000 small messages cost this process 0.7 and a broker 0.9 to 0.95 times as much as requests of 1,000.
+    With 5,000 there is no further gain, and 10,000 were slower with several requests under way. A failed request is
+    repeated in full.
     """
 
     messages: int = 4000
@@ -87,7 +87,7 @@ class BatchLimit:
 
     @property
     def max_batched_body_bytes(self) -> int:
-        """The largest body that surely fits into a batch with its properties; a larger body goes alone."""
+        """The largest body that always fits into a batch with its properties; a larger body is sent alone."""
         return self.max_message_bytes - MAX_PROPERTIES_BYTES - 64
 
     @property
@@ -101,7 +101,7 @@ DEFAULT_LIMIT: Final = BatchLimit()
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows from `start` up to `end` that go into requests of one kind: each row `alone` or not, `compressed` or not."""
+    """Rows from `start` up to `end` for requests of one kind: each row `alone` or in batches, `compressed` or not."""
 
     start: int
     end: int
@@ -125,9 +125,9 @@ def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[R
 
 
 def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterator[Cut]:
-    """Yields the rows divided into requests as large as `limit` allows; row i ends at byte `ends[i]` of all rows.
+    """Yields the rows of each request, as many as `limit` allows; row i ends at byte `ends[i]` of all rows.
 
-    `stops` are the rising numbers of rows that begin a new request.
+    `stops` are the ascending numbers of rows that begin a new request.
     """
     start = before = 0
     room = limit.room_bytes
@@ -214,9 +214,9 @@ def encode_rows(
 ) -> Iterator[Payload]:
     """Yields checked rows as requests of `topic`, in order. `ids(count)` returns the next unique ids.
 
-    The bodies of payloads are views of larger buffers. `compress_all` maps a function over bodies, maybe in threads
+    The bodies of payloads are views of larger buffers. `compress_all` maps a function over bodies, perhaps in threads
     (`executor.map`). `single_tag` says that the rows share their tag, or have none (`by_tag`), which batch topics need.
-    `stops` are the rising numbers of rows that begin a new request.
+    `stops` are the ascending numbers of rows that begin a new request.
     """
     check_sent_topic(topic)
     if not len(rows):
@@ -263,7 +263,7 @@ def encode_columns(
     stops: Sequence[int] = (),
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Does as `encode_batches`, with a loop only over the rows that are compressed or go alone."""
+    """Yields the payloads of `encode_batches` by columns; only rows that are compressed or sent alone need a loop."""
     keep_freed_memory()
     return _Encoder(topic, limit, waits, single_tag, compress_all).payloads(rows, ids, stops, alone=alone)
 
@@ -304,7 +304,7 @@ class _Encoder:
     def _requests(
         self, rows: SinkRows, ids: Sequence[RowPart], stops: Sequence[int], sys_flag: int
     ) -> Iterator[Payload]:
-        """Yields batches of bodies that are all compressed (`sys_flag` says how), or all plain."""
+        """Yields requests whose bodies are all compressed (`sys_flag` says how), or all uncompressed."""
         string_bytes = properties_bytes(rows, ids, waits=self._waits)
         sizes = rows.body.sizes + string_bytes + OVERHEAD_BYTES
         parts: list[RowPart] = [

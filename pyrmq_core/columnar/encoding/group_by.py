@@ -18,7 +18,7 @@ from pyrmq_core.protocol.java.string_hash import string_hash_code
 def by_topic(rows: pa.RecordBatch, topic: str | None = None) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yields each topic with its rows, without the column `topic`; topics by their first appearance.
 
-    The argument `topic` wins over the column; `InvalidArgument` is raised if there is neither. Rows whose topic is null
+    The argument `topic` overrides the column; `InvalidArgument` is raised if there is neither. Rows whose topic is null
     are left out (`first_fault` names them).
     """
     named = "topic" in rows.schema.names

@@ -1,4 +1,4 @@
-"""The bytes of many rows as parts, their ids and properties strings among them, and the join of parts to one buffer.
+"""The bytes of many rows, such as their ids and properties strings, as parts that are joined to one buffer.
 
 A part is constant bytes, numbers, or a column of bytes. Arrow's join costs about 100 instructions for each argument and
 row, so neighbours of fixed width are first copied into one argument. Columns whose elements have one size are copied as
@@ -36,7 +36,7 @@ class FixedWidth(NamedTuple):
 
 
 class OptionalConstant(NamedTuple):
-    """Constant bytes of the rows that the mask `there` selects; the other rows have nothing."""
+    """Constant bytes in the rows that the mask `there` selects; other rows have none."""
 
     raw: bytes
     there: Bools
@@ -127,7 +127,7 @@ def ids_of(ids: Ids, count: int) -> list[RowPart]:
 
 
 class IdsOfRows(Sequence[str]):
-    """The ids of the rows from `first` up to `end`. An id becomes text when it is read: few are."""
+    """The ids of the rows from `first` up to `end`; an id becomes text when it is read, since few are."""
 
     __slots__ = ("_end", "_first", "_parts")
 
@@ -169,7 +169,7 @@ def id_texts(parts: Sequence[RowPart], count: int) -> list[str]:
 
 
 def property_parts(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> list[RowPart]:
-    """Returns the parts that `joined` makes the properties strings of."""
+    """Returns the parts of the properties strings, for `joined`."""
     return [
         *_text_parts(rows, "keys"),
         UNIQ_KEY.encode() + NAME_END,

@@ -1,4 +1,4 @@
-"""Rows to be sent, cast to the few Arrow types that the rest of this package knows.
+"""Rows to be sent, cast to the few Arrow types that the rest of this package reads.
 
     column        may be                                   becomes
     body          binary or string                         binary
@@ -66,7 +66,7 @@ class BytesColumn:
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """Some rows; `texts` holds the existing text columns. Nulls and faults may still be among the values."""
+    """Rows in known types; `texts` has the existing text columns. The values are unchecked and may be null."""
 
     body: BytesColumn
     texts: dict[str, BytesColumn] = field(default_factory=dict)
@@ -189,7 +189,7 @@ def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def _is_large(rows: pa.RecordBatch) -> bool:
-    """Returns whether the rows exceed `WINDOW_BYTES`. Counts precisely only if their whole buffers exceed it."""
+    """Returns whether the rows exceed `WINDOW_BYTES`; first compares the size of their buffers, which is quick."""
     return bool(rows.get_total_buffer_size() > WINDOW_BYTES and rows.nbytes > WINDOW_BYTES)
 
 
@@ -200,7 +200,7 @@ def outgoing_parts(rows: pa.RecordBatch) -> Iterator[SinkRows]:
 
 
 def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
-    """Returns the rows in known types; raises `InvalidArgument` for a column of another type, or without a body."""
+    """Casts the rows to known types; raises `InvalidArgument` for a column of another type, or without a body."""
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     _check_body(rows.schema.names)
     words = columns.get("keys")
@@ -237,7 +237,7 @@ def check_columns(rows: object) -> None:
 
 
 def _check_body(names: Sequence[str]) -> None:
-    """Raises `InvalidArgument` if there is no body. Checked first, since another column may be meant as the body."""
+    """Raises `InvalidArgument` if no column is named `body`; checked first, as a wrong name may be meant for it."""
     if "body" not in names:
         raise InvalidArgument(f"the rows have no column body; they have {', '.join(names) or 'none'}")
 

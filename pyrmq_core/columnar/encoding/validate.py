@@ -83,7 +83,7 @@ def first_fault(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -
 
 
 def fault_of(rows: SinkRows, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
-    """Does as `first_fault` for rows in known types, without a check of their topics."""
+    """Returns the first fault of rows in known types, or None; does not check their topics."""
     faults = [*_body_faults(rows.body, max_body_bytes)]
     for name, text in rows.texts.items():
         if name == "keys" and rows.words is not None:
@@ -197,7 +197,7 @@ def _topic_fault(topics: pa.Array) -> Fault | None:
 
 
 def _holding(text: pa.Array, byte_values: tuple[int, ...]) -> Bools | None:
-    """Returns for each element whether it contains any of the bytes; None if no element does."""
+    """Returns a mask of the elements that contain any of the bytes; None if no element does."""
     bounds, octets = offsets_of(text), byte_view(text)
     used = octets[bounds[0] : bounds[-1]]
     if not len(used) or used.min() > max(byte_values):

@@ -1,4 +1,4 @@
-"""Answers to a peer's requests: the handler's call, its failures as answers, and the count of requests under way."""
+"""Answers a peer's requests: calls the handler, turns failures into answers, counts the requests under way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def ask(handler: Handler, request: Command, peer: Peer) -> Command | None:
 
 
 def refuse_unsupported(request: Command, _: Peer) -> Command:
-    """Refuses any request: the handler of an end that serves nothing (NettyRemotingAbstract.processRequestCommand)."""
+    """Refuses any request: the handler of an end without handlers (NettyRemotingAbstract.processRequestCommand)."""
     return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")
 
 
@@ -43,7 +43,7 @@ def answer_frame(request: Command, answer: Command, peer: Peer) -> Answer:
 
 
 def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
-    """Returns the answer for a handler that raised, and logs the failure, once in a while for each connection."""
+    """Returns the answer for a handler that raised, and logs the failure, at limited rate for each connection."""
     failure = describe(error)
     if peer.failure_line.is_due():
         left_out = peer.failure_line.left_out()
@@ -53,7 +53,7 @@ def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
 
 
 class OpenRequests:
-    """The requests of one connection whose answers are not made yet, and the bytes they hold."""
+    """The requests of one connection that have no answer yet, and the bytes that they take."""
 
     __slots__ = ("_done", "bytes", "count", "most")
 
@@ -73,7 +73,7 @@ class OpenRequests:
             self._done.set()
 
     async def wait_for_room(self) -> None:
-        """Returns when fewer than `most` are under way."""
+        """Returns when fewer than `most` requests are under way."""
         while self.count >= self.most:
             self._done = trio.Event()
             await self._done.wait()

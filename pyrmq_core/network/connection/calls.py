@@ -40,7 +40,7 @@ class Call(Outgoing):
     """A request under way and the task that waits for its answer (for a one-way request: until it is written).
 
     `set_frame` and `register` replace `__init__`: Python calls that from C, which took a quarter of a send's
-    instructions when every message made one object here.
+    instructions with one object for each message.
     """
 
     __slots__ = ("_calls", "_task", "code", "deadline", "oneway", "opaque", "result", "timeout")
@@ -150,7 +150,8 @@ class BulkCall:
 class Calls:
     """The table of one connection's calls by opaque.
 
-    A call leaves it in one of five ways: answered, written (one-way), cancelled, timed out, failed with the connection.
+    A call leaves the table when it is answered, written (one-way), cancelled or timed out, or when the connection
+    fails.
     """
 
     def __init__(self, address: str, outbox: Outbox) -> None:
@@ -237,13 +238,13 @@ class Calls:
         return True
 
     def forget(self, call: Call | BulkCall) -> None:
-        """Abandons a call: withdraws a frame that is not begun, ignores a later answer."""
+        """Abandons a call: withdraws its frame if no byte is written, and ignores a later answer."""
         self.table.pop(call.opaque, None)
         if isinstance(call, Call):
             self._outbox.withdraw(call)
 
     def expire(self, now: float) -> float:
-        """Ends the calls whose time is up; returns the earliest remaining deadline, infinity if no call is left."""
+        """Ends the calls past their deadline; returns the earliest remaining deadline, infinity if no call is left."""
         earliest = math.inf
         overdue = []
         for call in self.table.values():
@@ -288,16 +289,16 @@ class SweptConnection(Protocol):
     def calls_under_way(self) -> int: ...
 
     def expire_calls(self, now: float) -> float:
-        """Ends calls whose time is up; returns the earliest deadline left."""
+        """Ends the calls past their deadline; returns the earliest remaining deadline."""
         ...
 
     def check_health(self, now: float) -> None:
-        """Closes the connection if it idles, stalls or is in the middle of a frame for too long."""
+        """Closes the connection if it idles, stalls or does not complete a frame for too long."""
         ...
 
 
 class DeadlineSweeper:
-    """Ends calls at their deadlines, and connections that idle, stall, or never complete a frame."""
+    """A task that ends calls at their deadlines, and connections that idle, stall, or never complete a frame."""
 
     def __init__(self, health_seconds: float = HEALTH_SECONDS) -> None:
         self._health_seconds = health_seconds
@@ -358,7 +359,7 @@ class DeadlineSweeper:
 
 
 def _end(end: Callable[[_Error], None], error: _Error, code: int) -> None:
-    """Ends a call and logs any exception of its callback: the sweeper and the connection's other calls go on."""
+    """Ends a call and logs any exception of its callback, so that the sweeper and other calls continue."""
     try:
         end(error)
     except Exception:

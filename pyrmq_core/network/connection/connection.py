@@ -44,8 +44,8 @@ class Connection:
 
     Works while `run` does; any task may use it. The owner that runs it closes it (`aclose`, or `close` from plain
     functions); every call under way then fails at once with `ConnectionClosed`. `address` is the dialled address;
-    `opening`, if set, makes another wire from the given wire (TLS). Faults of the other end are logged at `log_level`;
-    a client also raises them to its callers.
+    `opening`, if set, wraps the wire in another one (TLS). Faults of the other end are logged at `log_level`; a client
+    also raises them to its callers.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Connection:
 
     @property
     def peer(self) -> Peer:
-        """The other end, the same for as long as the connection works."""
+        """The other end; the same object while the connection works."""
         return getattr(self, "_peer", None) or Peer(self, self._wire.address, self._wire.local_address)
 
     @property
@@ -113,7 +113,7 @@ class Connection:
         """Sends a request and returns its answer, whatever the code; `timeout` in seconds.
 
         Raises `CallTimeout` and `ConnectionClosed`; their `request_left` is False only when no byte of the request can
-        have reached the peer. The request of a cancelled caller is withdrawn, or goes out whole. The body must not
+        have reached the peer. The request of a cancelled caller is withdrawn, or written completely. The body must not
         change before the answer.
         """
         return await self.call_until(command, trio.current_time() + timeout, timeout)
@@ -130,7 +130,7 @@ class Connection:
     def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
         """Sends a request without waiting for room; the task has to `wait` for the returned call at once.
 
-        Raises `ConnectionClosed`, and `CallTimeout` when there is no time.
+        Raises `ConnectionClosed`, and `CallTimeout` when the deadline has passed.
         """
         calls = self._calls
         if self.is_closed:
@@ -150,7 +150,7 @@ class Connection:
         return call
 
     async def send_oneway(self, command: Command, *, timeout: float) -> None:
-        """Returns when the request is handed to the system whole; no answer is expected. Raises as `call` does."""
+        """Sends a one-way request; returns when the system has accepted all of it. Raises as `call` does."""
         await self.send_oneway_until(command, trio.current_time() + timeout, timeout)
 
     async def send_oneway_until(self, command: Command, deadline: float, timeout: float) -> None:
@@ -213,7 +213,7 @@ class Connection:
             self._broken(error)
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Lends received bytes from now on: borrowing calls get bodies without a copy, and unread answers of `form`."""
+        """Lends received bytes from now on: calls that borrow get bodies uncopied, and answers of `form` unparsed."""
         self._decoder.lends, self._decoder.answer_form = True, form
 
     def answer(self, request: Command, answer: Command) -> None:
@@ -228,7 +228,7 @@ class Connection:
     async def wait_answer_turn(self) -> None:
         """Returns when little waits to be written; a handler calls it just before it makes a large answer.
 
-        However many such handlers are under way, a connection that does not read costs `TURN_BYTES` and one answer.
+        So a peer that does not read its answers costs at most `TURN_BYTES` and one answer, for any number of handlers.
         """
         await self._outbox.wait_turn()
 
@@ -272,7 +272,7 @@ class Connection:
             await self._end()
 
     def expire_calls(self, now: float) -> float:
-        """Ends the calls whose time is up; returns the earliest deadline left. The sweeper calls it."""
+        """Ends the calls past their deadline; returns the earliest remaining deadline. Called by the sweeper."""
         return self._calls.expire(now)
 
     def check_health(self, now: float) -> None:

@@ -1,7 +1,7 @@
 """The frames that a connection has to write, in order: a single frame is written at once, several are joined.
 
-A frame is either not begun, and can be withdrawn without a trace, or begun, and is then written whole. (A frame that
-was torn by a cancelled task would end the connection for all its calls.)
+A frame of which no byte is written can be withdrawn; a frame that was begun is always written to its end. (Half a frame
+of a cancelled task would end the connection for all its calls.)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TURNS_AT_ONCE: Final = 16
 class Outgoing:
     """A frame on its way out.
 
-    `started` once a byte of it may have reached the peer; `chunks` None when it is out whole or was withdrawn.
+    `started` is True once a byte of it may have reached the peer; `chunks` is None after it was written or withdrawn.
     """
 
     __slots__ = ("chunks", "size_bytes", "started")
@@ -53,7 +53,7 @@ class Outgoing:
         self.chunks = (head + body,) if body_bytes < APART_FROM_BYTES else (head, body)
 
     def written(self) -> None:
-        """Does nothing; subclasses act when the frame is written whole."""
+        """Does nothing; subclasses act when all of the frame is written."""
 
     def wake(self) -> bool:
         """Wakes the sender when the outbox has room; returns False if the sender no longer waits."""
@@ -61,7 +61,7 @@ class Outgoing:
 
 
 class Answer(Outgoing):
-    """A frame of an answer. Too many of them stop the reading: a peer that does not read answers may not send more."""
+    """A frame of an answer; too many unwritten answers stop the reading, since their peer does not read them."""
 
     __slots__ = ()
 
@@ -71,8 +71,8 @@ class Outbox:
 
     A frame that finds nothing queued is written at once. The rest is for `run`, the connection's only writer task,
     started by `start_writer` when it is first needed (an idle connection has none). It also runs after a frame that was
-    not `alone`, so that all frames sent before its turn are joined in one write. `note` is called now and then with the
-    number of queued bytes, and returns whether they should become fewer.
+    not `alone`, so that all frames sent before its turn are joined in one write. `note` is called from time to time
+    with the number of queued bytes, and returns whether to reduce them.
     """
 
     def __init__(self, wire: Wire, start_writer: Callable[[], None], note: Callable[[int], bool] | None = None) -> None:
@@ -98,7 +98,7 @@ class Outbox:
 
     @property
     def is_idle(self) -> bool:
-        """True if no frame is queued, held or being written."""
+        """True if no frame is queued, waiting for `release` or being written."""
         return not self._queue and not self._writer_runs and not self._held
 
     def send(self, frame: Outgoing, *, alone: bool) -> None:
@@ -133,7 +133,7 @@ class Outbox:
         self._held = True
 
     def release(self) -> None:
-        """Writes the held frames together, as much as the wire takes; the writer writes the rest."""
+        """Writes the frames queued since `hold`, as far as the wire accepts them; the writer task writes the rest."""
         self._held = False
         if self._queue and not self._writer_runs and (chunks := self._next_chunks()):
             self._sent(self.wire.send_nowait(chunks))
@@ -141,7 +141,7 @@ class Outbox:
             self._wake_writer()
 
     def _tell_queued(self) -> None:
-        """Passes the number of queued bytes to `note`, which may end the connection and so empty the queue."""
+        """Passes the number of queued bytes to `note`, which may end the connection and thereby empty the queue."""
         if self._note is None:
             return
         self._noted_bytes = self.queued_bytes
@@ -179,7 +179,7 @@ class Outbox:
                 await self._drained.wait()
 
     async def wait_turn(self) -> None:
-        """Returns when less than `TURN_BYTES` are queued; at once, without a checkpoint, if that is so now."""
+        """Returns when less than `TURN_BYTES` are queued: at once, without a checkpoint, if they already are."""
         while self.queued_bytes >= TURN_BYTES:
             if self._turns is None:
                 self._turns = trio.lowlevel.ParkingLot()
@@ -269,7 +269,7 @@ class Outbox:
         self.tell_room()
 
     async def _send_whole(self) -> None:
-        """Writes to a wire that does not report partial writes (TLS): its frames count as begun before the write."""
+        """Writes to a wire that does not report partial writes (TLS): the frames count as begun before the write."""
         data = b"".join(self._next_chunks())
         collected: list[Outgoing] = []
         size = 0
@@ -291,7 +291,7 @@ class Outbox:
 
 
 def _ended() -> None:
-    """Starts no writer: the connection has ended."""
+    """Replaces the function that starts the writer, since the connection has ended; does nothing."""
 
 
 def _shorten(frame: Outgoing, count: int) -> None:

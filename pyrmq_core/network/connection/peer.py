@@ -1,4 +1,4 @@
-"""The other end of a connection as a handler sees it, and the form of a handler."""
+"""The other end of a connection as a handler sees it, and the type of a handler."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class PeerConnection(Protocol):
 class Peer:
     """The other end of a connection, as a handler sees it; equal only to itself.
 
-    `address` is `ip:port`; `connection` serves to call back and to answer later. `failure_line` keeps failing requests
-    from filling the log.
+    `address` is `ip:port`; `connection` serves to call back and to answer later. `failure_line` limits the log lines
+    about failing requests.
     """
 
     __slots__ = ("__weakref__", "address", "connection", "failure_line", "local_address")

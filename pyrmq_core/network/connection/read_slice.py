@@ -1,4 +1,4 @@
-"""The number of commands that a connection handles before other tasks run: busy connections of a server alternate."""
+"""Limits the commands that a connection handles before other tasks run, so that busy connections alternate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARED_SECONDS: Final = 0.001
 
 
 class ReadTurns:
-    """The number of a server's connections with received commands to handle, and the lock by which they take turns."""
+    """The number of a server's connections that have commands to handle, and the lock by which they take turns."""
 
     __slots__ = ("lock", "reading")
 
@@ -69,7 +69,7 @@ class ReadSlice:
         self._ends = time.monotonic() + (SECONDS_AT_ONCE if self.turns.reading == 1 else SHARED_SECONDS)
 
     def end(self) -> None:
-        """Leaves the time to the others."""
+        """Ends the slice, so that other connections may start theirs."""
         self.turns.reading -= 1
         if self._has_turn:
             self._leave_turn()

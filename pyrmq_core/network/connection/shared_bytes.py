@@ -1,4 +1,4 @@
-"""`SharedBytes`: memory of one kind that all connections of a server hold together, bounded by closing the largest."""
+"""`SharedBytes`: limits the memory of one kind that a server's connections take in total, by closing the largest."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _Reader = TypeVar("_Reader", bound=Reader)
 
 
 class SharedBytes(Generic[_Holder]):
-    """The bytes that each connection holds, as last noted.
+    """The bytes that each connection holds, as it last reported.
 
-    `held`, if given, frees the bytes that a connection does not need and returns how many it still holds; it is called
+    `held`, if set, frees the bytes that a connection does not need and returns how many it still holds. It is called
     when the bound is exceeded, before any connection is closed. `what` and `setting` are for the log.
     """
 
@@ -56,7 +56,7 @@ class SharedBytes(Generic[_Holder]):
         return self.used >= TIGHT_PART * self.most
 
     def note(self, holder: _Holder, count: int) -> None:
-        """Records how many bytes the connection holds now. Closes the largest connections when all hold too much."""
+        """Records how many bytes the connection holds now; closes the largest connections if the total is too large."""
         self.used += count - self._noted.pop(holder, 0)
         if count:
             self._noted[holder] = count
@@ -107,7 +107,7 @@ class Memory(Generic[_Reader]):
         )
 
     def note_waiting(self, connection: _Reader, count: int) -> bool:
-        """Records how many bytes wait to be written to the connection; returns True when each is to hold less."""
+        """Records how many bytes wait to be written to the connection; returns True if connections should hold less."""
         self.waiting.note(connection, count)
         return self.waiting.is_tight
 

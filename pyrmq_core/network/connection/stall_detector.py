@@ -1,4 +1,4 @@
-"""The detection, from a connection's activity, that it idles, stalls or is stuck in a frame."""
+"""Detects from a connection's activity that it idles, stalls or is stuck in a frame."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STALL_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionActivity:
-    """A connection's activity at one time.
+    """A connection's counters of activity at one time.
 
     `received`, `commands` and `written_bytes` only grow. `frame_bytes` are the received bytes of an incomplete frame.
     `busy` is True while requests or calls are under way; `reading` is False while the connection intentionally does not
@@ -29,7 +29,7 @@ class ConnectionActivity:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """The most seconds without traffic (`idle`, None: no limit), for a frame, and until a peer reads (`stall`)."""
+    """Limits in seconds: without traffic (`idle`, None: no limit), for one frame, and until a peer reads (`stall`)."""
 
     idle: float | None = None
     frame: float = FRAME_TIMEOUT_SECONDS

@@ -60,7 +60,7 @@ class Command:
         return replace(self, flag=self.flag | ONEWAY_BIT)
 
     def with_own_body(self) -> Command:
-        """Returns the same command with a body that is no view of received bytes."""
+        """Returns the same command with a copied body, if the body is a view of received bytes."""
         return replace(self, body=bytes(self.body)) if isinstance(self.body, memoryview) else self
 
     def answered(self, answer: Command) -> Command:

@@ -7,8 +7,8 @@
     8             header      header
     8 + header    the rest    body
 
-The plain form is `encode_frame` and `FrameDecoder`. `RequestForm` is its fast form: a template for requests that are
-sent by the thousand. Sources: remoting/protocol/RemotingCommand.java, remoting/netty/NettyDecoder.java.
+The plain form is `encode_frame` and `FrameDecoder`. `RequestForm` is its fast form: a template for many requests of one
+kind. Sources: remoting/protocol/RemotingCommand.java, remoting/netty/NettyDecoder.java.
 """
 
 from __future__ import annotations
@@ -161,12 +161,12 @@ class FrameDecoder:
 
     Either call `feed(data)`, or receive into `room()` and call `received(count)`; then call `next_command()` until it
     returns None. The buffer grows with the bytes that arrived, never by a declared length alone: to twice
-    `max_frame_bytes` at most, if each whole command is taken out. A large buffer is freed between frames, and
+    `max_frame_bytes` at most, if the caller takes each complete command. A large buffer is freed between frames, and
     `give_back` frees a buffer of any size (a server's idle connections hold none). A header longer than
     `max_header_bytes` is refused by its declared length, before the rest of it arrives.
 
-    If it `lends`, longer bodies are views of a buffer, which is not written to again while such a view is alive. An
-    answer of the `answer_form` with such a body is a `LentAnswer`.
+    With `lends`, longer bodies are views of a buffer that is not reused while a view of it exists. An answer of the
+    `answer_form` with such a body is a `LentAnswer`.
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
@@ -231,7 +231,7 @@ class FrameDecoder:
             self._use(bytearray())
 
     def next_command(self) -> Command | None:
-        """Returns the next command, or None until it is whole; `FrameError` and `HeaderError` end the stream."""
+        """Returns the next command, None until it is complete; after `FrameError` or `HeaderError` close the stream."""
         start = self._start
         body_start = start + PREFIX_BYTES
         if self._end < body_start:
@@ -269,7 +269,7 @@ class FrameDecoder:
         return decode_json(header, body) if word == header_bytes else decode_binary(header, body)
 
     def _not_a_frame(self, length: int, word: int) -> FrameError:
-        """Returns the error for a frame whose first eight bytes are these."""
+        """Returns the error for a frame with an impossible length, or a wrong `word` after it."""
         encoding, header_bytes = word >> 24, word & MAX_HEADER_BYTES
         if other := other_protocol(bytes(self._view[self._start : self._end][:PREFIX_BYTES])):
             return FrameError(f"it begins like {other}")
@@ -288,7 +288,7 @@ class FrameDecoder:
         )
 
     def _make_room(self) -> None:
-        """Moves the unread bytes to the front, or doubles the buffer: for a long frame, or to read further ahead."""
+        """Makes room in the buffer: moves the unread bytes to its front, or doubles it for a long frame."""
         size, rest = len(self._buffer), self._view[self._start : self._end]
         if self._start > size // 2 and size >= READ_AHEAD_BYTES:
             self._view[: len(rest)] = bytes(rest)
@@ -299,7 +299,7 @@ class FrameDecoder:
         self._start, self._end = 0, len(rest)
 
     def _use_next(self) -> None:
-        """Leaves the lent buffer to the owners of views of it, and moves the unread bytes to another buffer."""
+        """Gives up the lent buffer, which its views keep alive, and moves the unread bytes to another buffer."""
         earlier, rest = self._earlier, self._view[self._start : self._end]
         for_frames = min(LENT_FRAMES * self._longest, MOST_LENT_BYTES)
         following = self._unused(max(LENT_BUFFER_BYTES, for_frames, 2 * len(rest)))

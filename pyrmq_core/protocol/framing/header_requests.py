@@ -1,4 +1,4 @@
-"""Requests and responses whose content is header fields alone, and the error that a refusal becomes.
+"""Requests and responses that have only header fields, and the error that is raised for a refusal.
 
 A file under `requests/` holds a request and its response as frozen dataclasses. Each is written as a `Command`
 (`to_command`) and read from one (`from_command`), so client, server and tests use the same two methods.
@@ -16,7 +16,7 @@ from pyrmq_core.protocol.framing.remedies import remedy_of
 
 
 class HeaderRequest:
-    """A request that is header fields only."""
+    """A request that has only header fields."""
 
     __slots__ = ()
     CODE: ClassVar[RequestCode]
@@ -30,7 +30,7 @@ class HeaderRequest:
 
 
 class HeaderResponse:
-    """A successful response that is header fields only."""
+    """A successful response that has only header fields."""
 
     __slots__ = ()
 

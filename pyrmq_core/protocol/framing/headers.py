@@ -1,4 +1,4 @@
-"""The two encodings of a frame's header, JSON and ROCKETMQ, both directions.
+"""Encodes and decodes the two forms of a frame's header, JSON and ROCKETMQ.
 
 Sources: remoting/protocol/RemotingSerializable.java (JSON), RocketMQSerializable.java (ROCKETMQ), 5.3.3.
 
@@ -111,7 +111,7 @@ def decode_header(serialization: Serialization, header: bytes, body: bytes | mem
 
 
 def encode_json(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
-    """Returns JSON as Java writes it: its order of keys, absent members left out, no spaces, `?` for half a surrogate.
+    """Returns the header in JSON as Java writes it: in Java's order, without spaces, with `?` for a lone surrogate.
 
     `opaque` and `flag` replace the command's own, which saves a second command.
     """
@@ -263,7 +263,7 @@ def _text_fields(fields: object) -> dict[str, str]:
 
 
 def _scalar_text(name: str, value: object) -> str:
-    """Returns a member as text; `HeaderError` for a list, an object, or half a surrogate, which Java cannot send."""
+    """Returns a member as text; `HeaderError` for a list, an object, or a lone surrogate, which Java cannot send."""
     if isinstance(value, str):
         try:
             value.encode()

@@ -1,6 +1,6 @@
-"""`LentAnswer`: an answer of one form with a lent body, of which only some whole numbers are read at first.
+"""`LentAnswer`: an answer of one form with a lent body; only some whole numbers of its header are read at first.
 
-Reads receive answers by the ten thousand, and use three offsets of each. One regular expression, an `AnswerForm`,
+A range read receives thousands of answers, and uses three offsets of each. One regular expression, an `AnswerForm`,
 checks the header and finds them; the object becomes a plain `Command` when any other field is used. `decode_json` is
 the plain form, and reads every header that the form does not match.
 """

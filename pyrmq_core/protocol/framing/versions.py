@@ -1,4 +1,4 @@
-"""Versions of servers as the numbers in every command (common/MQVersion.java), and the requests that each knows."""
+"""Versions of servers, as numbers in every command (common/MQVersion.java), and the requests that each supports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The limits of JSON from outside: a bounded depth, and only text that can be written again.
+"""Limits of received JSON: its depth, and that every value in it can be written again.
 
-Python reads a value nested just below its own limit and then fails to write it. It also reads half a surrogate, which
-no file in UTF-8 can hold. These limits refuse no peer of RocketMQ: its own bodies are nested seven deep at most (the
-mappings of static topics), and Java writes half a surrogate as `?`.
+Python reads a value nested just below its own limit and then fails to write it. It also reads a lone surrogate, which
+no file in UTF-8 can hold. RocketMQ's own bodies keep these limits: they are nested seven deep at most (the mappings of
+static topics), and Java writes a lone surrogate as `?`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _FLAT: Final = r'[^"{}\[\]]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*+'
 def _nested(depth: int) -> str:
     """Returns a pattern for one object or array of at most this depth; `{` may end with `]`, which the parser refuses.
 
-    All repetitions are possessive: with backtracking, a hostile text of some megabytes would hold a server for minutes.
+    All repetitions are possessive: with backtracking, a hostile text of some megabytes would block a server for
+    minutes.
     """
     pattern = rf"[{{\[]{_FLAT}[}}\]]"
     for _ in range(depth - 1):
@@ -69,26 +70,26 @@ def container_end(text: str, start: int) -> int:
 
 
 def ends_before(text: str, start: int, limit: int) -> bool:
-    """Returns whether the object, array or string at `start` is whole within the text's first `limit` characters."""
+    """Returns whether the object, array or string at `start` ends within the text's first `limit` characters."""
     pattern = _string() if text[start] == '"' else _value()
     return pattern.match(text, start, limit) is not None
 
 
 def parts_end(text: str, start: int, limit: int) -> int:
-    """Returns the end of the whole parts of an object or array from `start` on: after the last comma before `limit`."""
+    """Returns the end of the complete parts of an object or array from `start` on: after a last comma below `limit`."""
     match = _parts().match(text, start, limit)
     return match.end() if match is not None else start
 
 
 def check_value(value: Any, text: str, start: int, end: int) -> None:
-    """Raises `ValueError` for a value that cannot be written again; it was read from this part of `text`."""
+    """Raises `ValueError` if the value, read from `text[start:end]`, cannot be written again."""
     if text.count("{", start, end) + text.count("[", start, end) > MAX_DEPTH and container_end(text, start) != end:
         raise ValueError(_too_deep())
     check_surrogates(value, text, start, end)
 
 
 def check_surrogates(value: Any, text: str, start: int, end: int) -> None:
-    """Raises `ValueError` for a value with half a surrogate, which only an escape in the text can make."""
+    """Raises `ValueError` for a value with a lone surrogate, which only an escape in the text can produce."""
     if text.find("\\ud", start, end) >= 0 or text.find("\\uD", start, end) >= 0:
         json.dumps(value, ensure_ascii=False).encode()
 

@@ -23,7 +23,7 @@ MAX_TEXT_CHARACTERS: Final = 1024 * 1024
 
 
 class JsonWalk:
-    """A position in a JSON text that moves on: into an object with `members`, over a value with `value` or `steps`.
+    """A cursor in a JSON text: `members` moves it into an object, `value` and `steps` move it past a value.
 
     `position` is the number of characters read. Bare integer names, as fastjson writes them, are read as text. Anything
     else that is not JSON raises a `BodyError` that names `what`.
@@ -41,12 +41,12 @@ class JsonWalk:
         self._has_bare_names = False
 
     def members(self) -> Iterator[str]:
-        """Yields the names in the object at this place; the caller reads each value before it takes the next name."""
+        """Yields the names in the object at the cursor; the caller reads each value before it takes the next name."""
         for _ in self._parts("{", "}"):
             yield self._name()
 
     def _parts(self, opening: str, closing: str) -> Iterator[None]:
-        """Yields before each part of the object or array at this place; the caller reads the part."""
+        """Yields before each part of the object or array at the cursor; the caller reads the part."""
         self._expect(opening)
         if self._next() == closing:
             self.position += 1
@@ -66,7 +66,7 @@ class JsonWalk:
         return True
 
     def steps(self) -> Generator[None, None, Any]:
-        """Reads the whole value at this place in short steps; the generator's return value is the value.
+        """Reads the value at the cursor in short steps; the generator returns the value at its end.
 
         A value longer than one step may be nested to twice `MAX_DEPTH`.
         """
@@ -120,7 +120,7 @@ class JsonWalk:
         return parts
 
     def value(self) -> Any:
-        """Returns the whole value at this place, read at once.
+        """Returns the value at the cursor, read at once.
 
         The decoder refuses bare names, and its error counts lines from the start of the whole text, which is slow. So
         after the first bare name each object and array is cut out and decoded alone.
@@ -148,12 +148,12 @@ class JsonWalk:
         return value
 
     def end(self) -> None:
-        """Raises `BodyError` if anything follows."""
+        """Raises `BodyError` unless only blanks follow."""
         if self._next():
             raise self._fault("the text goes on")
 
     def is_object(self) -> bool:
-        """Returns whether the value at this place is an object."""
+        """Returns whether the value at the cursor is an object."""
         return self._next() == "{"
 
     def _name(self) -> str:

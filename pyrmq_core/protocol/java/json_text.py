@@ -38,7 +38,7 @@ DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number
 def loads(body: bytes | memoryview, what: str) -> Any:
     """Returns the value of a body; bare integer keys become text keys.
 
-    Raises `BodyError`, which names `what`, for a body that is not JSON, is nested too deeply, or holds half a
+    Raises `BodyError`, which names `what`, for a body that is not JSON, is nested too deeply, or holds a lone
     surrogate.
     """
     try:
@@ -59,7 +59,7 @@ def parse(text: str) -> Any:
 
 
 def parse_bare(text: str) -> Any:
-    """Returns the value of a text with bare integer keys whose depth is checked already."""
+    """Returns the value of a text with bare integer keys; the caller has checked its depth."""
     value = DECODER.decode(_BARE_KEY.sub(_quote, text))
     check_surrogates(value, text, 0, len(text))
     return value
@@ -74,7 +74,7 @@ def load_object(body: bytes | memoryview, what: str) -> dict[str, Any]:
 
 
 def dumps(value: Any) -> bytes:
-    """Returns compact strict JSON in UTF-8; half a surrogate becomes `?`, as in Java."""
+    """Returns compact strict JSON in UTF-8; a lone surrogate becomes `?`, as in Java."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 

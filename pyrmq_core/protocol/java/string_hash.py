@@ -9,7 +9,7 @@ POWERS: Final = tuple(pow(31, exponent, MASK + 1) for exponent in reversed(range
 
 
 def string_hash_code(text: str, before: int = 0) -> int:
-    """Returns the signed 32-bit sum of s[i] * 31**(n-1-i) over UTF-16 units; brokers' tag filters compare such sums.
+    """Returns Java's hashCode of a text: the signed 32-bit sum of s[i] * 31**(n-1-i) over its UTF-16 units.
 
     With the hash of a text `before`, returns the hash of both texts joined.
     """

@@ -6,9 +6,9 @@
     record           the stored record of a message, as it lies in a commit log and in a pull's answer
     batch            the body of a batch: several messages in one request
     batch_payloads   messages that share requests, checked, and cut into requests
-    batch_topic      5.x topics whose brokers store a whole batch as one record
+    batch_topic      5.x topics whose brokers store a batch as one record
     bodies           stored bodies to plain ones: CRC and decompression
-    completeness     the check that an answer left no message out
+    completeness     the check that an answer has every message of its range
     compression      zlib, LZ4 and Zstandard
     properties       the properties string, and the properties that a message is sent with
     message_id       UNIQ_KEY and offset message id

@@ -38,7 +38,7 @@ class CheckedBatch:
 
 
 def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESSAGE_BYTES) -> CheckedBatch:
-    """Returns the messages checked; `InvalidMessage` names the rule that a message, or all together, break.
+    """Checks and returns the messages; `InvalidMessage` names the rule that one message or all together break.
 
     Their lengths are checked later, when a request is written.
     """
@@ -60,7 +60,7 @@ def checked_ends(message: Message) -> tuple[str, str]:
 
 
 def check_batch(messages: Sequence[Message]) -> None:
-    """Raises `InvalidMessage` for messages that cannot stand in one batch together."""
+    """Raises `InvalidMessage` for messages that cannot be in the same batch."""
     head = messages[0]
     if is_retry_topic(head.topic):
         raise InvalidMessage(f"topic {head.topic}: retry topics take no batches; send one message at a time")

@@ -1,8 +1,8 @@
-"""Batch topics of 5.x (`queue.type=BatchCQ`): the properties that make a broker store a whole batch as one record.
+"""Batch topics of 5.x (`queue.type=BatchCQ`): the properties that make a broker store a batch as one record.
 
-A batch whose request has a UNIQ_KEY among its own properties stays whole; any other is divided into messages, as on a
-plain topic. Filters see only the properties of the record, so these must name the tag, and all messages must share it.
-Brokers before 5.4 would show that UNIQ_KEY in place of every message's, so they never receive one. Source:
+A batch whose request has a UNIQ_KEY among its own properties becomes one record; any other is divided into messages, as
+on a plain topic. Filters see only the properties of the record, so these must name the tag, and all messages must share
+it. Brokers before 5.4 would show that UNIQ_KEY in place of every message's, so they never receive one. Source:
 broker/processor/SendMessageProcessor.java (sendBatchMessage), store/queue/BatchConsumeQueue.java, 5.4.0.
 """
 
@@ -28,12 +28,12 @@ MAX_RECORD_MESSAGES: Final = MAX_SHORT
 
 
 def is_batch_topic(attributes: Mapping[str, str]) -> bool:
-    """Returns whether a topic with these attributes stores batches whole."""
+    """Returns whether a topic with these attributes stores a batch as one record."""
     return attributes.get(QUEUE_TYPE) == BATCH_QUEUE
 
 
 def can_be_one_record(payload: Payload) -> bool:
-    """Returns whether a payload can be one record: a batch of one tag, uncompressed, as brokers count its messages."""
+    """Returns whether a payload can be one record: an uncompressed batch of one tag and a possible message count."""
     return payload.batch and payload.single_tag and not payload.sys_flag and payload.count <= MAX_RECORD_MESSAGES
 
 

@@ -1,4 +1,4 @@
-"""The reading of stored bodies: compared with their CRC, and decompressed up to a bound.
+"""Reads stored bodies: compares them with their CRC, and decompresses them up to a limit.
 
 A record's CRC covers the stored body: the compressed bytes if it is compressed, and all messages together in a batch
 record. Brokers set it for each record (CommitLog.asyncPutMessage, MessageExtEncoder.encode). Java's decoder compares it
@@ -65,7 +65,7 @@ def decompressed_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, add
 
 
 def too_much(queue: MessageQueue, offset: int) -> BodyTooLarge:
-    """Returns the error for bodies that are too large together; the body at `offset` is the first beyond the limit."""
+    """Returns the error for bodies that are too large in total; the body at `offset` is the first beyond the limit."""
     return BodyTooLarge(
         f"the messages of one answer of {queue} before offset {offset} take {MAX_DECOMPRESSED_BYTES} bytes when they "
         f"are decompressed, which is all that is kept at once: decode up to offset {offset}, then from there on "

@@ -1,4 +1,4 @@
-"""Message ids: the UNIQ_KEY that a producer makes, and the offset message id, a message's place at its broker.
+"""Message ids: the UNIQ_KEY that a producer makes, and the offset message id, a message's position at its broker.
 
     UNIQ_KEY             bytes        offset message id      bytes
     ip                   4 or 16      store host's ip        4 or 16
@@ -80,7 +80,7 @@ class IdRun:
 
 
 def month_start_ms(now_ms: int, zone: tzinfo) -> int:
-    """Returns the start of `now_ms`'s month in `zone`, in ms since 1970: a UNIQ_KEY's time counts from it."""
+    """Returns the start of the month of `now_ms` in `zone`, in ms since 1970: times in a UNIQ_KEY count from it."""
     now = (EPOCH + timedelta(milliseconds=now_ms)).astimezone(zone)
     start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return (start.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1)

@@ -1,4 +1,4 @@
-"""Names of topics and groups, and the rules that they keep.
+"""Names of topics and groups, and the rules for them.
 
 Sources: client/Validators.java, common/topic/TopicValidator.java, common/MixAll.java (5.4.0).
 """
@@ -82,17 +82,17 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_system_group(group: str) -> bool:
-    """Checks whether the group is RocketMQ's own, also as tools of a tenant name it: `NS%TOOLS_CONSUMER`."""
+    """Returns whether the group is RocketMQ's own, also with a tenant's namespace: `NS%TOOLS_CONSUMER`."""
     return group.rpartition("%")[2] in SYSTEM_GROUPS
 
 
 def is_retry_topic(topic: str) -> bool:
-    """Checks whether the topic is a group's retry topic."""
+    """Returns whether the topic is a group's retry topic."""
     return topic.startswith(RETRY_PREFIX)
 
 
 def is_dead_letter_topic(topic: str) -> bool:
-    """Checks whether the topic is a group's dead-letter topic."""
+    """Returns whether the topic is a group's dead-letter topic."""
     return topic.startswith(DLQ_PREFIX)
 
 

@@ -108,7 +108,7 @@ class RawPull:
     namespace: str | None = None
 
     def own(self, within: OffsetRange) -> OffsetRange:
-        """Returns the part of `within` that this pull answers for.
+        """Returns the part of `within` whose messages this pull has to contain.
 
         The answer of a batch topic has whole records; their messages outside this part belong to another pull.
         """
@@ -164,7 +164,7 @@ def encode_one(
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     system_properties: Mapping[str, str] = NO_PROPERTIES,
 ) -> Payload:
-    """Returns a message checked and encoded.
+    """Checks and encodes a message.
 
     A body of `compress_over_bytes` or more is compressed, unless `compression` is None. `InvalidMessage` names the rule
     that the message breaks. `max_message_bytes` limits the plain body, as in Java. `system_properties` are the
@@ -219,7 +219,7 @@ def messages_of(
 ) -> tuple[list[MessageExt], int | None]:
     """Returns the messages of `decode` and None; beyond 256 MiB of bodies, the first messages and the next offset.
 
-    Messages that are stored as they are take no more than the pull, and are not counted.
+    Uncompressed bodies take no memory beyond the pull's, and are not counted.
     """
     items = _stored_items(pull, within, rules, allow_gaps=allow_gaps)
     if _are_read(items) and pull.passes is None and pull.namespace is None:
@@ -246,7 +246,7 @@ def _is_message(message: object) -> bool:
 
 
 def _kind(value: object) -> str:
-    """Returns the type of an object that was sent instead of a message, without its content, perhaps a body."""
+    """Returns the type of an object that was sent in place of a message, but not its content, perhaps a body."""
     size = f" of {len(value)}" if isinstance(value, Sized) else ""
     return f"a {type(value).__name__}{size}"
 
@@ -316,7 +316,7 @@ def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow
 
 @contextmanager
 def _errors_with_place(pull: RawPull) -> Iterator[None]:
-    """Adds queue and start of the pull to the error for a record that cannot be read."""
+    """Adds the pull's queue and start offset to the error for a record that cannot be read."""
     try:
         yield
     except (BodyDamaged, BodyTooLarge):
@@ -334,7 +334,7 @@ def _no_message(raw: RawRecord) -> RecordError:
 
 
 def _unwrapped(raw: RawRecord, body: bytes, start: int, stop: int) -> Iterator[_Item]:
-    """Yields the messages of a batch record that lie in the range; the record's own properties are not theirs."""
+    """Yields the messages of a batch record from offset `start` to `stop`, without the record's own properties."""
     try:
         for offset, item in enumerate(iterate_batch_body(body), raw.queue_offset):
             if start <= offset < stop:

@@ -1,4 +1,4 @@
-"""Message properties: the string that holds them, reserved names, the rules of values, the type of a message.
+"""Message properties: their string, reserved names, rules for values, and the message type that they show.
 
     name 0x01 value 0x02        repeated, nothing escaped
 
@@ -92,7 +92,7 @@ def decode_properties(text: str) -> dict[str, str]:
 
 
 def decode_java_utf8(raw: bytes) -> str:
-    """Returns the text of `new String(raw, UTF_8)`: bytes that are not UTF-8 become U+FFFD, nothing raises."""
+    """Decodes as Java's `new String(raw, UTF_8)`: bytes that are not UTF-8 become U+FFFD; never raises."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -149,7 +149,7 @@ def message_properties_string(
 
 
 def properties_around_id(message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> tuple[str, str]:
-    """Returns the parts before and after UNIQ_KEY of `message_properties_string`, checked as there, but for length.
+    """Returns the parts before and after UNIQ_KEY of `message_properties_string`, checked but for their length.
 
     It is for messages whose ids are drawn later, many at once.
     """
@@ -350,7 +350,7 @@ def message_type(properties: str) -> MessageType:
 
 
 def has_timer(properties: str) -> bool:
-    """Returns whether the message has a delivery time of its own."""
+    """Returns whether the message has a delivery time."""
     return "TIMER_D" in properties and any(has_property(properties, start) for start in TIMERS)
 
 

@@ -1,4 +1,4 @@
-"""Message queues as JSON objects, and tables by queue, whose names are such objects.
+"""Message queues as JSON objects, and JSON tables by queue, which have such objects as names.
 
 Source: remoting/protocol/RemotingSerializable.java (fastjson 1.2.83) of Map<MessageQueue, ...>, 5.4.0 and 4.9.7.
 """
@@ -69,12 +69,12 @@ def queue_offsets_from(value: Any) -> dict[MessageQueue, int]:
 
 
 def offset_table_body(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """Returns the body of 220, and of the answer to 222."""
+    """Returns a JSON body with offsets by queue: of request 220, and of the answer to 222."""
     return dump_object([("offsetTable", dump_queue_table(offsets))])
 
 
 def read_offset_table(body: bytes | memoryview) -> dict[MessageQueue, int]:
-    """Returns the offsets in such a body; `BodyError` for any other body."""
+    """Returns the offsets in a body of `offset_table_body`; `BodyError` for any other body."""
     members = load_object_keys(body, "offsets to reset")
     try:
         return queue_offsets_from(members.get("offsetTable"))

@@ -75,7 +75,7 @@ MIN_RECORD_BYTES: Final = FIXED_V4.size + BYTE.size + SHORT.size
 
 
 class RawRecord(NamedTuple):
-    """A record's fields as they lie in the buffer: hosts packed, texts as bytes, the body as stored."""
+    """The undecoded fields of a record: packed hosts, texts as bytes, the body as stored."""
 
     store_size: int
     magic: int
@@ -121,7 +121,7 @@ class StoredRecord:
 
 
 def body_crc(body: bytes | memoryview) -> int:
-    """Returns the CRC that records carry."""
+    """Returns the CRC-32 of a stored body, without its top bit, as records contain it."""
     return zlib.crc32(body) & CRC_MASK
 
 
@@ -254,7 +254,7 @@ def put_numbers(buffer: bytearray, at: int, distance: int, packed: bytes, width:
 
 
 def unpack_record(buffer: bytes | memoryview, position: int) -> RawRecord:
-    """Returns the fields as they lie in the buffer, every length checked; for code that reads many records."""
+    """Returns the undecoded fields of a record, with every length checked, for code that reads many records."""
     available = len(buffer) - position
     if available < MIN_RECORD_BYTES:
         raise RecordError(f"{available} bytes at byte {position} are no record; the shortest has {MIN_RECORD_BYTES}")

@@ -1,4 +1,4 @@
-"""Payloads divided again: a refused batch in halves, until the message that a broker refuses stands alone."""
+"""Divides a refused batch in halves, until the refused message is alone; and readdresses single messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def halves(payload: Payload) -> tuple[Payload, Payload]:
 def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> Payload:
     """Returns the payload's single message for another topic, with further properties and without its delay.
 
-    A further property that does not fit into a message's properties is left out; the last property is cut instead.
+    An added property that does not fit into a message's properties is left out, but the last one is cut.
     """
     body, text, flag = payload.body, payload.properties, payload.flag
     if payload.batch:

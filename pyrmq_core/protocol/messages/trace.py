@@ -8,9 +8,9 @@ Fields are joined by U+0001, a record ends with U+0002; a missing value is writt
     SubBefore       time region group requestId msgId retryTimes keys
     SubAfter        requestId msgId costMs success keys contextCode time group
 
-SubBefore and SubAfter are a consumer's: one of each a message and call of the handler, joined by the request's id. For
-hosted instances (AccessChannel.CLOUD) Java leaves out the last two fields of SubAfter; this form is not written here.
-Source: client/trace/TraceDataEncoder.java, 5.4.0; 4.9.7 writes the same.
+A consumer writes SubBefore and SubAfter, one of each for a message and a call of the handler; `requestId` joins them.
+For hosted instances (AccessChannel.CLOUD) Java leaves out the last two fields of SubAfter; this form is not written
+here. Source: client/trace/TraceDataEncoder.java, 5.4.0; 4.9.7 writes the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RECORD_END: Final = "\x02"
 
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
-    """One record, and the keys under which it is found: the message's id and the message's keys."""
+    """One record, and the keys for its look-up: the message's id and the message's keys."""
 
     text: str
     keys: tuple[str, ...]

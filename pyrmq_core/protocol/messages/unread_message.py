@@ -1,4 +1,4 @@
-"""`UnreadMessage`: a `MessageExt` whose record is read when a field beyond place and body is first used.
+"""`UnreadMessage`: a `MessageExt` whose record is parsed when a field other than offset or body is first used.
 
 Most handlers look at a message's body and a property or two. Reading the rest of a record is a third or more of the
 time of decoding a pull. The late fields are properties of this class over the same slots: the first use of one fills
@@ -38,14 +38,14 @@ EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "pro
 def unread_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns a message of a record; `properties` and `flag` are the message's own, not a batch record's."""
+    """Returns an unread message; `properties` and `flag` are the message's own, not its batch record's."""
     return _make_unread(topic, queue.broker_name, queue.queue_id, offset, body, properties, (raw, flag))
 
 
 def add_plain_messages(
     messages: list[Any], records: bytes, position: int, queue: MessageQueue, start: int, stop: int, *, crc: bool
 ) -> int:
-    """Adds the messages from `start` to `stop` of the plain records from `position` on, and returns where they end.
+    """Adds the messages with offsets `start` to `stop` of the records from `position` on; returns the end position.
 
     Reading stops at the end of the bytes, or at a record that only `unpack_record` reads: compressed, of a batch topic,
     with IPv6 hosts, a long topic, a wrong CRC, or damage.

@@ -1,7 +1,7 @@
 """Requests and their responses, one file for each conversation, as values and as commands.
 
     broker        requests that a broker answers
-    figures       those of administrators for a broker's figures and settings
+    figures       requests of administrators for a broker's figures and settings
     nameserver    requests that a NameServer answers
     client        requests that a broker sends to a client
 

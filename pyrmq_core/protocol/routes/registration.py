@@ -1,6 +1,6 @@
 """The body of a broker's registration: its topics with their version, plain JSON or compressed.
 
-The compressed form, inflated; each text is an int32 length and its bytes:
+The compressed form after decompression; each text is an int32 length and its bytes:
 
     DataVersion                JSON
     topics                     int32 count, then each `name read write perm filterType attributesJSON`
@@ -158,7 +158,7 @@ def _wrapper_steps(walk: JsonWalk, members: dict[str, Any]) -> Steps[None]:
 
 
 def _keep(members: dict[str, Any], name: str, value: Any) -> None:
-    """Keeps the first member of each name that is read later; unknown members from outside take no memory."""
+    """Keeps a member if its name is known and new; unknown members of a peer take no memory."""
     if name in _READ:
         members.setdefault(name, value)
 

@@ -115,7 +115,7 @@ class TopicRouteData:
 
     @classmethod
     def from_json(cls, body: bytes | memoryview) -> Self:
-        """Returns the route in a body; `BodyError` if it is none."""
+        """Returns the route in a body; `BodyError` for any other body."""
         members = load_object(body, "route")
         try:
             order = members.get("orderTopicConf")

@@ -136,7 +136,7 @@ async def _clone_offsets(broker: Broker, header: CloneGroupOffset) -> Command:
 
 
 def _cloning(broker: Broker, header: CloneGroupOffset) -> Iterator[None]:
-    """Copies one offset a step."""
+    """Copies the offsets of one group to another group, one offset a step."""
     names = [header.topic] if header.topic else broker.offsets.topics_of(header.src_group)
     for topic in names:
         if topic in broker.topics and (header.offline or _is_read(broker.clients, header.src_group, topic)):

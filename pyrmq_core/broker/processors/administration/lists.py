@@ -42,7 +42,7 @@ STEPS_AT_ONCE: Final = 2
 
 
 async def update_topics(broker: Broker, request: Command, _: Peer) -> Command:
-    """Makes the topics of a list in its turn, and then waits for their file and the NameServers."""
+    """Makes the topics of a list when its turn comes, then waits for their file and the NameServers."""
     changed: list[TopicConfig] = []
     answer = await in_turn(broker.long_work, partial(_make_topics, broker, request.body, changed))
     if changed or (answer.code == ResponseCode.SUCCESS and broker.topics.file.is_behind):
@@ -77,7 +77,7 @@ async def _make_topics(broker: Broker, body: bytes | memoryview, changed: list[T
 def listed_topics(body: bytes | memoryview) -> Iterator[UpdateTopic | None]:
     """Yields the topics in the body of 18, each as a request for it, after a None for each step of reading the body.
 
-    Raises `InvalidArgument` for a wrong name, and for more attributes than there are.
+    Raises `InvalidArgument` for a wrong name, and for more attributes than exist.
     """
     for members in (yield from _listed(body, "topicConfigList")):
         topic = topic_config_from_members({**members, "attributes": {}})
@@ -100,7 +100,7 @@ def _attribute_changes(topic: str, attributes: object) -> Iterator[str]:
 
 
 async def update_groups(broker: Broker, request: Command, _: Peer) -> Command:
-    """Makes the groups of a list in its turn, and then waits for their file."""
+    """Makes the groups of a list when its turn comes, then waits for their file."""
     answer = await in_turn(broker.long_work, partial(_make_groups, broker, request.body))
     return await saved(broker.groups.file) if answer.code == ResponseCode.SUCCESS else answer
 

@@ -55,7 +55,7 @@ def _answer(result: Found) -> Command:
 
 
 def view_message(reader: StoreReader, request: Command) -> Command:
-    """Returns the record that begins at a place of the log."""
+    """Returns the record that begins at an offset of the log."""
     text = request.ext.get("offset", "")
     if not OFFSET.fullmatch(text):
         return refusal(ResponseCode.INVALID_PARAMETER, f"field offset is {text[:80]!r}; a place in the log is a number")

@@ -1,1 +1,1 @@
-"""Pulls: `pull_message` answers them, `pull_filters` says what each wants, `pull_advice` where its reader goes next."""
+"""Pulls: `pull_message` answers them, `pull_filters` chooses the messages, `pull_advice` the next pull's broker."""

@@ -1,10 +1,10 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, filters, slices of the log, and pulls that wait.
 
-Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. Two differences:
-every pull of the group's members is answered with a reset offset until a member pulls from there, and no other offset
-is committed until then; afterwards each other member gets it once. RocketMQ answers one pull with it, which may be that
-of a client that has given the queue up. And a slave holds a pull at an offset that only its master may have, for up to
-shortPollingTimeMills: Java's clients repeat it at once.
+Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. Two things
+differ. First, every pull of the group's members is answered with a reset offset until a member pulls from there, and no
+other offset is committed before. Afterwards each other member gets the offset once. RocketMQ answers a single pull with
+it, perhaps of a client that no longer reads the queue. Second, a slave holds a pull at an offset that only its master
+may have, for up to shortPollingTimeMills: Java's clients would repeat it at once.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def pull(broker: Broker, request: Command, peer: Peer) -> Answer:
 
 
 async def _wait(broker: Broker, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int) -> Command:
-    """Waits, then answers with what the store has; it is read when the connection can write the answer.
+    """Waits for messages, then answers with messages from the store, which are read when the connection can send them.
 
     A pull with SQL92 is woken by any message, and waits on while none of them passes.
     """

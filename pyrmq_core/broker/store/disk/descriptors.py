@@ -24,7 +24,7 @@ NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class OpenDescriptor:
-    """An open descriptor. With `is_gone` its path has another file or none; the descriptor's last user closes it."""
+    """An open descriptor. With `is_gone` its file was removed or replaced; the descriptor's last user closes it."""
 
     __slots__ = ("is_gone", "number", "users")
 
@@ -35,7 +35,7 @@ class OpenDescriptor:
 
 
 class Descriptors:
-    """At most `most` open descriptors; `place_of` returns the place of a path. Failures are raised as OSError."""
+    """At most `most` open descriptors; `place_of` returns the full path of a store's path. Failures raise OSError."""
 
     def __init__(self, most: int, place_of: Callable[[str], Path]) -> None:
         self._most = most
@@ -105,7 +105,7 @@ class Descriptors:
                     os.close(self._reserve.pop())
 
     def close(self, number: int) -> None:
-        """Takes back a descriptor that `open` returned."""
+        """Closes a descriptor that `open` returned."""
         with self._lock:
             self._give_back(number)
 

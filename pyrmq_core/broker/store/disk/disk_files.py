@@ -110,7 +110,7 @@ class DiskFiles:
                 self._remove_folder(aside)
 
     def _forget(self, path: str) -> None:
-        """Drops the marks before a file or folder is removed: a sync then knows why the file does not exist."""
+        """Drops the notes on a file or folder before its removal: a sync then does not report the file as lost."""
         for name in [name for name in self._made if name == path or name.startswith(f"{path}/")]:
             del self._made[name]
         self._descriptors.forget(path)
@@ -243,7 +243,7 @@ class DiskFiles:
                 return []
 
     def _make_file(self, place: Path, size: int) -> None:
-        """Makes a file of zeros and syncs its name, which no later sync does; if that fails, leaves no file."""
+        """Makes a file of zeros, and syncs its folder, as no later sync does; removes the file if that fails."""
         number = self._descriptors.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             os.truncate(number if os.truncate in os.supports_fd else place, size)
@@ -257,7 +257,7 @@ class DiskFiles:
             self._descriptors.close(number)
 
     def _make_folder(self, folder: Path) -> None:
-        """Makes a folder and its parents, and syncs each name: a file is found only if all its folders are."""
+        """Makes a folder and its parents, and syncs each new name: a file is lost if any of its folders is."""
         if not folder.exists():
             self._make_folder(folder.parent)
             folder.mkdir(exist_ok=True)
@@ -331,7 +331,7 @@ class DiskFile:
 
 
 def _seek(descriptor: int, position: int, end: int, what: str) -> int:
-    """Returns where the next data or the next hole begins; `position` if the system cannot say."""
+    """Returns the position of the next data or of the next hole (`what`); `position` if the system cannot say."""
     if position >= end or not hasattr(os, what):
         return position
     try:

@@ -1,4 +1,4 @@
-"""`Files`: all that the store needs of a disk.
+"""`Files`: the interface of a directory on a disk, as the store uses it.
 
 A file has its full length from the moment it is made, and is sparse: zeros until written. All methods block. One thread
 calls them, except `sync`, `check`, `save`, `space`, and the functions that `set_aside` and `retire` return. Every path
@@ -76,14 +76,14 @@ class Files(Protocol):
         """Removes a file, or a folder with all its files; does nothing if there is none."""
 
     def set_aside(self, folder: str) -> Callable[[], None]:
-        """Takes a folder away, in one step if its file system allows; returns a function that frees its space.
+        """Moves a folder aside, in one step if its file system allows; returns a function that frees its space.
 
         The function may be called in any thread.
         """
         ...
 
     def retire(self, path: str) -> Callable[[], None]:
-        """Forgets a file that is used no more; returns a function for any thread that removes it from the medium."""
+        """Gives up a file that is no longer used; returns a function for any thread that removes it from the medium."""
         ...
 
     def modified_ms(self, path: str) -> int | None:

@@ -19,7 +19,7 @@ Page = tuple[str, int]
 
 
 class ForgetfulFiles:
-    """`Files` on top of others, with a `power_cut`."""
+    """`Files` that write to other `Files`, with a simulated `power_cut`."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

@@ -1,4 +1,4 @@
-"""One file of the index: a header, a table of slots, and entries, of which those of one slot form a chain.
+"""One file of the index: a header, a table of slots, and entries; the entries of one slot form a chain.
 
     header                     bytes
     begin time                 8      store time of the first entry, in ms
@@ -105,11 +105,11 @@ class IndexFile:
         return self._slots is not None
 
     def begin(self) -> None:
-        """Makes the empty table of a new file's slots; its header is written with the first entries."""
+        """Makes the empty slot table of a new file; the file's header is written with the first entries."""
         self._slots = SlotTable(self.layout.slots)
 
     def load_slots(self) -> bool:
-        """Reads the slots of a file that was closed in order; returns False if one names no entry of the file."""
+        """Reads the slots of a file that was closed in order; returns False if a slot names a missing entry."""
         table = SlotTable(self.layout.slots)
         if not table.load(self.file, self.header.next_entry):
             return False
@@ -189,7 +189,7 @@ class IndexFile:
             self._written_to = number
 
     def save(self) -> bool:
-        """Brings the file to the medium at once; returns False if that fails."""
+        """Writes and syncs the file at once; returns False if that fails."""
         try:
             for _ in self.unwritten():
                 pass

@@ -5,10 +5,10 @@
     KEYS                 topic#word           for each of its words, which spaces separate
     TAGS                 topic#T#value        since 5.4
 
-A hash is Java's String.hashCode without its sign; that of the one number without a positive twin is 0. The hash of a
-text follows from that of its head and from its tail. Keys of many messages differ in their last letters alone, so the
-hashes of heads are kept.
-Sources: store/index/IndexService.java buildIndex, IndexFile.java indexKeyHashMethod (5.4.0).
+A hash is the absolute value of Java's String.hashCode; for the lowest int, which has none, it is 0. The hash of a text
+is computed from the hash of its head and from its tail. Keys of many messages differ in their last letters alone, so
+the hashes of heads are kept. Sources: store/index/IndexService.java buildIndex, IndexFile.java indexKeyHashMethod
+(5.4.0).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def index_key(topic: str, key: str, index_type: str | None = None) -> str:
 
 
 def key_hash(text: str, before: int = 0) -> int:
-    """Returns the absolute hash of a text that continues another text's hash; 0 for the lowest number, as in Java."""
+    """Returns the absolute hash of a text appended to a text with hash `before`; 0 for the lowest int, as in Java."""
     return abs(string_hash_code(text, before)) & 0x7FFFFFFF
 
 
@@ -77,7 +77,7 @@ def _word_hash(topic: str, word: bytes) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _topic_hash(topic: str) -> int:
-    """Returns the hash of the text before each word."""
+    """Returns the hash of `topic#`, the text before each word."""
     return string_hash_code(index_key(topic, ""))
 
 
@@ -88,5 +88,5 @@ def _tag_hash(topic: str, tags: bytes) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _head_hash(topic: str, head: bytes) -> int:
-    """Returns what the text before a word's tail adds to the hash."""
+    """Returns the hash of `topic#` and a word's head, multiplied for the tail that follows."""
     return string_hash_code(head.decode(), _topic_hash(topic)) * 923_521 & MASK

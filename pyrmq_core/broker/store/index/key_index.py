@@ -1,4 +1,4 @@
-"""`KeyIndex`: the broker's index of keys, in files one after another, kept up with the log.
+"""`KeyIndex`: the broker's index of keys, in a series of files, updated as the log grows.
 
 Messages are noted when they become readable (`note`) and enter the index soon after, many at a time (`step`). An index
 that lacks messages reads them from the log (`catch_up`): after a start without its files or with damaged ones, after a
@@ -119,7 +119,7 @@ class KeyIndex:
         return None
 
     def _is_stored(self, place: int, store_ms: int) -> bool:
-        """Returns True if the log has a record of this store time at a place, or begins after that place."""
+        """Returns True if the log has a record of this store time at an offset, or begins after that offset."""
         if place < self._store.start:
             return True
         record = next(self._store.records(place)) if place < self._store.end else None
@@ -216,7 +216,7 @@ class KeyIndex:
         return next((file for file in self._files if file.takes_entries and not file.room), None)
 
     def retire_before(self, log_start: int) -> list[Callable[[], None]]:
-        """Forgets files whose records are all before the log's start, but never the last.
+        """Drops files whose records are all before the log's start, but never the last.
 
         Returns functions for any thread that remove them.
         """
@@ -279,11 +279,11 @@ class KeyIndex:
             place = file.header.end_offset + 1
 
     def mark_synced(self, file: IndexFile) -> None:
-        """Notes that a full file, and all before it, are on the medium: after a kill they are not checked."""
+        """Records that a full file, and all files before it, are on the medium: after a kill they need no check."""
         self._store.mark_indexed(IndexMark(int(file.name), file.header.end_ms))
 
     def _unmark(self, name: int) -> None:
-        """Takes back that files from a name on are on the medium: others may get their names."""
+        """Withdraws the note that files from a name on are on the medium: new files may get these names."""
         mark = self._store.indexed
         left = [file.header.end_ms for file in self._files if int(file.name) < name]
         file = None if mark.file is None else min(mark.file, name - 1)
@@ -303,7 +303,7 @@ class KeyIndex:
         self._waiting.clear()
 
     def _place(self) -> tuple[int, int]:
-        """Returns the next log offset to read, and how many entries of the record there are in the index."""
+        """Returns the next log offset to read, and how many entries of the record at it are in the index already."""
         last, entered = self._files[-1].header.end_offset if self._files else -1, 0
         if max(last, self._store.start) < self._indexed_to:
             return self._indexed_to, 0
@@ -317,7 +317,7 @@ class KeyIndex:
         return last, entered
 
     def _enter_part(self, message: Message, end: int, before: int) -> int:
-        """Enters further entries of a message; returns how many have entered so far, 0 if all have."""
+        """Adds further entries of a message to the index; returns how many were added so far, 0 if all were."""
         entries, entered = next_part(message, before, step_bounds.KEYS_AT_ONCE)
         self._enter(entries, message.offset if entered else end)
         return entered

@@ -1,6 +1,6 @@
-"""The log's messages for the index, read in steps of bounded weight and number.
+"""The messages of the log that the index lacks, read in steps of bounded size and number.
 
-A record is never divided here. One that weighs more than a step takes is alone in its step.
+A record is never divided here. A record that is larger than a step's bound is alone in its step.
 """
 
 from __future__ import annotations

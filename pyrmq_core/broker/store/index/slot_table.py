@@ -22,7 +22,7 @@ PAGES_AT_ONCE: Final = 256
 class SlotTable:
     """All slots of the file; pages that are never touched take no memory.
 
-    With `replaces` the file may have entries in slots that are empty here.
+    With `replaces` the table replaces the slots of a file, which may have entries in slots that are empty here.
     """
 
     def __init__(self, count: int, *, replaces: bool = False) -> None:
@@ -48,7 +48,7 @@ class SlotTable:
         return previous
 
     def unlink(self, hashes: Sequence[int], previous: Sequence[int]) -> None:
-        """Takes back a `link`."""
+        """Undoes a `link`."""
         for key_hash, number in zip(reversed(hashes), reversed(previous), strict=True):
             self._slots[key_hash % self._count] = number
 
@@ -92,7 +92,7 @@ def _big_endian(page: bytes) -> bytes:
 
 
 def _zeros(size: int) -> mmap.mmap:
-    """Returns memory of zeros, which takes room only where it is written; it is no file, so no disk can be full."""
+    """Returns zeroed anonymous memory, of which only written pages take room."""
     if sys.platform == "win32":
         return mmap.mmap(-1, size)
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,6 +1,6 @@
 """The bounds of one step of the index, some 10 ms: messages, the bytes of their properties, and the words in these.
 
-A word of keys takes about 4 us. A record whose properties weigh more than a step takes enters alone, in parts.
+A word of keys takes about 4 us. A record whose properties exceed these bounds enters alone, in parts.
 """
 
 from __future__ import annotations

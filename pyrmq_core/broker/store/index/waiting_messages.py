@@ -68,7 +68,7 @@ class WaitingMessages:
         return entered.end
 
     def _of_first(self, batch: Dispatched) -> tuple[Entries, int]:
-        """Adds the index entries of the first send's next messages; a message with many keys may be added in parts."""
+        """Returns the index entries of the first send's next messages; a message with many keys gives them in parts."""
         append, positions, store_ms, _ = batch
         first = self._of_batch
         like = append.pieces[first].properties

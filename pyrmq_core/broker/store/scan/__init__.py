@@ -1,1 +1,1 @@
-"""Reading the commit log from an offset on: its records, and what lies between."""
+"""Reading the commit log from an offset on: its records, and damaged ranges between them."""

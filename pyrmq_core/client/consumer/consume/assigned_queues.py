@@ -70,7 +70,7 @@ class AssignedQueue:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Ends the waits of its block when the queue is dropped."""
+        """Cancels the waits inside the `with` block when the queue is dropped."""
         with trio.CancelScope() as self._waiting:
             if self.process_queue.is_dropped:
                 self._waiting.cancel()
@@ -82,7 +82,7 @@ class AssignedQueue:
         self.in_handlers += count
 
     def left(self, count: int) -> None:
-        """Takes messages from the number that handlers are working on."""
+        """Subtracts messages from the number that handlers are working on."""
         self.in_handlers -= count
         if self._idle is not None and self.in_handlers <= 0:
             self._idle.set()
@@ -166,7 +166,7 @@ class AssignedQueues:
         return not held
 
     async def move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
-        """Drops the queues and stores other offsets, at which the next rebalancing takes the queues again.
+        """Drops the queues and stores other offsets, from which the next rebalancing starts them again.
 
         With `only`, a queue that was added anew since then is left as it is.
         """
@@ -178,7 +178,7 @@ class AssignedQueues:
             await self._drop_all(moved, holds=False)
 
     async def restart(self, queue: MessageQueue, offset: int, only: ProcessQueue | None = None) -> bool:
-        """Drops a queue's pulled messages and reads on at another offset; returns False if it is no longer assigned.
+        """Drops a queue's pulled messages and continues at another offset; returns False if it is no longer assigned.
 
         With `only`, a queue that was restarted since then is left as it is.
         """
@@ -198,12 +198,12 @@ class AssignedQueues:
             await self._unlock_unless(lambda queue: False)
 
     def note_offsets(self) -> None:
-        """Notes each queue's offset to commit in the offset store's memory."""
+        """Sets each queue's offset to commit in the offset store's memory."""
         for assigned in self._table.values():
             self._note_offset(assigned.process_queue)
 
     def _note_offset(self, process_queue: ProcessQueue) -> None:
-        """Notes the offset to commit in memory; after a correction by the broker it may be lower than before."""
+        """Sets the offset to commit in memory; after a correction by the broker it may be lower than before."""
         is_corrected = process_queue.corrected is not None
         self._store.update(process_queue.queue, process_queue.offset_to_commit, increase_only=not is_corrected)
 

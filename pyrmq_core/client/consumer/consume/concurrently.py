@@ -33,7 +33,7 @@ RECALL_SECONDS: Final = 0.01
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """One of the tasks that call the handler: the batches it is at, since `began` on the loop's clock."""
+    """A task that calls the handler, and the batches that it began at `began` on the loop's clock."""
 
     scope: trio.CancelScope
     queue: AssignedQueue | None = None
@@ -79,10 +79,10 @@ class ConcurrentService:
             nursery.start_soon(self._recall_from_slow_runs)
 
     def added(self, assigned: AssignedQueue) -> None:
-        """Takes note of a new queue, which has no messages yet."""
+        """Registers a new queue, which has no messages yet."""
 
     def arrived(self, assigned: AssignedQueue) -> None:
-        """Takes note of new messages of a queue."""
+        """Lets the tasks handle a queue's new messages."""
         if assigned not in self._in_ready and assigned.process_queue.waiting:
             self._in_ready.add(assigned)
             self._ready.append(assigned)
@@ -90,7 +90,7 @@ class ConcurrentService:
             self._idle.unpark(count=max(1, -(-len(assigned.process_queue.waiting) // self._batch_size)))
 
     async def finish(self) -> None:
-        """Begins no further call, and returns when the calls under way have ended."""
+        """Starts no further call, and returns when the calls under way have ended."""
         self._is_ending = True
         while any(worker.queue is not None for worker in self._workers):
             await self._finishing.park()
@@ -119,7 +119,7 @@ class ConcurrentService:
                 yielded, now = time.perf_counter(), trio.current_time()
 
     def _next_queue(self) -> AssignedQueue | None:
-        """Returns the next queue with waiting messages, in turn; a queue without messages is skipped meanwhile."""
+        """Returns the next queue in turn; skips queues without waiting messages."""
         ready = self._ready
         while ready and not self._is_ending:
             assigned = ready.popleft()
@@ -161,7 +161,7 @@ class ConcurrentService:
         return max(1, min(most, waiting // (self._batch_size * (free + 1))))
 
     async def _recall_from_slow_runs(self) -> None:
-        """Returns batches that wait for a slow batch in their thread to the queue, so that other threads take them."""
+        """Gives batches that wait behind a slow batch back to their queue, so that other threads can take them."""
         while True:
             await self._runs_begun.park()
             while any(worker.run is not None and worker.run.has_waiting for worker in self._workers):
@@ -238,7 +238,7 @@ class ConcurrentService:
                     worker.scope.cancel()
 
     async def _timed_out(self, worker: Worker) -> None:
-        """Sends back the messages of a call that was cancelled, and goes on with the others of its run."""
+        """Sends back the messages of a cancelled call, and continues with the other batches of its run."""
         assigned, run = worker.queue, worker.run
         worker.queue = worker.run = None
         if self._is_ending:

@@ -39,13 +39,13 @@ class ConsumeCounts:
         self._samples: deque[tuple[float, dict[str, TopicCounts]]] = deque(maxlen=SAMPLES)
 
     def note_pull(self, topic: str, messages: int) -> None:
-        """Adds one pull that brought messages."""
+        """Counts one pull that returned messages."""
         counts = self._of(topic)
         counts.pulls += 1
         counts.pulled += messages
 
     def note(self, topic: str, calls: int, messages: int, failed: int, seconds: float) -> None:
-        """Adds calls of the handler, with their messages and seconds together."""
+        """Counts calls of the handler, with the sums of their messages and seconds."""
         counts = self._of(topic)
         counts.calls += calls
         counts.seconds += seconds
@@ -53,7 +53,7 @@ class ConsumeCounts:
         counts.failed += failed
 
     def sample(self, now: float) -> None:
-        """Records the counts at a time in seconds, for the rates between it and later ones."""
+        """Records a sample of the counts at time `now` in seconds; rates are computed between samples."""
         self._samples.append((now, {topic: replace(counts) for topic, counts in self._topics.items()}))
 
     def statuses(self, now: float) -> Mapping[str, ConsumeStatus]:
@@ -86,7 +86,7 @@ MIB: Final = 1024 * 1024
 
 
 def queue_info(assigned: AssignedQueue, *, locked: bool = False) -> ProcessQueueInfo:
-    """Returns the state; `locked` says whether an orderly consumer holds the broker's lock."""
+    """Returns a queue's state for the tools; `locked` says whether an orderly consumer has its lock at the broker."""
     process_queue = assigned.process_queue
     held = len(process_queue)
     ago = trio.current_time() - assigned.intake.pulled_at

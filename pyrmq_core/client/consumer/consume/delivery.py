@@ -18,7 +18,8 @@ TIMEOUT_DELAY_LEVEL = 3
 class Delivery:
     """One message: `async with delivery as message:`. Leaving the block acknowledges it, an exception gives it back.
 
-    The exception goes on to the caller, except `ConsumeLater` and `SuspendCurrentQueue`, which are orders and end here.
+    The exception is raised to the caller, except `ConsumeLater` and `SuspendCurrentQueue`, which only decide about the
+    message.
     """
 
     def __init__(self, message: MessageExt) -> None:
@@ -40,7 +41,7 @@ class Delivery:
         return is_order(error)
 
     async def _wait(self) -> None:
-        """Returns when the block was left; raises its exception. A cancelled block leaves its message to the group."""
+        """Waits for the end of the block and raises its exception. The group keeps the message of a cancelled block."""
         await self._settled.wait()
         if isinstance(self._reason, Exception):
             raise self._reason
@@ -108,5 +109,5 @@ class Deliveries:
             delivery._abandon()
 
     def end(self) -> None:
-        """Ends the iteration after the messages that were handed over."""
+        """Ends the iteration after the messages that were already handed over."""
         self._send.close()

@@ -1,7 +1,7 @@
 """`HandOver`: the messages that `LitePullConsumer.poll` returns, queue by queue in turn.
 
-Returned messages count as consumed when the next poll begins, and not before: what a crash interrupts is delivered
-again. Java's lite pull counts them when they are returned (DefaultLitePullConsumerImpl.java, poll).
+Returned messages count as consumed when the next poll begins, and not before: after a crash they are delivered again.
+Java's lite pull counts them when they are returned (DefaultLitePullConsumerImpl.java, poll).
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ class HandOver:
             self._observer.ended(assigned, len(messages), success=False)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Returns no messages of these queues until they are resumed."""
+        """Pauses queues: polls return none of their messages until they are resumed."""
         self._paused.update(queues)
 
     def resume(self, assigned: Iterable[AssignedQueue]) -> None:
-        """Returns messages of these queues again."""
+        """Resumes queues: polls return their messages again."""
         for entry in assigned:
             self._paused.discard(entry.queue)
             self.arrived(entry)
@@ -112,5 +112,5 @@ class HandOver:
         return queue in self._paused
 
     def keep(self, queues: Collection[MessageQueue]) -> None:
-        """Forgets that queues are paused if they are not among these."""
+        """Forgets the pause of all queues but these."""
         self._paused.intersection_update(queues)

@@ -50,7 +50,7 @@ class IntakeSettings:
     """The settings of pulling that all queues of a consumer share; times in seconds.
 
     A pull fails `timeout` seconds after the latest time at which the broker should have answered. So this is the delay
-    before a hanging broker is left for the broker elected in its place.
+    before a hanging broker is replaced by a newly elected one.
     """
 
     batch_size: int = 32
@@ -59,10 +59,10 @@ class IntakeSettings:
     interval: float = 0.0
 
     def times(self, failures: int) -> tuple[float, float]:
-        """Returns hold and timeout of the next pull after this number of failures in a row.
+        """Returns, in seconds, how long the broker may hold the next pull and its timeout, after `failures` in a row.
 
-        After a failure a pull is not held: if the broker still stands still, the route is looked at soon again. The
-        timeout doubles twice, for answers that need longer over a slow line.
+        After a failure a pull is not held: if the broker still hangs, the route is soon refreshed. The timeout doubles
+        twice, for answers that take longer over a slow connection.
         """
         if failures == 0:
             return self.hold, self.timeout
@@ -157,7 +157,7 @@ class Intake:
             self._problems.forget(PULL, subject)
 
     def room_freed(self) -> None:
-        """Resumes pulling if it waited for room and there is some."""
+        """Resumes pulling if it waited for room and there is room now."""
         if self._room is not None and self.process_queue.has_room(self.limits):
             self._room.set()
 
@@ -167,9 +167,9 @@ class Intake:
         self._current.cancel()
 
     async def _pull_some(self) -> None:
-        """Pulls once, held by the broker while there is no message, and reads ahead if much more is there.
+        """Pulls once, with a hold at the broker while there is no message; reads ahead if many more are stored.
 
-        At a proxy a queue waits for its turn to do so; only queues without messages are pulled at the same time.
+        At a proxy the queues read ahead one after another; only queues without messages are pulled at the same time.
         """
         hold, timeout = self._settings.times(self._failures)
         turn = self._puller.turn(self.process_queue.queue)
@@ -197,7 +197,7 @@ class Intake:
             turn.release()
 
     async def _pull_once(self, hold: float, timeout: float) -> int:
-        """Returns the queue's end if the answer to a pull shows that much more is there, otherwise 0."""
+        """Pulls once; returns the queue's end if the answer shows that many more messages are stored, otherwise 0."""
         process_queue = self.process_queue
         commit = process_queue.offset_to_commit if self._arrivals.commits_with_pulls() else None
         self.pulled_at = began = trio.current_time()
@@ -224,7 +224,7 @@ class Intake:
         return pull.max_offset if pull.status is PullStatus.FOUND and more > READ_AHEAD_MESSAGES else 0
 
     async def _read_ahead(self, end: int, *, waits: bool = True) -> None:
-        """Reads up to `end`; unless it `waits` for room, it ends where there is none."""
+        """Reads up to `end`; when the process queue is full it waits for room, or without `waits` it returns."""
         process_queue, limits = self.process_queue, self.limits
         window = ReadWindow(
             messages=max(1, min(4000, limits.messages)),
@@ -259,8 +259,8 @@ class Intake:
     async def _follow(self, moved: RawPull) -> Never:
         """Follows a broker that moves the queue: the group's offset was reset, or the position is not kept any more.
 
-        A queue that is being given up stores the new offset in place of its own. A pause keeps a broker that moves
-        every pull from making a busy loop.
+        A queue that is being given up stores the new offset in place of its own. A pause prevents a busy loop with a
+        broker that moves every pull.
         """
         process_queue = self.process_queue
         if 0 < process_queue.position < moved.min_offset:  # a group that is new begins at 0, and misses nothing

@@ -33,7 +33,7 @@ class ConsumerTracer(TraceDispatcher):
     """The trace of one consumer."""
 
     def consume_message_before(self, context: ConsumeContext) -> None:
-        """Notes the messages that the handler is about to receive."""
+        """Records the messages that the handler is about to receive."""
         traced = tuple(message for message in context.messages if self._is_traced(message))
         if not traced or not self.has_room(2 * len(traced)):  # before and after
             return
@@ -54,7 +54,7 @@ class ConsumerTracer(TraceDispatcher):
             )
 
     def consume_message_after(self, context: ConsumeContext) -> None:
-        """Notes how the call ended; the time is divided evenly among all its messages."""
+        """Records how the call ended; its time is divided evenly among its messages."""
         call = context.properties.get(TRACE_CONTEXT)
         if not isinstance(call, TracedCall):
             return

@@ -1,4 +1,4 @@
-"""Reports what a consumer's program does with its messages to the hooks and counts: calls of a handler, and polls.
+"""Reports the handler calls and polls of a consumer to its hooks and its counts.
 
 A call of a push consumer's handler is, for a lite pull consumer, the time from the end of one poll to the beginning of
 the next. Java calls both hooks before the poll returns.
@@ -21,7 +21,7 @@ from pyrmq_core.protocol.messages.namespaces import without_namespace
 
 
 class CallObserver:
-    """The hooks and counts of one consumer; `group` is its name without the namespace."""
+    """Reports one consumer's calls or polls to its hooks and counts; `group` is without the namespace."""
 
     def __init__(self, hooks: ConsumerHooks, counts: ConsumeCounts, group: str, namespace: str | None) -> None:
         self.has_hooks = bool(hooks)
@@ -68,7 +68,7 @@ def _status(outcome: Outcome) -> ConsumeReturnType:
 
 
 class PollObserver:
-    """The hooks and counts of one consumer; `group` is its name without the namespace."""
+    """Reports one consumer's calls or polls to its hooks and counts; `group` is without the namespace."""
 
     def __init__(self, hooks: ConsumerHooks, counts: ConsumeCounts, group: str, namespace: str | None) -> None:
         self._hooks = hooks

@@ -1,8 +1,7 @@
 """`OrderlyService`: passes the messages of each queue to a handler one batch after another, in their order.
 
 In a clustering group a queue is consumed only while its broker holds the lock for this client. A failed batch is tried
-again in place, so that no later message overtakes it. Source: client/impl/consumer/ConsumeMessageOrderlyService.java,
-5.4.0.
+again before any later message. Source: client/impl/consumer/ConsumeMessageOrderlyService.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -82,12 +81,12 @@ class OrderlyService:
             self._nursery.start_soon(self._consume, assigned)
 
     def arrived(self, assigned: AssignedQueue) -> None:
-        """Takes note of new messages of a queue."""
+        """Lets the queue's task handle its new messages."""
         if (event := self._arrived.get(assigned)) is not None:
             event.set()
 
     async def finish(self) -> None:
-        """Begins no further call, and returns when the calls under way have ended."""
+        """Starts no further call, and returns when the calls under way have ended."""
         self._is_ending = True
         while self._busy:
             await self._finishing.park()
@@ -140,7 +139,7 @@ class OrderlyService:
                 await trio.sleep(self._suspension_of(outcome))
 
     async def _settle(self, assigned: AssignedQueue, messages: Messages, outcome: Outcome) -> Sequence[MessageExt]:
-        """Acknowledges messages; returns the messages to try again in place, with one more try counted."""
+        """Acknowledges messages; returns the messages to try again before any other, with one more try counted."""
         process_queue = assigned.process_queue
         failed = list(outcome.failed)
         process_queue.finish(messages[: len(messages) - len(failed)])

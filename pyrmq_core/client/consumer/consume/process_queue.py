@@ -60,7 +60,7 @@ class ProcessQueue:
 
     @property
     def offset_to_commit(self) -> int:
-        """The lowest offset that is not consumed; `position` if there is none, since a filter passed over the rest.
+        """The lowest offset that is not consumed; `position` if all pulled messages are consumed.
 
         After a correction it is the corrected offset, also when more messages are consumed.
         """
@@ -80,7 +80,7 @@ class ProcessQueue:
         return limits.span is None or self.span <= limits.span
 
     def put(self, messages: Sequence[MessageExt], position: int) -> None:
-        """Adds messages in the order of their offsets, all at or after `position` so far, and moves `position` on.
+        """Adds messages in the order of their offsets, all at or after the old `position`, and sets the new one.
 
         Does nothing if the queue is dropped.
         """

@@ -1,9 +1,8 @@
 """`QueueLocks`: the broker-side locks of an orderly consumer's queues (41, 42).
 
-A broker's lock lasts 60 s. It is renewed every 20 s, and counts here for 30 s. A forgotten lock keeps its
-queue from the group for these 60 s. So a request under way is not cancelled, and a lock granted too late is given back.
-Source: client/impl/consumer/RebalanceImpl.java (lock, lockAll, unlock),
-ProcessQueue.java, 5.4.0.
+A broker's lock lasts 60 s. It is renewed every 20 s, and counts here for 30 s. A lock that is not released blocks its
+queue for the group until the 60 s end. So a request under way is not cancelled, and a lock granted too late is
+released. Source: client/impl/consumer/RebalanceImpl.java (lock, lockAll, unlock), ProcessQueue.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class QueueLocks:
         return frozenset(locked)
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
-        """Gives the locks back, without waiting for an answer."""
+        """Releases the locks, without waiting for an answer."""
         for broker_name, own in _by_broker(queues).items():
             for queue in own:
                 self._locked_at.pop(queue, None)

@@ -22,7 +22,7 @@ RULES: Final = BodyRules(verify_crc=True, max_body_bytes=MAX_BODY_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """The reading of one queue's pulls: `filter` is the subscription's, `namespace` the consumer's."""
+    """A decoder of one queue's pulls, with the subscription's `filter` and the consumer's `namespace`."""
 
     filter: Filter
     namespace: str | None = None

@@ -42,7 +42,7 @@ DEAD_LETTER: Final = -1
 
 
 class SendBack:
-    """Gives messages of one group back; `max_reconsume_times` is the number of tries after the first."""
+    """Sends messages of one group back; `max_reconsume_times` is the number of tries after the first."""
 
     def __init__(self, client: ClientSession, group: str, max_reconsume_times: int) -> None:
         self._client = client

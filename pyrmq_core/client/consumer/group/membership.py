@@ -113,7 +113,7 @@ class Membership:
         self._changed.set()
 
     async def run(self) -> None:
-        """Announces changes for the life of the consumer: one round of heartbeats at a time, and one a second at most.
+        """Announces changes for the life of the consumer, in one round of heartbeats a second at most.
 
         A consumer that takes the queues of many topics has a change for each topic, and each round goes to all brokers.
         """

@@ -1,11 +1,11 @@
-"""The file of a broadcasting consumer's offsets, in Java's place and form; every function here blocks.
+"""The file of a broadcasting consumer's offsets, with Java's path and format; every function here blocks.
 
 `<directory>/<client id>/<group>/offsets.json`, and the version before it as `.bak`. Java reads what this writes.
 Source: client/consumer/store/LocalFileOffsetStore.java, common/MixAll.java (string2File).
 
-fastjson writes a queue as an object in the place of a name. Reading also accepts that object's text as a name, and the
-text of `MessageQueue.toString`, as Jackson writes it. 5.4.0 does not read back an offset beyond 32 bits.
-Source: client/consumer/store/OffsetSerializeWrapper.java, 5.4.0 and 4.9.7.
+fastjson writes a queue as an object where JSON has a name. Reading also accepts a name with that object's text, or with
+the text of `MessageQueue.toString`, as Jackson writes it. 5.4.0 does not read back an offset beyond 32 bits. Source:
+client/consumer/store/OffsetSerializeWrapper.java, 5.4.0 and 4.9.7.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _default_folder() -> Path:
 
 
 def _make_folder(folder: Path) -> None:
-    """Makes a folder and its parents, and syncs each name: a file is found only if all its folders are."""
+    """Makes a folder and its parents, and syncs each new name: a file is lost if any of its folders is."""
     if not folder.exists():
         _make_folder(folder.parent)
         folder.mkdir(exist_ok=True)

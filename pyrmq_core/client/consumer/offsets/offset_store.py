@@ -1,7 +1,7 @@
 """`OffsetStore`: how far a consumer's queues are consumed; `RemoteOffsetStore` keeps it at the brokers.
 
 Source: client/consumer/store/OffsetStore.java, RemoteBrokerOffsetStore.java (5.4.0). Java sends every offset every 5 s;
-here an offset is sent when it has changed, and once a minute, since a broker that crashed has lost its last ones.
+here an offset is sent when it has changed, and once a minute, since a crashed broker loses its last offsets.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class OffsetStore(Protocol):
         """Reads the stored offsets if they are in a file; raises `StoreError` if that cannot be read."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Notes how far the queue is consumed, in memory. Ignored for a frozen queue."""
+        """Sets the consumed offset of the queue in memory. Ignored for a frozen queue."""
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Notes an offset that no update changes any more, until the queue is forgotten."""
+        """Sets an offset that `update` no longer changes, until the queue is forgotten."""
 
     def known(self, queue: MessageQueue) -> int | None:
         """Returns the offset in memory; None if there is none."""
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Returns the stored offset, which memory takes over unless it has a change to store; None if none is stored.
+        """Returns the stored offset, or None; memory adopts it unless it has a newer offset to store.
 
         Raises `RocketMQError` when it cannot be known.
         """
@@ -104,7 +104,7 @@ class RemoteOffsetStore(OffsetsInMemory):
     async def _persist_at(
         self, broker_name: str, queues: list[MessageQueue], confirmed: bool, permits: trio.Semaphore
     ) -> None:
-        """Stores the offsets of one broker's queues: one alone, and the others only if the broker can be reached."""
+        """Stores the offsets of one broker's queues: the first alone, and the others only if the broker was reached."""
         async with self._locks.setdefault(broker_name, trio.Lock()):
             changed = list(self._changed(queues, confirmed=confirmed).items())
             if changed and await self._commit(*changed[0], True, permits):

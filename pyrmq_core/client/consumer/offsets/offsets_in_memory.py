@@ -14,7 +14,7 @@ from pyrmq_core.model import MessageQueue
 class ConsumedOffset:
     """The offset of one queue, the value last `sent` to the broker or file, and the value that it `confirmed`.
 
-    None stands for an unknown value, also while a new value is being sent.
+    They are None while unknown, as during a send.
     """
 
     __slots__ = ("confirmed", "is_frozen", "offset", "sent")
@@ -31,7 +31,7 @@ class ConsumedOffset:
         return self.offset
 
     def end_sending(self, offset: int, *, confirmed: bool) -> None:
-        """Notes that `offset` was sent, and whether it is known to be stored."""
+        """Records that `offset` was sent, and whether the broker or file confirmed it."""
         self.sent = offset
         self.confirmed = offset if confirmed else None
 
@@ -41,16 +41,16 @@ class ConsumedOffset:
 
 
 class OffsetsInMemory:
-    """The part that both stores of offsets have in common."""
+    """The common base of both stores of offsets."""
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, ConsumedOffset] = {}
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Notes how far the queue is consumed, in memory. Ignored for a frozen queue.
+        """Sets the consumed offset of the queue in memory. Ignored for a frozen queue.
 
-        With `increase_only` the higher of the old and the new offset stays. Otherwise the offset was moved, perhaps by
-        the broker: it is sent the next time, even if it equals the value that was sent last.
+        With `increase_only` the higher of the old and the new offset counts. Otherwise the new offset counts, and is
+        sent the next time even if it equals the value that was sent last.
         """
         entry = self._offsets.get(queue)
         if entry is None:
@@ -61,7 +61,7 @@ class OffsetsInMemory:
                 entry.sent = entry.confirmed = None
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Notes an offset that no update changes any more, until the queue is forgotten."""
+        """Sets an offset that `update` no longer changes, until the queue is forgotten."""
         entry = self._offsets.setdefault(queue, ConsumedOffset(offset))
         entry.offset, entry.is_frozen = offset, True
 
@@ -85,9 +85,9 @@ class OffsetsInMemory:
         return {queue: entry for queue, entry in entries.items() if entry.is_changed(confirmed=confirmed)}
 
     def _adopt(self, queue: MessageQueue, stored: int, before: int | None) -> None:
-        """Takes a value that was read from the broker or file, if memory still has `before` and nothing newer to store.
+        """Adopts a value read from the broker or file, if memory still has `before` and nothing newer to store.
 
-        Without it a later pull would commit the older value of memory (OffsetStore.readOffset of Java sets it too).
+        Otherwise a later pull would commit the older value in memory (Java's OffsetStore.readOffset does so, too).
         """
         entry = self._offsets.get(queue)
         if entry is None and before is None:

@@ -1,4 +1,4 @@
-"""Judges an answer to a pull of a range: it moves forward, or may be right later, or shows a loss. Pure.
+"""Judges an answer to a pull of a range: it is usable, or worth a retry, or shows a loss. Pure.
 
 Statuses as the broker sets them: store/DefaultMessageStore.java (getMessage), 5.4.0, and broker/processor/
 PullMessageProcessor.java, which answers a reset of the group's offset (OFFSET_RESET) once, whatever was asked for.
@@ -12,7 +12,7 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 
 def may_pass(pull: RawPull, end: int) -> bool:
-    """Returns whether the same pull may be answered otherwise a moment later.
+    """Returns whether a repeated pull may get a usable answer a moment later.
 
     A message that was just acknowledged may not be readable yet. A slave that lags answers 20 with the same offset,
     where its master would answer 19 or 21. A broker that moves a kept offset resets the group. A 4.9 broker may once

@@ -63,7 +63,7 @@ JOIN_MESSAGES: Final = 16_384
 class Puller:
     """Pulls for one consumer group over a client's connections.
 
-    With `namespace`, the group and the queues that come in or go out are the tenant's own; on the wire they carry it.
+    With `namespace`, the group and the queues in arguments and results are without the namespace; requests contain it.
     With `is_member` it pulls as members of a group do: a queue from the slave that the broker's last answer suggested
     (PullAPIWrapper.recalculatePullFromWhichNode), and a range only up to an answer that moves the group's offset.
     """
@@ -142,9 +142,9 @@ class Puller:
         gap.
 
         A pull's own range is `start` to `next_offset`; messages of its records outside that belong to another pull
-        (batch topics). Failures of the network are waited out for `window.patience` seconds. Raises `DataLost` if the
-        range is no longer kept; while the broker has no master, `BrokerNotFound` instead. A member's read ends with the
-        pull that moves its group to another offset (OFFSET_ILLEGAL), at once: the broker says so once.
+        (batch topics). After network failures it retries for `window.patience` seconds. Raises `DataLost` if the range
+        is no longer kept; while the broker has no master, `BrokerNotFound` instead. A member's read ends with the pull
+        that moves its group to another offset (OFFSET_ILLEGAL), at once: the broker says so once.
         """
         async with self._reader(queue, start, end, tags, window) as reader, aclosing(reader.pulls()) as pulls:
             yield pulls

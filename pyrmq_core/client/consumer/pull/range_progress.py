@@ -81,7 +81,7 @@ class RangeProgress:
         self._sizer.begin(first)
 
     def narrow(self, most_bytes: int) -> None:
-        """Lowers the bytes that are asked for and not delivered yet."""
+        """Lowers the limit on bytes that are requested and not delivered yet."""
         self._window = replace(self._window, bytes=min(self._window.bytes, most_bytes))
 
     def end_at(self, pull: RawPull) -> None:
@@ -154,10 +154,10 @@ class RangeProgress:
         return pulls
 
     def _accept(self, pull: RawPull) -> PullSlice | None:
-        """Delivers the new part of the pull; if there is a gap in front of it, returns that instead.
+        """Delivers the new part of the pull; if offsets before it are missing, returns their slice instead.
 
-        A filter may pass over more than was asked for. A batch topic's pull holds whole batches, also from before its
-        start.
+        A filter may skip more offsets than were requested. A pull of a batch topic has complete batches, which may
+        begin before its start.
         """
         offset, start, following = self._next_offset, pull.start, pull.next_offset
         if start > offset and (first := pull.reaches_back_to) > offset:

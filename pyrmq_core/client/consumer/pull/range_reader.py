@@ -52,7 +52,7 @@ class PullRequests(Protocol):
         ...
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
-        """Returns the pull; raises `ResponseError` or `ProtocolError` if the answer is none."""
+        """Returns the pull; raises `ResponseError` for a refusal, `ProtocolError` for an answer that is no pull."""
         ...
 
 
@@ -146,14 +146,14 @@ class RangeReader:
                 yield pull
 
     async def joined(self, wanted_bytes: int, wanted_messages: int) -> AsyncGenerator[list[RawPull], None]:
-        """Yields lists of pulls, each of about so many bytes or messages."""
+        """Yields lists of pulls, each of about `wanted_bytes` or `wanted_messages`."""
         while pulls := await self.take(wanted_bytes, wanted_messages):
             # The next pulls are posted: let them be written before the caller holds up the loop with decoding.
             await trio.lowlevel.checkpoint()
             yield pulls
 
     async def take(self, wanted_bytes: int, wanted_messages: int) -> list[RawPull]:
-        """Returns the next pulls, until they have so many bytes or messages, or the range ends; none at its end.
+        """Returns the next pulls, up to about `wanted_bytes` or `wanted_messages`; none at the range's end.
 
         The pulls that follow are posted before this returns. Raises the error of the next pull, if it failed for good.
         """
@@ -277,8 +277,8 @@ class RangeReader:
     async def _pull(self, start: int, end: int, result: Command | RocketMQError | None = None) -> RawPull:
         """Pulls until an answer moves forward, and returns it clipped to the range; waits out network failures.
 
-        `result` is the result of a first try, if there was one. A loss is raised only if the registered master reported
-        it: a slave may lag, or have begun later.
+        `result` is the result of a first try, if there was one. `DataLost` is raised only if the registered master
+        reported the loss: a slave may lag, or have begun later.
         """
         deadline = trio.current_time() + self._patience
         wanted = min(end - start, self._max_messages_a_pull)

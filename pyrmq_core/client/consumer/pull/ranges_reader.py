@@ -50,7 +50,7 @@ class RangesReader:
     async def joined(
         self, wanted_bytes: int, wanted_messages: int, *, share_lists: bool
     ) -> AsyncGenerator[list[RawPull], None]:
-        """Yields lists of pulls, of about so many bytes or messages; with `share_lists` small ranges share a list.
+        """Yields lists of pulls, of about `wanted_bytes` or `wanted_messages`; with `share_lists` ranges share a list.
 
         Raises the error of a range when its turn comes, after all pulls before it.
         """
@@ -134,7 +134,7 @@ class _BegunRange:
         return self._taken.is_set()
 
     async def next_pulls(self, wanted_bytes: int, wanted_messages: int) -> list[RawPull]:
-        """Returns the next pulls when they are there, none at the range's end; raises their error."""
+        """Waits for the next pulls and returns them, none at the range's end; raises their error."""
         if not self._taken.is_set():
             await self._taken.wait()
         if self._error is not None:

@@ -1,6 +1,6 @@
 """Unreadable records: the readable records around them, and the number of tries to read them.
 
-Java's clients stop at such a record silently, and go on after the whole answer.
+Java's clients silently skip such a record and the rest of its answer.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def readable(pull: RawPull, rules: BodyRules) -> Readable:
 
 
 class UnreadableRecords:
-    """The tries to read a queue's records: after the last try the queue goes on without the unreadable records."""
+    """The tries to read a queue's records: after the last try the unreadable records are skipped."""
 
     def __init__(self) -> None:
         self._start = -1

@@ -1,7 +1,7 @@
 """`Rebalancer`: decides every 20 s, and whenever members or routes change, which queues this consumer reads.
 
 Each member computes the whole division by itself, from the topic's queues in the NameServer's route and the members'
-client ids at a broker; members that see the same come to the same result. Sources: client/impl/consumer/
+client ids at a broker; members with the same input compute the same result. Sources: client/impl/consumer/
 RebalanceImpl.java, RebalanceService.java, 5.4.0.
 """
 
@@ -188,7 +188,7 @@ class FixedQueues:
         self._woken.set()
 
     async def run(self) -> None:
-        """Keeps the table for the life of the consumer."""
+        """Applies the assigned queues in rounds, for the life of the consumer."""
         while True:
             self._woken = trio.Event()
             settled = await self.run_round()

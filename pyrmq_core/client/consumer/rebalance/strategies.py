@@ -82,7 +82,7 @@ class AllocateMessageQueueAveragely:
 
     @property
     def name(self) -> str:
-        """The name of the strategy in Java's logs and tools."""
+        """The strategy's name in Java's logs and tools."""
         return "AVG"
 
     def allocate(
@@ -104,7 +104,7 @@ class AllocateMessageQueueAveragelyByCircle:
 
     @property
     def name(self) -> str:
-        """The name of the strategy in Java's logs and tools."""
+        """The strategy's name in Java's logs and tools."""
         return "AVG_BY_CIRCLE"
 
     def allocate(
@@ -134,7 +134,7 @@ class AllocateMessageQueueByConfig:
 
     @property
     def name(self) -> str:
-        """The name of the strategy in Java's logs and tools."""
+        """The strategy's name in Java's logs and tools."""
         return "CONFIG"
 
     def allocate(
@@ -166,7 +166,7 @@ class AllocateMessageQueueByMachineRoom:
 
     @property
     def name(self) -> str:
-        """The name of the strategy in Java's logs and tools."""
+        """The strategy's name in Java's logs and tools."""
         return "MACHINE_ROOM"
 
     def allocate(
@@ -285,7 +285,7 @@ class AllocateMessageQueueConsistentHash:
 
     @property
     def name(self) -> str:
-        """The name of the strategy in Java's logs and tools."""
+        """The strategy's name in Java's logs and tools."""
         return "CONSISTENT_HASH"
 
     def allocate(
@@ -300,9 +300,9 @@ class AllocateMessageQueueConsistentHash:
         return tuple(queue for queue in queues if ring[self._place(queue, places)] == client_id)
 
     def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
-        """Returns the member at each place of the ring.
+        """Returns the member at each position of the ring.
 
-        Of two members at one place the later member stays. An id that is listed twice has twice as many places.
+        Of two members at one position the later counts. An id that is listed twice has twice as many positions.
         """
         ring: dict[int, str] = {}
         nodes = Counter[str]()

@@ -1,4 +1,4 @@
-"""Automatic batching: messages sent one by one travel together, when they come fast enough.
+"""Automatic batching: messages that are sent one by one in quick succession share a request.
 
 Messages of the same topic, target, wait flag and tag share a request, which is sent at 32 KiB or after 10 ms. Each
 message has its own result. Messages that are delayed, compressed, transactional or retries, or have a timeout of their
@@ -26,7 +26,7 @@ MAX_DELAY_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """The bounds at which a batch leaves: `max_bytes` (1 to 2 MiB), or an age of `max_delay` seconds (0.001 to 30)."""
+    """The bounds at which a batch is sent: `max_bytes` (1 to 2 MiB), or an age of `max_delay` seconds (0.001 to 30)."""
 
     max_bytes: int = 32 * 1024
     max_delay: float = 0.010
@@ -101,7 +101,7 @@ class Accumulator:
         self._flush(math.inf)
 
     def abandon(self) -> None:
-        """Drops all open batches; each `PendingSend` ends with an error."""
+        """Drops all open batches, and ends each of their `PendingSend`s with an error."""
         for batch in self._open.values():
             self._in_flight.leave(batch.pendings)
             for pending in batch.pendings:

@@ -1,7 +1,7 @@
-"""Lists of messages sent in the background, a task each, in the room of `InFlight`.
+"""Lists of messages sent in the background, each by a task, within the bounds of `InFlight`.
 
-A task sends its list as `send_batch` does, part by part, and every try of it ends in time: so does the task.
-Source: DefaultMQProducer.java, `send(Collection, SendCallback)`.
+A task sends its list as `send_batch` does, part by part. Every try has a timeout, so every task ends. Source:
+DefaultMQProducer.java, `send(Collection, SendCallback)`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class BatchSends:
 
 
 def _most_waits(messages: Sequence[Message]) -> int:
-    """Returns how often a list waits at most: for each part, and for the topic's route and settings."""
+    """Returns the most waits of a list: one for each part, and for the topic's route and settings."""
     targets = len({(message.sharding_key, message.tags) for message in messages})
     size = sum(len(message.body) for message in messages)
     return 2 + targets + size // BATCH_BYTES + len(messages) // MAX_RECORD_MESSAGES

@@ -98,7 +98,7 @@ class Pending(Generic[R]):
         return self._waited is not None and self._waited.statistics().tasks_waiting > 0
 
     def _look(self) -> None:
-        """Parses the rest of the answer, and notes that the program looks at the end."""
+        """Parses the rest of the answer, and marks the result as read by the program."""
         self._read()
         if self._unseen is not None:
             self._unseen.look()
@@ -115,7 +115,7 @@ class Pending(Generic[R]):
             self._call(callback)
 
     def _call(self, callback: Callable[[Any], object]) -> None:
-        """Calls the callback, and logs its exception: other sends, and the loop, go on."""
+        """Calls the callback and logs its exception, so that other sends and the loop continue."""
         try:
             callback(self)
         except Exception:
@@ -136,7 +136,7 @@ class PendingSend(Pending[SendResult]):
         self._index = 0
 
     def begun(self, state: SendState) -> None:
-        """Keeps the state, and the payload with it, while the send is under way; the result may be kept much longer."""
+        """Keeps a reference to the send's state and payload while the send is under way, but not in the result."""
         if not self.is_done:
             self.state = state
 
@@ -212,7 +212,7 @@ class InFlight:
         self._ended: trio.Event | None = None
 
     def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
-        """Reserves room for `size` bytes unless there is none or others wait for it; from any thread.
+        """Reserves room for `size` bytes; returns False if there is none or others wait for it. For any thread.
 
         With `take_turns` it returns False now and then, so that the caller awaits `enter` and other tasks run.
         """
@@ -303,11 +303,11 @@ class InFlight:
             self._bytes = sum(self._entered.values())
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the time that the longest send under way has left; from any thread."""
+        """Returns the time in seconds until every send under way has ended; callable from any thread."""
         return self._sends.longest_seconds(now)
 
     async def drain(self) -> None:
-        """Waits until nothing is under way, at most as long as the sends have left and a grace."""
+        """Waits until no send is under way, at most until the sends' timeouts and a grace period have passed."""
         seconds = self.longest_seconds(trio.current_time()) + DRAIN_GRACE_SECONDS
         with trio.move_on_after(seconds):
             while self._entered:

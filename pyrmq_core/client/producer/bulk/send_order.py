@@ -23,7 +23,7 @@ class WindowRoom:
         self._max_bytes = max_bytes
 
     def enter(self, size: int) -> bool:
-        """Reserves room for a payload of so many bytes; returns False, and reserves nothing, if there is no room."""
+        """Reserves room for a payload of `size` bytes; returns False if there is no room."""
         if not self._fits(size, self._max_payloads - 1, self._max_bytes):
             return False
         self.payloads += 1
@@ -35,7 +35,7 @@ class WindowRoom:
         self.bytes -= size
 
     def is_half_empty(self, size: int) -> bool:
-        """Returns whether half of the room is free, and a payload of so many bytes fits."""
+        """Returns whether half of the room is free, and a payload of `size` bytes fits."""
         return self._fits(size, self._max_payloads // 2, self._max_bytes // 2)
 
     def _fits(self, size: int, most: int, most_bytes: int) -> bool:
@@ -48,8 +48,8 @@ class SendOrder:
     """The waiting payloads of a window, and the requests under way: `max_requests` in all, one for an ordered target.
 
     Payloads wait in their order. While an ordered target has a request under way, its further payloads wait in the
-    target's lane. When that request has ended the lane is ready, and goes first. After a failure nothing is sent any
-    more.
+    target's lane. When that request has ended, the payloads of its lane are sent first. After a failure nothing more is
+    sent.
     """
 
     def __init__(self, max_requests: int) -> None:
@@ -62,7 +62,7 @@ class SendOrder:
         self._followed: dict[Target, Target] = {}
 
     def add(self, payload: Payload, to: Target) -> bool:
-        """Hands over a payload, from any thread; returns whether it may be sent before any request ends.
+        """Adds a payload, from any thread; returns whether it may be sent before any request ends.
 
         `next_send` frees lanes before it looks at the payloads, so it sees each payload for which this returns False.
         """
@@ -109,7 +109,7 @@ class SendOrder:
     def drop(self) -> list[Payload]:
         """Removes and returns the payloads that a failure leaves unsent.
 
-        Those in the lane of a request under way are dropped when it ends.
+        Payloads in the lane of a request under way are dropped when it ends.
         """
         dropped: list[Payload] = []
         if self.failure is not None:

@@ -40,7 +40,7 @@ HANDED_OVER: Final = 8
 class WriteSummary:
     """The acknowledged messages of a window, by queue and status, and counts of retries and possible duplicates.
 
-    `ranges` are their places, one a request, in a window that lists them (`list_ranges`).
+    `ranges` are the queue offsets of each request, in a window with `list_ranges`.
     """
 
     messages: int = 0
@@ -133,7 +133,7 @@ class SendWindow:
         return self._order.add(payload, to)
 
     def interrupted(self, topic: str) -> None:
-        """Fails the window: a `put` was interrupted, so its payload may or may not have been handed over."""
+        """Fails the window after an interrupted `put`, whose payload may or may not have been handed over."""
         self._order.fail(given_up(topic))
         self._has_raised = True
         self.start_more()
@@ -142,7 +142,7 @@ class SendWindow:
             changed.set()
 
     async def wait_for_room(self, payload: Payload) -> None:
-        """Waits until half of the window is empty: a caller woken for every request would have no time for its work."""
+        """Waits until half of the window is empty: to wake the caller for every request would cost too much time."""
         await self._until(lambda: self._room.is_half_empty(len(payload.body)))
 
     async def drain(self) -> WriteSummary:
@@ -157,7 +157,7 @@ class SendWindow:
         return [self._refused.popleft() for _ in range(len(self._refused))]
 
     def abandon(self) -> None:
-        """Gives up the requests under way, and sends nothing more; logs an earlier failure that nothing raised."""
+        """Gives up the requests under way, and sends nothing more; logs an earlier failure that was never raised."""
         if self._order.failure is not None and not self._has_raised:
             log.warning("a window was left with a failure that neither put nor drain raised: %s", self._order.failure)
         self._under_way.abandon()
@@ -193,7 +193,7 @@ class SendWindow:
             self._over(payload, to, None)
 
     def _add(self, payload: Payload, receipt: Receipt) -> None:
-        """Adds an acknowledged request to the summary; raises `SendFailed` if the answer lacks a needed place."""
+        """Adds an acknowledged request to the summary; raises `SendFailed` if the answer lacks a needed offset."""
         self.summary.add(receipt, len(payload.body))
         if self._list_ranges:
             ids = payload.unique_ids or ("", "")
@@ -258,13 +258,13 @@ async def open_send_window(
     keep_refused: bool = False,
     list_ranges: bool = False,
 ) -> AsyncIterator[SendWindow]:
-    """Opens a window over `sender`; `max_bytes` bounds the payloads handed over and not acknowledged, `timeout` is each
-    request's own, from when it is sent. Leaving without `drain` abandons the requests under way.
+    """Opens a window over `sender`; `max_bytes` bounds the payloads that are not acknowledged yet, and each request may
+    take `timeout` seconds after it is sent. Leaving the block without `drain` abandons the requests under way.
 
     With `keep_refused` a message that brokers refuse because of its content (MESSAGE_ILLEGAL, INVALID_PARAMETER) or of
     its sender (NO_PERMISSION) does not stop the window: it is found by halving its batch; `take_refused` returns it.
-    With `list_ranges` the summary has the place of each request, with the ids of its first and last message: payloads
-    need `unique_ids`.
+    With `list_ranges` the summary has the queue and offsets of each request, with the ids of its first and last
+    message: payloads need `unique_ids`.
     """
     if max_requests < 1 or max_bytes < 1:
         raise InvalidArgument(f"a window needs room: max_requests={max_requests}, max_bytes={max_bytes}")

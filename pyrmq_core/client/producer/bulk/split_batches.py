@@ -1,4 +1,4 @@
-"""Sends a list of messages as batches, one part after another, and makes the error for a part that fails."""
+"""Sends a list of messages as batches, one part after another, and builds the error if a part fails."""
 
 from __future__ import annotations
 

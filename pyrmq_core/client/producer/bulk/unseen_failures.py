@@ -1,4 +1,4 @@
-"""Failures of background sends that the program never looked at: reported, as asyncio does for its futures.
+"""Reports failures of background sends that the program never looked at, as asyncio does for its futures.
 
 A failure that is dropped unseen is logged as a WARNING, at most once a minute; a producer's end logs their number.
 """
@@ -29,7 +29,7 @@ class UnseenFailures:
         self._line = RareLine(SECONDS_BETWEEN_LINES)
 
     def failed(self, error: RocketMQError) -> UnseenFailure:
-        """Counts a failure, and returns the object that its pending send or future keeps."""
+        """Counts a failure, and returns the object for its pending send or future to keep."""
         with self._lock:
             if not self._count:
                 self._first = str(error)
@@ -37,7 +37,7 @@ class UnseenFailures:
         return UnseenFailure(self, error)
 
     def seen(self) -> None:
-        """Takes one failure from the count."""
+        """Subtracts one failure from the count."""
         with self._lock:
             self._count -= 1
 
@@ -73,7 +73,7 @@ class UnseenFailure:
         self._error = error
 
     def look(self) -> None:
-        """Notes that the program looked at it."""
+        """Records that the program looked at the failure."""
         failures, self._failures = self._failures, None
         if failures is not None:
             failures.seen()

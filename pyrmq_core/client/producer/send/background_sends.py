@@ -1,7 +1,7 @@
-"""Sends without a task each: a callback receives the end of each send, once.
+"""Sends that need no task: a callback receives the result or error of each send, once.
 
 The first try is posted, and the connection's callback judges its answer. A task takes over a send only if it has to
-wait. Nothing is bounded here: `InFlight` and `SendWindow` bound what they start.
+wait. There is no bound here: `InFlight` and `SendWindow` limit the sends that they start.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class BackgroundSends:
     ) -> SendState | None:
         """Sends in the background; `ended` receives the end once, perhaps before this returns.
 
-        A thread that `writes_here` spares the hop to the loop's thread. It may do so only for a send that is alone:
-        several are better written together. Otherwise returns None, and nothing is started.
+        A thread that `writes_here` avoids the hop to the loop's thread. It may start only a send that is alone: several
+        sends are better written together. Otherwise returns None, and nothing is started.
         """
         if loop.writes_here and (self._ended or self._is_closed or not self._sender.writes_from_threads):
             return None
@@ -59,7 +59,7 @@ class BackgroundSends:
         return state
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the time that the longest send has left; from any thread."""
+        """Returns the time in seconds until every send has ended; callable from any thread."""
         return max((state.started + state.timeout - now for state in list(self._ended)), default=0.0)
 
     def give_up(self, state: SendState) -> None:

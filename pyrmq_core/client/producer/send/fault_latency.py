@@ -1,4 +1,4 @@
-"""Fault latency: which brokers a producer keeps away from for a while, by how long they took and how they failed.
+"""Fault latency: which brokers a producer avoids for a while, by the latency of their answers and their failures.
 
 Pure: the time is handed in, in seconds. Off by default, as in Java (`sendLatencyFaultEnable`).
 Sources: client/latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java; numbers and rules of 5.3.3, and of 4.x as
@@ -25,7 +25,7 @@ Draw = Callable[[int], int]
 
 
 class SelectionRule(enum.Enum):
-    """The selection of a queue, and whether a good answer ends a bad broker's time at once."""
+    """The rule of a release: how a queue is selected, and whether a good answer ends a broker's avoidance at once."""
 
     RELEASE_5 = "5.x"
     RELEASE_4 = "4.x"
@@ -43,7 +43,7 @@ class FaultLatencySettings:
 
     @classmethod
     def release_4(cls) -> FaultLatencySettings:
-        """Returns the numbers and the rule of 4.x: much longer times, ended by the first good answer."""
+        """Returns the settings of 4.x: brokers are avoided for much longer times, which the first good answer ends."""
         return cls(
             latency_max=(0.05, 0.1, 0.55, 1.0, 2.0, 3.0, 15.0),
             not_available_duration=(0.0, 0.0, 30.0, 60.0, 120.0, 180.0, 600.0),
@@ -71,7 +71,7 @@ class FaultItem:
 
 
 class FaultLatency:
-    """The brokers of one producer. A broker nothing is known of is available and reachable."""
+    """The records of one producer's brokers. A broker without a record is available and reachable."""
 
     def __init__(self, settings: FaultLatencySettings, *, draw: Draw) -> None:
         self.settings = settings
@@ -109,7 +109,7 @@ class FaultLatency:
                 return self._select_4(info, now)
 
     def pick_one_at_least(self, now: float) -> str | None:
-        """Returns a broker when none is available: in 5.x any reachable one, in 4.x one of the better half in turn."""
+        """Returns a broker when none is available: in 5.x any reachable broker, in 4.x the better half in turn."""
         items = self._shuffled()
         if self.settings.rule is SelectionRule.RELEASE_5:
             return next((item.name for item in items if item.reachable), None)
@@ -168,7 +168,7 @@ class FaultLatency:
 
 
 def judged(error: RocketMQError | None, mode: CommunicationMode, *, detector: bool) -> tuple[bool, bool]:
-    """Returns (isolation, reachable) for a try's error; None is success."""
+    """Returns the `isolation` and `reachable` to record for a try that ended with `error` (None: success)."""
     asynchronous = mode is CommunicationMode.ASYNC
     match error:
         case ResponseError() if refuses_queue(error):  # the route was old, and the broker is healthy

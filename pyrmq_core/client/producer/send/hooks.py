@@ -84,7 +84,7 @@ class EndTransactionContext:
 class MessageHook(Protocol):
     """A hook that is called with each message that is passed to the producer, in the caller's thread and context.
 
-    It may give back another message, with more properties for example. Rows of `send_arrow` are no messages yet.
+    It may return another message, with more properties for example. It does not see the rows of `send_arrow`.
     """
 
     def message_created(self, message: Message) -> Message | None:

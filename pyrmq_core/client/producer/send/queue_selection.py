@@ -26,7 +26,7 @@ from pyrmq_core.protocol.messages.namespaces import with_namespace
 
 
 class QueueSelector:
-    """One producer's selection. Topics and queues are without the namespace of `settings`; on the wire they have it."""
+    """The selection of one producer. Topics and queues are without the namespace of `settings`, unlike in requests."""
 
     def __init__(self, client: ClientSession, settings: SendSettings, faults: FaultLatency | None) -> None:
         self._client = client
@@ -140,7 +140,7 @@ class QueueSelector:
         return info.select_one_message_queue(state.last_broker_name)
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
-        """Returns the queues under the tenant's name of the topic, with a counter that lasts as long as they do."""
+        """Returns the queues under the topic's name without namespace; the counter stays while the queues do."""
         infos = self._tenant_infos.get(topic)
         if infos is None or infos[0] is not info:
             queues = [replace(queue, topic=topic) for queue in info.queues]

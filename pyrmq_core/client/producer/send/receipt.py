@@ -18,7 +18,7 @@ _make_result: Final = maker_of(SendResult)
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A payload is stored: where, since which queue offset, and how.
+    """The acknowledgement of a stored payload: its queue, its first queue offset, and the broker's status.
 
     `attempts` are the failed tries before; if a try's outcome is *perhaps stored*, there may be a second copy.
     """
@@ -53,7 +53,7 @@ class Receipt:
         return _result(self, stored, 0, offset_id if "," not in offset_id else offset_id.partition(",")[0])
 
     def results(self) -> SendResults:
-        """Returns one result for each message, in their order; parsed only now, since a bulk write never needs them."""
+        """Returns one result for each message, in order. Results are parsed here, since a bulk write needs none."""
         return SendResults(self, self._stored())
 
     def _stored(self) -> MessageStored:
@@ -130,7 +130,7 @@ log = logging.getLogger(__name__)
 
 
 def given_up(topic: str) -> SendFailed:
-    """Returns the end of a send whose caller does not wait any more."""
+    """Returns the error of a send whose caller no longer waits."""
     return SendFailed(
         f"the producer was closed while a message for {topic} was under way; sending it again may store a second copy",
         outcome=Outcome.PERHAPS_STORED,
@@ -139,7 +139,7 @@ def given_up(topic: str) -> SendFailed:
 
 
 def unexpected(topic: str, error: Exception) -> SendFailed:
-    """Returns the error of a send that failed by an unexpected exception; it is logged with its place."""
+    """Returns the error of a send that failed by an unexpected exception, and logs the exception's traceback."""
     log.error("a send to %s met an unexpected %s", topic, type(error).__name__, exc_info=error)
     failed = SendFailed(
         f"topic {topic}: the send ended with an unexpected {type(error).__name__}: {error}; it is perhaps stored, and "

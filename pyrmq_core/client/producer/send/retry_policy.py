@@ -72,7 +72,7 @@ def outcome_of(error: RocketMQError) -> Outcome:
 
 
 def refuses_queue(error: BaseException | None) -> bool:
-    """Returns whether a broker refused the queue, which the topic does not have there: the route was old."""
+    """Returns whether a broker refused the queue because its topic lacks it: the route was old."""
     if not isinstance(error, ResponseError):
         return False
     return error.code in WRONG_QUEUE_CODES and error.remark.startswith(WRONG_QUEUE)
@@ -86,7 +86,7 @@ def is_refused_for_good(error: SendFailed) -> bool:
 
 
 def worst(attempts: Sequence[Attempt]) -> Outcome:
-    """Returns the outcome of a send that failed as a whole."""
+    """Returns the outcome of a failed send: the worst of its tries."""
     perhaps = any(attempt.outcome is not Outcome.NOT_STORED for attempt in attempts)
     return Outcome.PERHAPS_STORED if perhaps else Outcome.NOT_STORED
 
@@ -104,10 +104,8 @@ def next_step(
 ) -> Next:
     """Decides the next step after a failed try; `seconds` are left of the send's time.
 
-    error                                 target                  next
-    the broker does not have the queue    named by the caller     ASK_ROUTE
-    one that `is_retried`, in time        any                     TRY
-    any other                             any                     END
+    error target next the broker does not have the queue named by the caller ASK_ROUTE an error that `is_retried`, in
+    time   any                     TRY any other any END
     """
     if refuses_queue(error) and isinstance(target, ThisQueue):
         return Next.ASK_ROUTE
@@ -125,10 +123,10 @@ def is_retried(
 ) -> bool:
     """Returns whether another try may follow, if time is left.
 
-    A key's queue is tried again as long as its broker cannot be reached, or refuses with a code that may pass by
-    itself; a broker may then store the message twice. In mode ASYNC an answer of a broker is final, and a given queue
-    is tried again after a failure of the connection. After the refusal of a queue, which means an old route, another
-    one is chosen unless the caller named it.
+    A key's queue is tried again while its broker cannot be reached, or refuses with a temporary code; a broker may then
+    store the message twice. In mode ASYNC an answer of a broker is final, and a given queue is tried again after a
+    failure of the connection. After the refusal of a queue, which means an old route, another one is chosen unless the
+    caller named it.
     """
     if refuses_queue(error):
         return not isinstance(target, ThisQueue)
@@ -155,8 +153,8 @@ def _may_pass(error: ResponseError) -> bool:
 def attempt_seconds(time_left: float, per_attempt: float | None, *, may_move: bool) -> float:
     """Returns the seconds for which a try waits for its answer: all remaining seconds, as in Java.
 
-    A broker stores a sent request as soon as it can; if the request were sent there again, it would be stored twice. So
-    `per_attempt` caps only a try after which the send `may_move` to another broker.
+    A broker stores a sent request as soon as it can; a second request to it would be stored as well. So `per_attempt`
+    caps only a try after which the send `may_move` to another broker.
     """
     seconds = time_left if per_attempt is None or not may_move or per_attempt > time_left else per_attempt
     return seconds if seconds > MIN_ATTEMPT_SECONDS else MIN_ATTEMPT_SECONDS

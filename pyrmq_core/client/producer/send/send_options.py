@@ -1,4 +1,4 @@
-"""The options of a send, which are its target, its mode and its producer's settings; and its state while it goes on.
+"""The options of a send (its target, its mode and its producer's settings), and its state while it runs.
 
 A target is any queue, one given queue, or the queue of a key; only a send to any queue moves to another broker.
 Names and defaults of client/producer/DefaultMQProducer.java and client/impl/CommunicationMode.java.
@@ -37,7 +37,10 @@ class AnyQueue:
 
 @dataclass(frozen=True, slots=True)
 class ThisQueue:
-    """A queue that the caller chose. A send has one try, as Java's `send(msg, mq)`; `wait` waits for the broker."""
+    """A queue that the caller chose; a send to it has one try, as Java's `send(msg, mq)`.
+
+    With `wait` the send waits for the queue's broker.
+    """
 
     queue: MessageQueue
     wait: bool = False
@@ -193,7 +196,7 @@ class SendState:
         self.tries_left -= 1
 
     def note_refused_queue(self, queue: MessageQueue, refusal: RocketMQError) -> None:
-        """Does not count the latest try: its route was old, and its broker may serve the next try."""
+        """Records a refused queue, but does not count the try: the route was old, the broker may serve the next try."""
         self.refused = queue, refusal
         self.last_broker_name = None
         self.tries_left += 1

@@ -67,7 +67,7 @@ FORMS_KEPT: Final = 4096
 class Sender:
     """Sends payloads for one producer group over a client's connections; many sends may be under way at once.
 
-    Topics and queues that come in or go out are without the namespace of `settings`; on the wire they carry it.
+    Topics and queues in arguments and results are without the namespace of `settings`; requests contain it.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Sender:
         return await self._queues.publish_info(topic, timeout=timeout)
 
     async def is_batch_topic(self, topic: str, *, timeout: float) -> bool:
-        """Returns whether brokers store the topic's batches whole (5.x): a request should then hold one tag."""
+        """Returns whether brokers store the topic's batches as one record (5.x): a request should then have one tag."""
         info = await self.publish_info(topic, timeout=timeout)
         return await self._batch_topics.any_batch_topic(self._queues.on_wire(topic), info, timeout=timeout)
 
@@ -183,7 +183,7 @@ class Sender:
                 return receipt
 
     def _prepare_nowait(self, state: SendState) -> Request | None:
-        """Returns the request of a first try to `state.queue` at `state.address`; None if it has to wait for that."""
+        """Returns the request of a first try, and sets `state.queue` and `state.address`; None if that has to wait."""
         payload = state.payload
         if self._hooks is not None or (not payload.batch and has_timer(payload.properties)):
             return None
@@ -203,7 +203,7 @@ class Sender:
         return request
 
     async def _prepare(self, state: SendState, queue: MessageQueue) -> Command:
-        """Returns the request of a try to `queue`, after the questions that it depends on."""
+        """Returns the request of a try to `queue`, after the queries that it depends on."""
         payload = state.payload
         if can_be_one_record(payload):
             topic = self._queues.on_wire(payload.topic)
@@ -216,7 +216,7 @@ class Sender:
         return request
 
     async def _try(self, state: SendState, queue: MessageQueue) -> Receipt | None:
-        """Makes one try with all its waits; returns None if another one follows, and after a one-way request."""
+        """Makes one try with all its waits; returns None if another try follows, and after a one-way request."""
         state.began, state.address = trio.current_time(), ""
         context: SendContext | None = None
         answer: Command | RocketMQError | None = None
@@ -275,7 +275,7 @@ class Sender:
         answer: Command | RocketMQError | None,
         context: SendContext | None = None,
     ) -> Receipt | None:
-        """Ends a try: returns its receipt, None if another try follows, or raises the end of the send."""
+        """Ends a try: returns its receipt, or None if another try follows, or raises the send's error."""
         receipt, failure = None, None
         if isinstance(answer, Command):
             try:
@@ -403,4 +403,4 @@ def _receipt(state: SendState, queue: MessageQueue, answer: Command) -> Receipt:
 
 
 def _abandoned() -> None:
-    """Abandons a call that has ended already."""
+    """Does nothing: the call to abandon has ended already."""

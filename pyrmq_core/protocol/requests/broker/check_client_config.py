@@ -1,7 +1,7 @@
-"""CHECK_CLIENT_CONFIG (46): the question whether a broker can evaluate a subscription's expression.
+"""CHECK_CLIENT_CONFIG (46): asks whether a broker can evaluate a subscription's expression.
 
 The answer is 0, or 1 when the broker does not filter by properties, or 23 with the parser's message. A broker answers 0
-to a valid expression with junk after it, and filters by the valid part. Source: remoting/protocol/body/
+to a valid expression followed by junk, and filters by the valid part. Source: remoting/protocol/body/
 CheckClientRequestBody.java, broker/processor/ClientManageProcessor.java.
 """
 

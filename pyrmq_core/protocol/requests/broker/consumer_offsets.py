@@ -32,9 +32,9 @@ class QueryConsumerOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateConsumerOffset(HeaderRequest):
-    """A commit: the group goes on at `commit_offset`.
+    """A commit: the group continues at `commit_offset`.
 
-    With `from_slave` it was committed at a slave while its master was away: a reset at the master since then stays.
+    `from_slave` marks an offset committed at a slave while its master was away: a later reset at the master wins.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_CONSUMER_OFFSET

@@ -59,7 +59,7 @@ class GetBrokerConsumeStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateGroupForbidden(HeaderRequest):
-    """A request that returns whether a group may read a topic; `readable` changes that first."""
+    """A request for whether a group may read a topic; with `readable` it first changes that."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
     group: str = wire("group")

@@ -1,7 +1,7 @@
 """HEART_BEAT (34) and UNREGISTER_CLIENT (35): the groups that a connection serves.
 
-Supported: version 1 of the heartbeat (whole subscriptions each time); version 2's fingerprint is sent as 0, which means
-none. Sources: remoting/protocol/heartbeat/HeartbeatData.java, ConsumerData.java, ProducerData.java,
+Supported: version 1 of the heartbeat (complete subscriptions each time); version 2's fingerprint is sent as 0, which
+means none. Sources: remoting/protocol/heartbeat/HeartbeatData.java, ConsumerData.java, ProducerData.java,
 SubscriptionData.java.
 """
 

@@ -1,7 +1,7 @@
-"""EXCHANGE_BROKER_HA_INFO (906): where a master is, and where its slaves fetch the log.
+"""EXCHANGE_BROKER_HA_INFO (906): a master's address, and the address from which its slaves fetch the log.
 
-A master that is to register soon sends it to a slave; a slave sends it without fields to its master, whose answer has
-them. Sources: remoting/protocol/header/ExchangeHAInfoRequestHeader.java, ExchangeHAInfoResponseHeader.java.
+A master sends it to a slave before it registers; a slave sends it without fields to its master, whose answer has the
+fields. Sources: remoting/protocol/header/ExchangeHAInfoRequestHeader.java, ExchangeHAInfoResponseHeader.java.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Administration of plain ACL: an account put (50) or removed (51), versions (52), white addresses (53), all (54).
+"""Administration of plain ACL: put (50) or remove (51) an account, versions (52), white addresses (53), all (54).
 
 50, 51 and 53 are answered with success alone. Left out: 5.x, which has users and policies instead (3001 to 3010).
 Sources: common/protocol/header/CreateAccessConfigRequestHeader.java, DeleteAccessConfigRequestHeader.java,
@@ -77,5 +77,5 @@ class AclVersion(HeaderResponse):
 
 
 def acl_config(white_addresses: Sequence[str], accounts: Sequence[Mapping[str, Any]]) -> Command:
-    """Returns the answer to 54: all global white addresses and accounts, with their secrets."""
+    """Returns the answer to request 54: all global white addresses and accounts, with their secrets."""
     return success(body=dumps({"globalWhiteAddrs": list(white_addresses), "plainAccessConfigs": list(accounts)}))

@@ -88,7 +88,7 @@ class SendMessage:
     def to_special_command(self) -> Command:
         """Returns the request as Java's client sends replies, and messages for retry topics.
 
-        The latter have their counts of retries in the header and not as properties
+        Messages for retry topics have their counts of retries in the header and not as properties
         (DefaultMQProducerImpl.sendKernelImpl).
         """
         if is_reply(self.properties or ""):
@@ -132,7 +132,7 @@ USUAL_DIGITS: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class MessageStored(HeaderResponse):
-    """The answer to a send: the message's place. `msg_ids` are offset message ids, separated by commas for a batch."""
+    """The answer to a send: the message's queue, offset and `msg_ids`, offset message ids separated by commas."""
 
     msg_ids: str = wire("msgId")
     queue_id: int = wire_int("queueId")

@@ -1,4 +1,4 @@
-"""GET_CONSUMER_RUNNING_INFO (307): everything that one consumer knows of itself, for `mqadmin consumerStatus`.
+"""GET_CONSUMER_RUNNING_INFO (307): a consumer's settings, queues and rates, for `mqadmin consumerStatus`.
 
 An administrator sends it to a broker, which passes it on to the client with this id. `jstack` is the text of all stacks
 if the request wants it. 4.9 has neither `mqPopTable`, the queues of a pop consumer, nor `userConsumerInfo`.

@@ -39,7 +39,7 @@ class HaConnection:
 
 @dataclass(frozen=True, slots=True)
 class HaClient:
-    """A slave's connection with its master; a time of 0 stands for none."""
+    """A slave's connection with its master; a time of 0 means that there is none."""
 
     master_address: str = member("masterAddr", "", text_member)
     max_offset: int = member("maxOffset", 0, long_member)
@@ -59,7 +59,7 @@ def _client(members: object) -> HaClient:
 
 @dataclass(frozen=True, slots=True)
 class HaStatus:
-    """The answer to 907; `client` is a slave's, or None."""
+    """The answer to 907; `client` is set by a slave, and None for a master."""
 
     master: bool = member("master", False, flag_member)
     master_commit_log_max_offset: int = member("masterCommitLogMaxOffset", 0, long_member)

@@ -1,7 +1,7 @@
-"""GET_BROKER_RUNTIME_INFO (28): a broker's figures, each a text by its name.
+"""GET_BROKER_RUNTIME_INFO (28): a broker's figures by name, all as text.
 
-A rate is one text of three, for the last 10, 60 and 600 s; each is empty until that time has passed. Sources:
-remoting/protocol/body/KVTable.java, store/StoreStatsService.java getRuntimeInfo, 5.4.0 and 4.9.7.
+A rate is a text of three numbers, for the last 10, 60 and 600 s; a number is missing until its time has passed.
+Sources: remoting/protocol/body/KVTable.java, store/StoreStatsService.java getRuntimeInfo, 5.4.0 and 4.9.7.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RuntimeInfo:
 
     @property
     def disk_ratio(self) -> float | None:
-        """The part of the commit log's disk that is used, 0 to 1."""
+        """The used fraction of the commit log's disk, 0 to 1."""
         ratio = self._number("commitLogDiskRatio")
         return ratio if ratio is not None and ratio >= 0 else None
 

@@ -33,7 +33,7 @@ class ViewBrokerStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class StatsPeriod:
-    """One period: the sum, its rate a second, and the sum by each call that counted."""
+    """The figure over one period: its sum, the sum per second, and the mean per counted call."""
 
     sum: int = member("sum", 0, long_member)
     tps: float = member("tps", 0.0, float_member)

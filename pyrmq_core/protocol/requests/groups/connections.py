@@ -50,7 +50,7 @@ class GetAllProducers(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One client of a group, as a broker knows it."""
+    """One client of a group, as a broker reports it."""
 
     client_id: str = member("clientId", "", text_member)
     address: str = member("clientAddr", "", text_member)

@@ -30,7 +30,7 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroupConfig:
-    """A consumer group's settings at one broker; `others` are members of newer releases, kept as they are."""
+    """A consumer group's settings at one broker; `others` are unknown members of newer releases, kept unchanged."""
 
     group_name: str = member("groupName", "", text_member)
     consume_enable: bool = member("consumeEnable", True, flag_member)

@@ -29,7 +29,7 @@ class BrokerHeartbeat(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class NotifyMinBrokerIdChange(HeaderRequest):
-    """The broker of a group that has the smallest id now, after one left (`offline_broker_addr`) or joined."""
+    """A notice of the broker with the smallest id of its name, after one left (`offline_broker_addr`) or joined."""
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
     min_broker_id: int = wire("minBrokerId")

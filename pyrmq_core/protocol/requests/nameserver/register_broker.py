@@ -25,7 +25,7 @@ from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 @dataclass(frozen=True, slots=True)
 class RegistrationHeader:
-    """The broker that registers; `body_crc32` 0 is unchecked, `heartbeat_timeout_ms` None is 120 s.
+    """The broker that registers; a `body_crc32` of 0 is not checked, a `heartbeat_timeout_ms` of None means 120 s.
 
     5.x always sends `enable_acting_master`, 4.x never.
     """
@@ -121,7 +121,7 @@ class UnregisterBroker(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueryDataVersion:
-    """The question whether the NameServer has this version of the broker's topics; it counts as a heartbeat."""
+    """A query whether the NameServer has this version of the broker's topics; it counts as a heartbeat."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_DATA_VERSION
     cluster_name: str
