@@ -1,4 +1,4 @@
-"""`AccessControl`: one server's access control, of either form or none, as its settings say."""
+"""`AccessControl`: one server's access control: plain ACL, users with policies, or none, by its settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyrmq_core.protocol.framing.command import Command
 
 @dataclass(frozen=True, slots=True)
 class AccessControl:
-    """The enabled parts of access control; if `guard` is None every request is handled."""
+    """The enabled parts of a server's access control; if `guard` is None, every request is handled."""
 
     guard: Guard | None = None
     plain: PlainAcl | None = None

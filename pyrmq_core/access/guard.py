@@ -1,6 +1,6 @@
 """`Guard`: the check before a server's handler. A request that is denied reaches no handler and changes nothing.
 
-A verdict is a plain function of the request and its sender's address. Only bodies that name groups and topics are read
+A verdict is a pure function of the request and its sender's address. Only bodies that name groups and topics are read
 for it, up to a limit, and only after the signature is found valid.
 """
 

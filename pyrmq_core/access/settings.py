@@ -54,7 +54,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """Settings of both forms. Passwords are in no `repr`, and hidden in `to_settings` by default."""
+    """The settings of plain ACL and of users. Passwords are in no `repr`, and hidden in `to_settings` by default."""
 
     acl_enable: bool = wire("aclEnable", False)
     rocketmq_home: str = wire("rocketmqHome", "")
@@ -75,12 +75,12 @@ class AccessSettings:
 
     @property
     def is_on(self) -> bool:
-        """True if requests are judged, by either form."""
+        """True if requests are checked, by plain ACL or by users and policies."""
         return self.acl_enable or self.authentication_enabled or self.authorization_enabled
 
     @property
     def home(self) -> Path | None:
-        """RocketMQ's home, in whose `conf` are the files of plain ACL: the setting, else the environment's."""
+        """The folder with plain ACL's `conf`: the setting rocketmqHome, else the environment variable."""
         text = self.rocketmq_home or os.environ.get(HOME_VARIABLE, "")
         return Path(text).expanduser() if text else None
 
@@ -95,7 +95,7 @@ class AccessSettings:
         return _credentials("innerClientAuthenticationCredentials", text, "accessKey", "secretKey")
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
-        """Returns all by RocketMQ's names, passwords hidden unless `secrets`."""
+        """Returns all settings by RocketMQ's names, passwords hidden unless `secrets`."""
         settings = encode_fields(self)
         return settings if secrets else {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
 

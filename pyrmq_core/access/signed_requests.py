@@ -1,8 +1,8 @@
-"""Signatures of requests, checked: whether the sender of a request knows a secret.
+"""Checks the signatures of requests: whether the sender of a request knows a secret.
 
-The secret is never compared itself, and the signature in constant time. As in Java, nothing
-in a request is used up: a copy of it is accepted again. TLS keeps others from reading it.
-Source: auth/authentication/builder/DefaultAuthenticationContextBuilder.java, DefaultAuthenticationHandler.java (5.4.0).
+Signatures are compared in constant time. As in Java, a request can be replayed: a copy of it is accepted again. TLS
+prevents others from reading it. Source: auth/authentication/builder/DefaultAuthenticationContextBuilder.java,
+DefaultAuthenticationHandler.java (5.4.0).
 """
 
 from __future__ import annotations

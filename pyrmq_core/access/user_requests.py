@@ -62,7 +62,7 @@ OFF: Final = "authenticationEnabled is false at this server, which keeps no user
 
 
 class _Refused(Exception):
-    """A change that is not made; `code` is the answer's."""
+    """Raised for a change that is refused; `code` is the response code."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)

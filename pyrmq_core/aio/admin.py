@@ -25,10 +25,10 @@ F = TypeVar("F", bound=AdminFamily)
 
 
 class AsyncioFamily(Generic[F]):
-    """A property of the asyncio `Admin` that is a family of the trio one.
+    """A property of the asyncio `Admin`, whose value is the asyncio form of a family of the trio `Admin`.
 
-    Its value has the type of the trio family, whose public methods are coroutine functions. Parameters and results are
-    the same, and a method added to the trio family is available here at once.
+    The value has the type of the trio family, and the same public coroutine functions. A method added to the trio
+    family is available here at once.
     """
 
     def __init__(self, kind: type[F], family_of: Callable[[TrioAdmin], F]) -> None:

@@ -1,4 +1,4 @@
-"""The base of all asyncio faces, and the functions that make their methods of the trio ones, with their types."""
+"""The base of all asyncio faces, and the functions that make their methods, with types, from the trio methods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 
 
 class AsyncioFace(AsyncOnly, Generic[T]):
-    """A face over the trio object that `make` makes; opened by `async with`, `await open()`, or the first call.
+    """A face over a trio object, which `make` makes; opened by `async with`, `await open()`, or the first call.
 
     It may be used from several asyncio loops. A child after `fork` makes its own face: in the child, a face that the
     parent opened raises `InvalidState`.
@@ -96,7 +96,7 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         return held.value
 
     def _begun(self, client: TrioClient | None) -> HeldContext[T]:
-        """Begins to open it, once for all callers; again after an opening that failed."""
+        """Starts opening the trio object, once for all callers; starts again after a failed opening."""
         with _lock:
             if self._closed:
                 raise InvalidState(f"{self!r} is closed; make a new one")
@@ -166,9 +166,9 @@ _END: Final = _End()
 
 
 class LoopElements(Generic[R]):
-    """The elements of an iterator on the library's loop, one hop each.
+    """The elements of an iterator on the library's loop; each takes one call to that loop.
 
-    An element whose wait is cancelled goes to the next wait: a time-out around a wait loses nothing.
+    If a wait is cancelled, its element goes to the next wait, so that a time-out loses no element.
     """
 
     def __init__(self, elements: AsyncIterator[R]) -> None:
@@ -223,7 +223,7 @@ class AsyncioIterator(AbstractAsyncContextManager["AsyncioIterator[R]"], AsyncIt
 
 
 async def opened(manager: AbstractAsyncContextManager[R]) -> HeldContext[R]:
-    """Returns the context, open on the library's loop; the caller closes it."""
+    """Opens the context manager on the library's loop; the caller closes the result."""
     held = HeldContext(portal(), manager, wait=False)
     try:
         await returned(held.opening)

@@ -1,4 +1,4 @@
-"""The way from the library's loop back to an asyncio loop: results of calls, and calls of the user's functions."""
+"""Passes results of calls, and calls of the user's functions, from the library's loop to an asyncio loop."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _of_thread = threading.local()
 
 
 def here() -> LoopReturns:
-    """Returns the way back to the asyncio loop that runs in this thread."""
+    """Returns the `LoopReturns` of the asyncio loop that runs in this thread."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -67,7 +67,7 @@ def here() -> LoopReturns:
 
 
 async def on_library_loop(call: Callable[..., Awaitable[R]], *args: Any) -> R:
-    """Returns the call's result, made on the library's loop. If this task is cancelled, so is the call, to its end."""
+    """Runs the call on the library's loop and returns its result; a cancelled task cancels it and waits for its end."""
     returns = here()
     running = _LoopCall(returns, call)
     future = portal().submit(running.run, *args)
@@ -80,7 +80,7 @@ async def on_library_loop(call: Callable[..., Awaitable[R]], *args: Any) -> R:
 
 
 async def returned(future: Future[R]) -> R:
-    """Returns the future's result. A cancelled wait leaves the future as it is."""
+    """Waits for the future and returns its result; a cancelled wait does not cancel the future."""
     returns = here()
     waiting: asyncio.Future[R] = returns.loop.create_future()
     future.add_done_callback(partial(returns.soon, _settle, waiting))
@@ -88,7 +88,7 @@ async def returned(future: Future[R]) -> R:
 
 
 async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
-    """Leaves the context and waits until that is done, as `HeldContext.close` does."""
+    """Closes the context and waits for that, as `HeldContext.close` does."""
     left = held.begin_close()
     if left is None:
         return
@@ -109,7 +109,7 @@ async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
 
 
 class _LoopCall(Generic[R]):
-    """A call on the library's loop, and the end that a cancelled task waits for."""
+    """A call on the library's loop; a cancelled task waits for its end."""
 
     def __init__(self, returns: LoopReturns, call: Callable[..., Awaitable[R]]) -> None:
         self._returns = returns

@@ -47,7 +47,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class SendFutures:
-    """The futures of one producer."""
+    """The futures of one producer's background sends, and the count of their unseen failures."""
 
     def __init__(self, group: str) -> None:
         self.failures = UnseenFailures(group)
@@ -65,7 +65,7 @@ class SendFutures:
 
 
 class SendFuture(asyncio.Future[Any]):
-    """A future that notes when it is dropped whether the program looked at its failure."""
+    """A future that reports its failure when it is dropped, if the program never looked at it."""
 
     __slots__ = ("_futures", "_unseen")
 
@@ -80,7 +80,7 @@ class SendFuture(asyncio.Future[Any]):
         self._futures.failed.add(self)
 
     def note_look(self) -> None:
-        """Takes the failure from the count if the program has looked at it, which asyncio notes for itself."""
+        """Subtracts the failure from the count if the program has looked at it, as asyncio records."""
         if self._unseen is not None and not self._log_traceback:
             self._unseen.look()
 
@@ -170,7 +170,7 @@ class Producer(OwnerFace[TrioProducer]):
         select: Select | None = None,
         wait: bool = True,
     ) -> asyncio.Future[SendResult]:
-        """Waits only for room (`max_in_flight`, `max_in_flight_bytes`), and returns the future of the result.
+        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`); returns the result's future.
 
         With `wait=False` it raises `WindowFull` instead of waiting. A future that is cancelled does not end its send.
         """
@@ -258,7 +258,7 @@ class Producer(OwnerFace[TrioProducer]):
     sending_topic = asyncio_form(TrioProducer.sending_topic)
 
     async def _begun_send(self, send: Callable[[], Any]) -> asyncio.Future[R]:
-        """Returns the future of a send that the trio face begins."""
+        """Starts a background send with `send`, and returns its future."""
         returns = here()
         future: asyncio.Future[R] = self._futures.new(returns.loop)
 
@@ -273,7 +273,7 @@ class Producer(OwnerFace[TrioProducer]):
         return future
 
     async def _enter(self, draft: Draft, pending: PendingSend, *, wait: bool) -> None:
-        """Takes room for a message, waiting for it if there is none."""
+        """Reserves room for a message, and with `wait` waits for it."""
         in_flight, size = draft.parts.in_flight, draft.body_bytes
         try:
             if not in_flight.enter_nowait(pending, size):
@@ -357,7 +357,7 @@ def _start(future: asyncio.Future[SendResult], draft: Draft, pending: PendingSen
 
 
 def _pair(returns: LoopReturns, futures: SendFutures | None = None) -> tuple[asyncio.Future[SendResult], PendingSend]:
-    """Returns a future and the pending send that will complete it; a background send takes one of `futures`."""
+    """Returns a future, for background sends from `futures`, and the pending send that will complete it."""
     pending = PendingSend()
     future: asyncio.Future[SendResult] = returns.loop.create_future() if futures is None else futures.new(returns.loop)
     pending.add_done_callback(partial(returns.soon, _settle, future))

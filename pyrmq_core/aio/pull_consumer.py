@@ -1,4 +1,4 @@
-"""The asyncio `PullConsumer`: every method is the trio one, in its asyncio form."""
+"""The asyncio `PullConsumer`: every method is the asyncio form of the trio method."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyrmq_core.client.parameters import parameters_of
 class PullConsumer(OwnerFace[TrioPullConsumer]):
     """The asyncio form of `pyrmq_core.PullConsumer`; `client` is an asyncio one.
 
-    A read is a hop to the library's loop for each pull; `read_joined` and `read_arrow` hop once for many.
+    `read` takes one call to the library's loop for each pull; `read_joined` and `read_arrow` one call for many.
     """
 
     @parameters_of(ConsumerSettings[Client])

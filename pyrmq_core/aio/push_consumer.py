@@ -61,7 +61,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
 
         A coroutine function runs as tasks of this asyncio loop, a plain one in worker threads, up to `consume_threads`
         at once. Returning acknowledges the messages, raising has them delivered again, as `pyrmq_core.PushConsumer.run`
-        says. When the call is cancelled, handlers are too, and what is acknowledged is stored.
+        says. When the call is cancelled, handlers are cancelled too, and acknowledged offsets are stored.
         """
         consumer = await self._async()
         if is_async(handler):
@@ -103,8 +103,9 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `async with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. What is not taken, or not
-        settled, is delivered again. A wait for the next one may be cancelled, by `asyncio.timeout` too, and loses none.
+        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. Messages that were not
+        taken, or not settled, are delivered again. A wait for the next delivery may be cancelled, by `asyncio.timeout`
+        too, and loses no message.
         """
 
         async def made(consumer: TrioPushConsumer) -> TrioDeliveries:

@@ -1,4 +1,4 @@
-"""The blocking families of `Admin`, made from the trio ones: a line for each method, no second implementation."""
+"""The blocking families of `Admin`: a line for each method makes it from the trio method."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class BlockingFamily(Generic[F]):
-    """A family of an `Admin` that may not be open yet; its first call opens it."""
+    """A family of an `Admin`; its first call opens the `Admin` if it is not open."""
 
     def __init__(self, face: BlockingFace[AsyncAdmin], family_of: Callable[[AsyncAdmin], F]) -> None:
         self._face = face

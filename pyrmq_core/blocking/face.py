@@ -1,4 +1,4 @@
-"""The base of all blocking faces, and the functions that make their methods of the trio ones, with their types."""
+"""The base of all blocking faces, and the functions that make their methods, with types, from the trio methods."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class BlockingFace(Generic[T]):
 
 
 class Runner(Protocol[T_co]):
-    """An object with blocking methods: it runs calls on an async object, and waits for them."""
+    """An object that runs calls on an async object and waits for them; its methods are blocking forms."""
 
     def _run(self, call: Callable[[T_co], Awaitable[R]]) -> R: ...
 

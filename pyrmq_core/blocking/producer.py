@@ -98,7 +98,7 @@ class Producer(OwnerFace[AsyncProducer]):
         select: Select | None = None,
         wait: bool = True,
     ) -> Future[SendResult]:
-        """Waits only for room (`max_in_flight`, `max_in_flight_bytes`), and returns the future of the result.
+        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`); returns the result's future.
 
         With `wait=False` it raises `WindowFull` instead of waiting. A broker's answer is final, as in Java's async
         send: only network failures are tried again. In asyncio, `pyrmq_core.aio` has the same with `await`.

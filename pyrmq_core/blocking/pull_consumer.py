@@ -1,4 +1,4 @@
-"""The blocking `PullConsumer`: every method is the trio one, in its blocking form."""
+"""The blocking `PullConsumer`: every method is the blocking form of the trio method."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyrmq_core.client.parameters import parameters_of
 class PullConsumer(OwnerFace[AsyncPullConsumer]):
     """The blocking `pyrmq_core.PullConsumer`; `client` is a blocking one too. Safe to use from many threads.
 
-    A read is a hop to the library's loop for each pull; `read_joined` and `read_arrow` hop once for many.
+    `read` takes one call to the library's loop for each pull; `read_joined` and `read_arrow` one call for many.
     """
 
     @parameters_of(ConsumerSettings[Client])

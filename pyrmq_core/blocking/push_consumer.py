@@ -120,8 +120,8 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. What is not taken, or not
-        settled, is delivered again.
+        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. Messages that were not
+        taken, or not settled, are delivered again.
         """
         return Deliveries(self._on_loop(lambda consumer: consumer.deliveries(orderly=orderly)))
 

@@ -1,4 +1,4 @@
-"""The blocking reader of a range: an async iterator of the library's loop, read one hop an element."""
+"""The blocking reader of a range: each element of an async iterator takes one call to the library's loop."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class RangeReader(Generic[R]):
     def decoded_in_parts(self, decode: Callable[[R], Iterable[T]]) -> Iterator[T]:
         """Yields the values that `decode` makes of each element, one at a time; none of them is None.
 
-        `decode` is called in the loop's thread, and must not wait. That thread has the bytes at hand: two threads that
-        share the interpreter while one receives and one decodes read a tenth to a sixth slower.
+        `decode` is called in the loop's thread, and must not wait. A second thread for decoding would read a tenth to a
+        sixth slower, since both share the interpreter.
         """
         decoding = _Decoding(self._opened.value, decode)
         while (value := portal().run(decoding.next)) is not None:
@@ -69,7 +69,7 @@ async def _next_of(elements: AsyncIterator[R]) -> R | None:
 
 
 class _Decoding(Generic[R, T]):
-    """The decoded values of a range's elements, one a call; the rest of an element stays with the loop."""
+    """The decoded values of a range's elements, one for each call of `next`."""
 
     def __init__(self, elements: AsyncIterator[R], decode: Callable[[R], Iterable[T]]) -> None:
         self._elements = elements

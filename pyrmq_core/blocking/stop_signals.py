@@ -1,4 +1,4 @@
-"""`StopSignals`: Ctrl-C, SIGTERM and SIGHUP end a blocking run in order, and then the process as they always do."""
+"""`StopSignals`: Ctrl-C, SIGTERM and SIGHUP end a blocking run in order, and then the process as usual."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if hasattr(signal, "SIGHUP"):  # not on Windows
 
 
 class StopSignals:
-    """Calls `stop` at the first signal, in `with` and in the main thread; a second signal ends the block at once.
+    """A `with` block in the main thread that calls `stop` at the first signal; a second signal ends the block at once.
 
     The program's own signal handlers stay in place. `stop` interrupts the main thread at any point: it must not wait.
     """

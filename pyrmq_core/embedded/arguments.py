@@ -104,7 +104,7 @@ def broker_config(settings: Mapping[str, str] | None, *, host: str, slaves: int,
 
 
 def changed_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings that one broker gets for a start."""
+    """Checks and returns new settings of one broker for a start."""
     checked = _texts("settings", settings, {**SET_BY, **SET_BY_DIRECTORY})
     _refuse_unknown("settings", unknown_names(checked))
     return checked
@@ -124,7 +124,7 @@ def checked_nameserver_settings(settings: Mapping[str, str] | None, *, host: str
 
 
 def checked_timeout(timeout: object) -> float:
-    """Returns the time; raises `InvalidArgument` if it is not above 0."""
+    """Returns the seconds; raises `InvalidArgument` if they are not above 0."""
     if not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise InvalidArgument(f"timeout={timeout!r}: a number of seconds above 0 is wanted")
     return timeout

@@ -54,9 +54,9 @@ class EmbeddedCluster:
     `TopicConfig`. `port` is the first NameServer's, `host` an IP address of this machine.
 
     Stores are in a temporary directory, memory-backed where possible, which is removed afterwards. Stores in a
-    `directory` stay: the next cluster there opens them again, on the same ports where these are free. Each keeps to
-    2 GiB and removes its oldest messages, unless `settings` have another `maxStoreBytes` (0: none). With `forgetful`,
-    stores record which bytes are not synced yet, for `power_cut`.
+    `directory` stay: the next cluster there opens them again, on the same ports where these are free. Each store is
+    limited to 2 GiB and removes its oldest messages, unless `settings` have another `maxStoreBytes` (0: no limit). With
+    `forgetful`, stores record which bytes are not synced yet, for `power_cut`.
 
     Raises `InvalidArgument` with the name of a wrong argument, topic or setting.
     """

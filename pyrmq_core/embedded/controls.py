@@ -37,7 +37,7 @@ class Control:
         self.removed = True
 
     def takes(self, server: str, request: Command) -> bool:
-        """Checks whether the rule applies to a request at a server."""
+        """Returns whether the rule applies to a request at a server."""
         spent = self.times is not None and len(self.seen) >= self.times
         return not (self.removed or spent) and request.code == self.code and self.server in (None, server)
 

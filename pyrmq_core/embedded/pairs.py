@@ -42,14 +42,14 @@ def pairs_of(running: Mapping[str, RunningBroker]) -> list[Pair]:
 
 
 async def follow(pairs: Iterable[Pair]) -> None:
-    """Returns when each slave follows, or cannot, which the slave logs."""
+    """Waits until each slave follows its master, or has failed to, which the slave logs."""
     async with trio.open_nursery() as nursery:
         for pair in pairs:
             nursery.start_soon(_follow, pair)
 
 
 async def have_all(pairs: Iterable[Pair], timeout: float) -> None:
-    """Returns when each slave has all messages that its master has now; raises `InvalidState` at the time-out."""
+    """Waits until each slave has all its master's present messages; raises `InvalidState` at the time-out."""
     late: list[str] = []
     async with trio.open_nursery() as nursery:
         for pair in pairs:

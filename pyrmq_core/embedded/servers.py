@@ -14,7 +14,7 @@ from pyrmq_core.network import parse_address
 
 
 class RunningServer(Protocol):
-    """A server that is up: `RunningNameServer` or `RunningBroker`."""
+    """A serving server: `RunningNameServer` or `RunningBroker`."""
 
     @property
     def address(self) -> str: ...
@@ -96,7 +96,7 @@ class KeptPorts:
         self._path = path
 
     def port(self, name: str) -> int:
-        """Returns the port that was kept last, or 0."""
+        """Returns the last port of the server, or 0."""
         port = self._known().get(name)
         return port if isinstance(port, int) and 0 < port < 65536 else 0
 

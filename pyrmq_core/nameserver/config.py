@@ -99,7 +99,7 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class NameServerConfig:
-    """All settings. `others` holds the settings without effect that were set; an empty path means the default path."""
+    """All settings of a NameServer; `others` are accepted settings without effect. An empty path means the default."""
 
     bind_address: str = wire("bindAddress", "127.0.0.1")
     listen_port: int = wire("listenPort", 9876)
@@ -135,7 +135,7 @@ class NameServerConfig:
 
     @property
     def rules(self) -> TableRules:
-        """The settings of the route tables."""
+        """The settings that the route tables use."""
         return TableRules(
             delete_topic_with_broker_registration=self.delete_topic_with_broker_registration,
             support_acting_master=self.support_acting_master,

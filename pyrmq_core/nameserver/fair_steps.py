@@ -1,4 +1,4 @@
-"""`FairSteps`: runs long work on the event loop in short steps, one at a time, shared fairly between connections."""
+"""`FairSteps`: runs long work in short steps on the event loop, and divides the steps fairly among connections."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ class _Work:
 class FairSteps:
     """The long work under way. Between two steps all other tasks on the loop can run, however much work waits.
 
-    Every second step goes to the smallest piece of work, so that an ordinary broker is served although huge ones came
-    first. The other steps go to the owners (connections) in turn, the oldest work of each first, so that every work
-    proceeds.
+    Every second step goes to the smallest piece of work, so that an ordinary broker is served even after huge ones. The
+    other steps go to the owners (connections) in turn, the oldest work of each first, so that all work makes progress.
     """
 
     def __init__(self) -> None:

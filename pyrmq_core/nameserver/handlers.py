@@ -93,7 +93,7 @@ def refuse_unknown(request: Command) -> Command:
 
 
 def get_route_info(server: NameServer, request: Command, peer: Peer) -> Answer:
-    """Answers the most frequent request by far; for speed it reads the header's fields without a class for them."""
+    """Returns a topic's route. It is by far the most frequent request, so fields are read without a dataclass."""
     if not server.is_ready:
         return refusal(ResponseCode.SYSTEM_ERROR, "name server not ready")
     topic = request.ext.get("topic")
@@ -159,7 +159,7 @@ def broker_heartbeat(server: NameServer, request: Command, _: Peer) -> Command:
 
 
 def _live_key(cluster_name: str, broker_addr: str) -> BrokerAddrInfo:
-    """Returns the key of the broker that a request names; raises `HeaderError` for a name or address none can have."""
+    """Returns the key of the broker in a request; raises `HeaderError` for an impossible cluster name or address."""
     accepted.check_name("clusterName", cluster_name)
     accepted.check_address("brokerAddr", broker_addr)
     return BrokerAddrInfo(cluster_name, broker_addr)
@@ -270,7 +270,7 @@ def delete_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
 
 
 async def _saved(server: NameServer) -> Command:
-    """Saves the KV configuration; unlike Java's, the answer is an error when the change is not on disk."""
+    """Saves the KV configuration and returns the answer: an error, unlike Java's, if the change is not on disk."""
     try:
         await server.kv.save()
     except StoreError as error:

@@ -1,8 +1,8 @@
 """The KV configuration that a NameServer keeps for its clients: values by namespace and key, in memory and a JSON file.
 
 Source: namesrv/kvconfig/KVConfigManager.java. The file is `{"configTable":{namespace:{key:value}}}`. Each write
-contains the whole table, with all changes made during the previous write. Apache's has no size limit; ours has, because
-any client may put values, and all values are kept in memory, written and sent again and again.
+contains the whole table, with all changes made during the previous write. Apache's has no size limit. Ours has one,
+because any client may put values, and all of them are kept in memory, and written at each change.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ ENTRY_BYTES: Final = 40
 
 
 class KvConfig:
-    """All namespaces, in memory only if `path` is None. A put beyond `max_bytes` of names and values is refused.
+    """The KV configuration of all namespaces, in memory only if `path` is None; limited to `max_bytes`.
 
-    A file that holds more already is loaded whole; only additions to it are refused.
+    A put beyond `max_bytes` of names and values is refused. A larger file is still loaded.
     """
 
     def __init__(self, path: Path | None = None, max_bytes: int = MAX_BYTES) -> None:

@@ -29,7 +29,10 @@ YOUNG_OBJECTS: Final = 100_000
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.nameserver") -> int:
-    """Runs the command; returns 0, 1 after one line about the failure, 130 or 141. Wrong usage exits with 2."""
+    """Runs the command; returns 0, 1 after a line about a failure, 130 (interrupt) or 141 (closed pipe).
+
+    Wrong usage exits with 2.
+    """
     options = _parser(prog).parse_args(arguments)
     return exit_status(lambda: _start(options), "nameserver")
 

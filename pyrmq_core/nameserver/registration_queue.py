@@ -1,6 +1,6 @@
 """The queue of registrations: short ones are applied at once, long ones in steps and fair turns, so that none blocks.
 
-A broker with 10,000 topics sends 2 MB every 30 s, mostly unchanged: then its digest is known and it is not decoded.
+A broker with 10,000 topics sends 2 MB every 30 s. A body with the digest of the last one is not decoded again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], 
 
 
 class RegistrationQueue:
-    """The registrations that wait; the registrations of one broker name are applied in the order of their arrival.
+    """The waiting registrations; those of one broker name are applied in the order of their arrival.
 
     A request's turn is decided on arrival, not when its task first runs: the loop starts tasks in any order.
     """

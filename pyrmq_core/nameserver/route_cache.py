@@ -58,7 +58,7 @@ class RouteCache:
 
 
 def encode_route(route: TopicRouteData, order_topic_conf: str | None, *, bare_ids: bool) -> Steps[bytes]:
-    """Encodes the route with its order configuration as `TopicRouteData.to_json` does."""
+    """Encodes the route with its order configuration in steps, as `TopicRouteData.to_json` does at once."""
     brokers, queues, servers = route.broker_datas, route.queue_datas, route.filter_server_table
     if len(brokers) <= BROKERS_PER_STEP and len(queues) <= BROKERS_PER_STEP and len(servers) <= BROKERS_PER_STEP:
         return replace(route, order_topic_conf=order_topic_conf).to_json(bare_ids=bare_ids)
@@ -75,7 +75,7 @@ def encode_route(route: TopicRouteData, order_topic_conf: str | None, *, bare_id
 
 
 def encode_cluster_info(info: ClusterInfo) -> Steps[bytes]:
-    """Encodes as `ClusterInfo.to_command` does."""
+    """Encodes the body of `ClusterInfo.to_command` in steps."""
     parts = [b'{"brokerAddrTable":{']
     brokers = _some(info.broker_addr_table.items())
     parts += yield from _joined(({name: broker.to_members() for name, broker in portion} for portion in brokers), dumps)
@@ -86,7 +86,7 @@ def encode_cluster_info(info: ClusterInfo) -> Steps[bytes]:
 
 
 def encode_topic_list(topics: Sequence[str]) -> Steps[bytes]:
-    """Encodes as `TopicList.to_command` does; raises `BodyError` for more than a frame holds."""
+    """Encodes the body of `TopicList.to_command` in steps; raises `BodyError` if it exceeds a frame."""
     parts = [b'{"topicList":[']
     names = (topics[start : start + TOPICS_PER_STEP] for start in range(0, len(topics), TOPICS_PER_STEP))
     parts += yield from _joined(names, dumps)
@@ -100,7 +100,7 @@ def _some(items: Iterable[Any]) -> Iterable[list[Any]]:
 
 
 def _joined(values: Iterable[Any], encode: Any) -> Steps[list[bytes]]:
-    """Encodes lists or objects, a step each, and returns their insides with the commas between them."""
+    """Encodes lists or objects, one a step, and returns their texts without brackets, and with commas between them."""
     parts: list[bytes] = []
     size = 0
     for value in values:

@@ -43,7 +43,7 @@ REQUESTS_PER_CONNECTION: Final = 64
 
 @dataclass(eq=False, slots=True)
 class RunningNameServer:
-    """A NameServer that is up: its real address, tables, KV configuration and settings, and the two ways to end it."""
+    """A serving NameServer: its real address, tables, KV configuration and settings, and the two ways to end it."""
 
     listening: Listening
     server: NameServer
@@ -176,7 +176,7 @@ def _queue_notice(to_send: trio.MemorySendChannel[MinBrokerIdChange], notice: Mi
 
 
 async def _send_notices(pool: ConnectionPool, to_take: trio.MemoryReceiveChannel[MinBrokerIdChange]) -> None:
-    """Notifies brokers of a new smallest id, once; a broker that cannot be reached finds it out by itself."""
+    """Notifies brokers of a new smallest id, once each; a broker that is not reached queries it by itself."""
     async for notice in to_take:
         command = NotifyMinBrokerIdChange(
             min_broker_id=notice.min_broker_id,

@@ -1,4 +1,4 @@
-"""`NameServer`: the tables, KV configuration and settings of one NameServer, and the operations on them.
+"""`NameServer`: the route tables, KV configuration and settings of one NameServer, and the operations on them.
 
 It has no port itself: `handlers` answer requests with it, and `server` calls `connection_closed` and `scan`. Each
 change that the tables report becomes a line of the log.
@@ -122,7 +122,7 @@ class NameServer:
         self._remove(removal.scan(self.tables, now_ms()))
 
     def in_turn(self, steps: Steps[Command], peer: Peer, *, is_short: bool) -> Command | Awaitable[Command]:
-        """Runs the steps at once if `is_short`, else in turn with other long work; returns their answer."""
+        """Returns the answer of the steps, run at once if `is_short`, else in turn with other long work."""
         return finished(steps) if is_short else self.fair_steps.run(steps, owner=peer, size=LOOK_SIZE)
 
     @property

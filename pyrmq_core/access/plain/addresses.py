@@ -4,7 +4,7 @@
 |---|---|
 | `*`, `*.*.*.*`, `*:*:*:*:*:*:*:*` | all |
 | blank | none |
-| `10.1.2.3`, `fe80::1` | this one |
+| `10.1.2.3`, `fe80::1` | this address |
 | `10.1.2.3,10.1.2.4` | these |
 | `10.1.2.{3,4}`, `fe80::{1,2}` | these |
 | `10.1.2.3-9`, `10.1.*.*`, `10.1-5.*.*` | a range of the second, third or fourth part |
@@ -44,7 +44,7 @@ class AddressRule:
     parts: int = 0
 
     def matches(self, address: str) -> bool:
-        """Returns whether a peer with this IP address is meant."""
+        """Returns whether the rule covers this IP address."""
         if self.is_all:
             return True
         if not self.parts:
@@ -85,7 +85,7 @@ def _list(text: str, addresses: list[str]) -> AddressRule:
 
 
 def _v4_range(text: str) -> AddressRule:
-    """Returns the range of the first part, from the second on, that is `*` or has a `-`; later parts are not read."""
+    """Returns the range in the first of the parts two to four that is `*` or has a `-`; later parts are ignored."""
     parts = text.split(".")
     at = next((number for number, part in enumerate(parts) if "*" in part or "-" in part), 0)
     if len(parts) != V4_PARTS or at == 0:
@@ -149,7 +149,7 @@ def _number(part: str, base: int, most: int, text: str) -> int:
 
 @lru_cache(KEPT_ADDRESSES)
 def _canonical(address: str) -> str:
-    """Returns the one form of an address; an empty text if it is none."""
+    """Returns the canonical form of an address; an empty text for any other text."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).compressed
     except ValueError:
@@ -158,7 +158,7 @@ def _canonical(address: str) -> str:
 
 @lru_cache(KEPT_ADDRESSES)
 def _numbers(address: str) -> tuple[int, ...]:
-    """Returns the four or eight parts of an address; nothing if it is none."""
+    """Returns the four or eight parts of an address; an empty tuple for any other text."""
     try:
         value = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""The permissions that plain ACL wants for each request, and the requests that only an administrator may send.
+"""The permissions that plain ACL requires for each request, and the requests for administrators only.
 
 Groups stand as their retry topics. Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java (4.9.7).
 Some holes of 4.9.7 are closed here: batches (320) and 361 are checked as their single and older forms; a send to a

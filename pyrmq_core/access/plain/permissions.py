@@ -1,4 +1,4 @@
-"""Permissions of plain ACL: their bits, their texts in `plain_acl.yml`, and the comparison of needed and granted ones.
+"""Permissions of plain ACL: their bits, their texts in `plain_acl.yml`, and the check that a needed one is granted.
 
 Source: acl/common/Permission.java (4.9.7).
 """

@@ -81,7 +81,7 @@ def _missing_permission(request: Command, account: PlainAccount) -> str:
 
 
 def rules_of(documents: Iterable[tuple[str, Mapping[str, object]]]) -> PlainRules:
-    """Returns the rules of files, by path and content; an account in several files counts as in the first.
+    """Returns the rules of files, given as path and content; of an account in several files the first counts.
 
     Raises `InvalidArgument`, which names the file, for content that RocketMQ refuses.
     """

@@ -132,9 +132,9 @@ def _created(kind: str, member: str, listed: str = "") -> Finder:
 
 
 def _named(*actions: str, splitter: str = "", **named: str) -> Finder:
-    """Returns the rule for names in a header's fields: of `topic`, `group` or `cluster` here, in this order.
+    """Returns the rule for header fields with names: `named` maps topic, group or cluster to such fields.
 
-    A value here is a field, or several with blanks between them. An absent field needs nothing; with a splitter, a
+    Each value is a field's name, or several with blanks between them. An absent field needs nothing; with a splitter, a
     field may have several names.
     """
     fields = [(kind.capitalize(), field) for kind, texts in named.items() for field in texts.split()]

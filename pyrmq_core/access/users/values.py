@@ -98,7 +98,7 @@ class PolicyEntry:
 
     @property
     def order(self) -> tuple[bool, int, int, bool]:
-        """The order among fitting entries: the most exact comes first; of equally exact entries, the denying one."""
+        """The sort key among applicable entries: the most exact first; of equally exact entries, the denying one."""
         length = len(self.resource.name or "") if self.resource.pattern == PREFIXED else 0
         return self.resource.kind == ANY, self.resource.pattern, -length, self.decision != DENY
 
@@ -131,7 +131,7 @@ Policies = tuple[Policy, ...]
 
 
 def acl_members(subject: str, policies: Policies) -> dict[str, Any]:
-    """Returns a subject's policies as they are sent and kept."""
+    """Returns a subject's policies as JSON members, for answers and the file."""
     return {"policies": [policy.to_members() for policy in policies], "subject": subject}
 
 

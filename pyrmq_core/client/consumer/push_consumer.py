@@ -100,7 +100,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         them to the dead letters; `ConsumeLater` chooses the delay. With `orderly` the messages of a queue come one
         batch after another in their order, and raising has the same ones come again before any other
         (`SuspendCurrentQueue` chooses when). A plain function runs in worker threads. When the call is cancelled,
-        handlers are too, and what is acknowledged is stored.
+        handlers are cancelled too, and acknowledged offsets are stored.
         """
         self._check_can_run()
         await self._run(handler, orderly=orderly, consume_timeout=self._settings.consume_timeout)
@@ -148,8 +148,8 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `async with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. What is not taken, or not
-        settled, is delivered again.
+        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. Messages that were not
+        taken, or not settled, are delivered again.
         """
         self._check_can_run()
         assert self._nursery is not None

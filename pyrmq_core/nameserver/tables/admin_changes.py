@@ -1,4 +1,4 @@
-"""Changes to the route tables beside registrations: to single topics, and to a broker's write permission.
+"""Administrators' changes to the route tables: to single topics, and to a broker's write permission.
 
 Source: RouteInfoManager.deleteTopic, registerTopic, operateWritePermOfBroker, 5.3.3.
 """

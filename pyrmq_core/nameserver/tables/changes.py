@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 
 class RemovalReason(enum.Enum):
-    """The reason why a broker's address left the tables."""
+    """The reason for which a broker's address was removed from the tables."""
 
     UNREGISTERED = "it unregistered"
     CONNECTION_CLOSED = "its connection closed"
@@ -18,7 +18,7 @@ class RemovalReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerJoined:
-    """An address of a broker became alive."""
+    """The first sign of life of a broker's address."""
 
     broker_name: str
     broker_id: int
@@ -35,7 +35,7 @@ class BrokerJoined:
 
 @dataclass(frozen=True, slots=True)
 class AddressMoved:
-    """An address that had another id of the same broker name before, as when a slave becomes master."""
+    """An address that registered with another id of its broker name than before, as when a slave becomes master."""
 
     broker_name: str
     address: str
@@ -48,7 +48,7 @@ class AddressMoved:
 
 @dataclass(frozen=True, slots=True)
 class PlaceTaken:
-    """An address that displaced another address with the same broker id, although that broker is alive."""
+    """An address that displaced the address of a living broker with the same name and id."""
 
     broker_name: str
     broker_id: int
@@ -107,7 +107,7 @@ class TopicsTaken:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRemoved:
-    """An address that left the tables."""
+    """A broker's address that was removed from the tables."""
 
     broker_name: str | None
     broker_id: int | None
@@ -250,7 +250,7 @@ class RegistrationResult:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The changes when addresses left; `connections` are the connections of silent brokers, to be closed."""
+    """The changes by a removal of addresses; `connections` are connections of silent brokers, to be closed."""
 
     changes: tuple[Change, ...] = ()
     notices: tuple[MinBrokerIdChange, ...] = ()

@@ -94,7 +94,7 @@ def topics_of_cluster(tables: RouteTables, cluster: str | None) -> Steps[list[st
 
 
 def system_topics(tables: RouteTables) -> TopicList:
-    """Returns the names of clusters and brokers, which brokers have topics for, and the address of some broker."""
+    """Returns the names of clusters and brokers, each of which is also a topic, and the address of some broker."""
     names = dict.fromkeys(
         name for cluster, brokers in tables.cluster_addr_table.items() for name in (cluster, *brokers)
     )
@@ -130,7 +130,7 @@ def _flag(queues: Mapping[str, QueueData]) -> int:
 
 
 def _with_acting_master(broker: BrokerData, queue_data: QueueData) -> BrokerData:
-    """Puts the slave with the smallest id in the master's place, if the broker has no master and is not writable."""
+    """Returns the broker with its smallest slave id as the master's, if it has no master and is not writable."""
     addrs = broker.broker_addrs
     if not addrs or MASTER_ID in addrs or not broker.enable_acting_master or queue_data.perm & Permission.WRITE:
         return broker

@@ -1,7 +1,7 @@
 """The effects of a broker's registration and heartbeats on the route tables.
 
-Source: RouteInfoManager.registerBroker and its neighbours, 5.3.3. 4.x has no acting master, no state version and no
-time-out of the broker's own: fields that it does not send have defaults.
+Source: RouteInfoManager.registerBroker and its neighbours, 5.3.3. 4.x sends no acting master, state version or
+time-out: these fields have defaults.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
 
 
 def knows(tables: RouteTables, header: RegistrationHeader, digest: bytes) -> bool:
-    """Returns True when decoding a body of this digest could change nothing."""
+    """Returns True if a body with this digest is registered already, so that it need not be decoded."""
     live = tables.broker_live_table.get(_key(header))
     broker = tables.broker_addr_table.get(header.broker_name)
     if live is None or broker is None or live.digest != digest:
@@ -140,7 +140,7 @@ def _is_live(tables: RouteTables, header: RegistrationHeader, address: str) -> b
 
 
 def _contributes(header: RegistrationHeader, addrs: Mapping[int, str]) -> bool:
-    """Returns True for the master, and for the slave with the smallest id if it supports acting masters (5.x)."""
+    """Returns True if the broker's topics count: a master's, or with acting masters (5.x) the smallest slave's."""
     if header.broker_id == MASTER_ID:
         return True
     return header.enable_acting_master is not None and header.broker_id == min(addrs)
@@ -151,7 +151,7 @@ def _differs(live: BrokerLiveInfo | None, version: DataVersion) -> bool:
 
 
 def _drop_other_ids(header: RegistrationHeader, addrs: dict[int, str]) -> list[Change]:
-    """Removes the address's other ids: an address has only one id, and a slave that became master had another."""
+    """Removes other ids of the address, which a slave had before it became master: an address has one id."""
     others = [
         broker_id
         for broker_id, address in addrs.items()
@@ -200,7 +200,7 @@ def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: M
 def _take(
     tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
 ) -> Steps[list[Change]]:
-    """Takes over a broker's topics; without `news` (the version is known) only the missing topics."""
+    """Enters a broker's topics into the tables; without `news` (a known version) only topics that are missing."""
     changes: list[Change] = []
     name = broker.broker_name
     if tables.rules.delete_topic_with_broker_registration and not body.topic_queue_mapping_infos:

@@ -1,9 +1,9 @@
 """The removal of brokers from the route tables: unregistered, disconnected, or silent for too long.
 
 Source: RouteInfoManager.unRegisterBroker, onChannelDestroy, scanNotActiveBroker, cleanTopicByUnRegisterRequests, 5.3.3.
-Java removes in a separate thread, ours at once. Java keeps a live entry to which no broker name points any more (its
-broker came back under another address); ours ends with its connection or its time-out. A removed name leaves every
-cluster, in Java only the one of its last address.
+Java removes in a separate thread, ours at once. Java keeps a live entry without a broker name (its broker came back
+under another address); ours ends with its connection or its time-out. A removed name leaves every cluster, in Java only
+the one of its last address.
 
 Removals are in steps (`finished` runs them at once): first the brokers are removed, then their topics.
 """
@@ -45,7 +45,7 @@ def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broke
 
 
 def connection_closed(tables: RouteTables, connection: object) -> Steps[Removal]:
-    """Removes the address that is alive on this connection, of several only the oldest, as Java does."""
+    """Removes the address that is alive on this connection; of several addresses only the oldest, as Java does."""
     keys = tables.connections.get(connection)
     if not keys:
         return Removal()
@@ -115,7 +115,7 @@ def _without(broker: BrokerData, address: str) -> BrokerData:
 
 
 def _switch_off_writing(tables: RouteTables, broker_names: Iterable[str]) -> Steps[list[Change]]:
-    """Makes the topics of brokers without master read-only, where a slave may act for it; else permissions stay."""
+    """Makes the topics of brokers without a master read-only if a slave may act as master; else changes nothing."""
     brokers = [tables.broker_addr_table[name] for name in broker_names if name in tables.broker_addr_table]
     names = {broker.broker_name for broker in brokers if broker.enable_acting_master and broker.master is None}
     if not names:

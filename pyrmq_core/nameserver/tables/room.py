@@ -1,4 +1,4 @@
-"""The room for registrations in the tables, which settings bound, so that no client can fill the memory.
+"""Checks that registrations stay within limits of the settings, so that no client can fill the memory.
 
 Apache's NameServer has no bounds. A broker with a connection of its own, as RocketMQ's brokers have, always has room
 for its address: registrations over other connections cannot keep it out.

@@ -64,8 +64,8 @@ class BrokerAddrInfo(NamedTuple):
 class BrokerLiveInfo:
     """An address that is alive.
 
-    `digest` is the digest of its last body, or None when the tables no longer hold all of that body. `contributed` is
-    True when its topics entered the tables. Of two entries the older has the smaller `number`.
+    `digest` is that of its last body, or None if some of that body is no longer in the tables. `contributed` is True
+    when its topics entered the tables. Of two entries the older has the smaller `number`.
     """
 
     last_update_ms: int
@@ -89,7 +89,7 @@ class Switched(NamedTuple):
 
 
 class RouteTables:
-    """All a NameServer knows of brokers; times are milliseconds of one clock that never goes back.
+    """The route tables of a NameServer; times are milliseconds of one clock that never goes back.
 
     Indexes find an entry without a search through the tables: `connections` (connection -> keys of its living brokers),
     `names` (key -> broker names that have the address) and `clusters` (broker name -> clusters). `leaving` are names of
@@ -154,7 +154,7 @@ class RouteTables:
         return emptied
 
     def name_of(self, key: BrokerAddrInfo) -> str | None:
-        """Returns the broker name that has this address; of several, the name that was registered first."""
+        """Returns the broker name with this address; of several names the one that was registered first."""
         return min(self.names.get(key, ()), key=self._name_numbers.__getitem__, default=None)
 
     def join_cluster(self, cluster: str, broker_name: str) -> None:
@@ -197,7 +197,7 @@ class RouteTables:
             self.routes.clear()
 
     def put_mappings(self, broker_name: str, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Stores the mappings of known topics. A mapping of any other would be in no route, and never be removed."""
+        """Stores the mappings of known topics; a mapping of an unknown topic would never be removed."""
         for topic, info in infos.items():
             if topic in self.topic_queue_table:
                 by_broker = self.topic_queue_mapping_info_table.setdefault(topic, {})

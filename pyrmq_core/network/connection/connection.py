@@ -304,7 +304,7 @@ class Connection:
             self._memory.received.note(self, self._held_bytes)
 
     async def _end(self) -> None:
-        """Closes the wire, calls `on_close`, frees the buffers, and breaks the circles with peer and outbox."""
+        """Closes the wire, calls `on_close`, frees the buffers, and drops the references of peer and outbox."""
         self.close("this end stopped")
         self._sweeper.discard(self)
         await close_wire(self._wire)

@@ -53,7 +53,7 @@ def _quoted(text: str) -> str:
 
 
 def queue_table_from(value: Any) -> dict[MessageQueue, Any]:
-    """Returns the table by queue of `load_object_keys`; `KeyError`, `TypeError` or `ValueError` if it is none."""
+    """Converts a value of `load_object_keys` to a table by queue; `KeyError`, `TypeError` or `ValueError` otherwise."""
     return {queue_from(load_key(name)): member for name, member in _object(value).items()}
 
 
