@@ -1,11 +1,11 @@
-"""RocketMQ for Python on trio: the client, and a NameServer and a broker to go with it.
+"""RocketMQ for Python on trio: a client, a NameServer and a broker.
 
 Every name here is public, and loaded when it is first used. `blocking` has the same client for threads without a loop,
 `columnar` messages as Arrow columns, `embedded` a cluster in this process, `testing` the names that tests need,
 `nameserver` and `broker` the servers, `cli` the command `pyrmq`.
 
 Inside, imports run one way: `model`, `errors` and `filtering` are plain values; `protocol` is bytes and values without
-sockets or clocks; `network` has the connections; `client` and the two servers stand on these.
+sockets or clocks; `network` has the connections; `client` and the two servers use these.
 """
 
 from __future__ import annotations

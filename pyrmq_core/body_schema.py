@@ -1,7 +1,7 @@
 """The columns that bodies have, inferred from some of them: of JSON objects, of texts or of bytes. Pure.
 
-Types are Spark's, as text. A type holds every value that was seen: numbers that no number type holds exactly, and
-values of several kinds, become `string`, as which Spark's `from_json` reads any JSON.
+Types are Spark's, as text. A type can represent every sampled value. Numbers that no number type represents exactly,
+and values of several kinds, become `string`, as which Spark's `from_json` reads any JSON.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class BodyColumn:
     """A column of JSON bodies; `bodies` is the number of sampled bodies that have a value there.
 
-    `name` and `type` are the column's, where names differ by more than case and not from a message's own columns;
-    `json_name` and `json_type` have the names as they stand in the bodies.
+    `name` and `type` are the column's, with names changed so that they differ by more than case, also from a message's
+    own columns. `json_name` and `json_type` have the names in the bodies.
     """
 
     name: str
@@ -113,7 +113,7 @@ class BodySampler:
 
 
 def infer_body_schema(bodies: Iterable[bytes]) -> BodySchema:
-    """Returns the columns of the bodies; a body of another form than most is counted, and adds no column."""
+    """Returns the columns of the bodies; a body of another form than most is counted, but adds no column."""
     sampler = BodySampler()
     for body in bodies:
         sampler.add(body)
@@ -121,7 +121,7 @@ def infer_body_schema(bodies: Iterable[bytes]) -> BodySchema:
 
 
 class _Float(str):
-    """A number with a point or an exponent, as it is written."""
+    """The text of a number with a point or an exponent."""
 
     __slots__ = ()
 
@@ -136,7 +136,7 @@ def _json_object(text: str) -> Mapping[str, Any] | None:
 
 
 class _Shape:
-    """The values seen at one place in the bodies: their kinds, the digits of numbers, names and elements."""
+    """A summary of the values at one path in the bodies: their kinds, digits of numbers, members and elements."""
 
     __slots__ = (
         "element",
@@ -160,7 +160,7 @@ class _Shape:
         self.is_map = False
 
     def add(self, value: object, depth: int) -> None:
-        """Adds a value of any kind; a null is none."""
+        """Adds a value of any kind; nulls are ignored."""
         if value is None:
             return
         self.values += 1
@@ -228,7 +228,7 @@ class _Shape:
         self.names = {}
 
     def merge(self, other: _Shape) -> None:
-        """Adds the values of another place."""
+        """Adds the values of another summary."""
         self.kinds |= other.kinds
         self.values += other.values
         self.objects += other.objects
@@ -248,7 +248,7 @@ class _Shape:
         return len(self.names) > MAP_NAMES and share < MAP_SHARE * len(self.names) * self.objects
 
     def types(self) -> tuple[str, str]:
-        """Returns the type with distinct names, and with the names of the bodies."""
+        """Returns the type with distinct names, and the type with the names in the bodies."""
         if self.kinds == {"array"}:
             inner, json_inner = (self.element or _Shape()).types()
             return f"array<{inner}>", f"array<{json_inner}>"
@@ -295,7 +295,7 @@ def _column_types(json_name: str, shape: _Shape) -> tuple[str, str, str]:
 
 
 def distinct_names(names: Iterable[str], reserved: Iterable[str] = ()) -> list[str]:
-    """Returns the names, changed where one differs from another, or from a reserved name, by case alone.
+    """Returns the names, changed so that none differs from another, or from a reserved name, by case alone.
 
     A reserved name gets the prefix `body_`, a repeated name a number as suffix.
     """
@@ -321,7 +321,7 @@ def quoted(name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Returns whether Spark can have a column of this name: it is not empty, and has no half surrogate pair."""
+    """Returns whether Spark can have a column of this name: it is not empty, and has no lone surrogate."""
     try:
         return bool(name.encode())
     except UnicodeEncodeError:

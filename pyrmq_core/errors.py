@@ -135,7 +135,7 @@ class WindowFull(LocalError):
 
 
 class RoutingError(RocketMQError):
-    """No server to send to or read from."""
+    """There is no server to send to or read from."""
 
     condition = "RMQ_ROUTING"
 
@@ -223,7 +223,7 @@ class BodyDamaged(RecordError):
 class BodyTooLarge(RecordError):
     """A body, or several bodies together, would exceed `max_bytes` when decompressed.
 
-    `queue` and `offset` are the place where reading stopped, if it is known.
+    `queue` and `offset` say where reading stopped, if that is known.
     """
 
     condition = "RMQ_BODY_TOO_LARGE"

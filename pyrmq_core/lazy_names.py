@@ -1,9 +1,9 @@
 """Public names of a package that are loaded at their first use (PEP 562): a process imports only what it uses.
 
 Such a package writes a lazy name three times: imported under `TYPE_CHECKING`, in `__all__`, and with its module in
-`_LAZY`; `tests/test_lazy_names.py` compares the three. A type checker reads only the first two, and they do not exist
-while the package runs in a form that could replace the table: its source is missing in a frozen program, its bytecode
-in a compiled one, and an `__import__` that records the block would be replaced for all threads.
+`_LAZY`; `tests/test_lazy_names.py` compares the three. A type checker reads only the first two, and these cannot
+replace `_LAZY` at run time. A frozen program has no source, a compiled one no bytecode, and an `__import__` that
+records the block would be replaced for all threads.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ _set_class = object.__dict__["__class__"].__set__
 
 
 class _MessageDraft:
-    """A message while its fields are set: it has the slots of `Message` and is not frozen."""
+    """A message under construction: it has the slots of `Message`, but is not frozen."""
 
     __slots__ = tuple(field.name for field in fields(Message))
 
@@ -284,7 +284,7 @@ class TopicQueues:
 
 
 class ConsumeFromWhere(enum.Enum):
-    """The start of a group in a queue for which no offset is stored (common/consumer/ConsumeFromWhere.java).
+    """The offset at which a group starts in a queue without a stored offset (common/consumer/ConsumeFromWhere.java).
 
     The value is Java's name. `%RETRY%` topics start at their beginning, whatever the setting.
     """
@@ -345,8 +345,8 @@ class TopicConfig:
 class Problem:
     """A background request that has failed at least twice in a row, and is tried again.
 
-    `work` says what is tried, `error` is the last failure, `since` the time of the first one. A problem `is_lasting` if
-    waiting does not help: a server refuses a key, a right or a group.
+    `work` describes the request, `error` is the last failure, `since` the time of the first one. A problem `is_lasting`
+    if waiting does not help: a server refuses a key, a right or a group.
     """
 
     work: str

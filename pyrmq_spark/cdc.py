@@ -56,10 +56,10 @@ def canal(
 
     The frame also needs `topic`, `brokerName`, `queueId` and `queueOffset`, for the errors' texts.
 
-    `schema` are the table's columns, as a struct or as DDL, `key` those of its primary key, `table` its name, or
-    `database.table`. Messages of other tables, and statements (see `statements`), are passed over. A message that is
-    none of Canal's, names no table or time, or has a value that does not fit the schema, ends the query with its place,
-    or with `corrupt="skip"` is left out. `sequence` is `(es, queueOffset, index)`.
+    `schema` are the table's columns, as a struct or as DDL, `key` the columns of its primary key, `table` its name, or
+    `database.table`. Messages of other tables, and statements (see `statements`), are skipped. A message is corrupt if
+    it is not Canal's, has no table or time, or has a value that does not fit the schema. It ends the query with an
+    error that names the message, or with `corrupt="skip"` is left out. `sequence` is `(es, queueOffset, index)`.
     """
     row, keys = _row_and_keys(schema, key)
     message = F.from_json(F.col("body").cast("string"), _canal_message(row), RECORD).alias("m")
@@ -102,11 +102,11 @@ def canal(
 def debezium(
     frame: DataFrame, schema: str | StructType, *, key: str | Sequence[str], table: str, corrupt: Corrupt = "fail"
 ) -> DataFrame:
-    """Returns the changes of one table from Debezium's envelopes in `body`; arguments and the rest as in `canal`.
+    """Returns the changes of one table from Debezium's envelopes in `body`; arguments and errors are as in `canal`.
 
-    `schema` has the types of the JSON: a DATE is an int of days. Rows of a snapshot are inserts, tombstones are passed
-    over. `sequence` is the position in the source, of MySQL (`file`, `pos`, `row`) or PostgreSQL (`lsn` as `pos`), then
-    the `queueOffset`, which alone orders the changes of other databases.
+    `schema` has the types of the JSON: a DATE is an int of days. Rows of a snapshot are inserts, tombstones are
+    skipped. `sequence` is the position in the source, of MySQL (`file`, `pos`, `row`) or PostgreSQL (`lsn` as `pos`),
+    then the `queueOffset`, which alone orders the changes of other databases.
     """
     row, keys = _row_and_keys(schema, key)
     text = F.col("body").cast("string")
@@ -144,7 +144,7 @@ def debezium(
 def statements(frame: DataFrame) -> DataFrame:
     """Returns the statements (DDL) in Canal's and Debezium's messages: `database`, `table`, `statement`, `time`.
 
-    Among them are truncations, which delete rows without a change of any. The frame's `queueOffset` follows.
+    Among them are truncations, which delete rows without change rows. The last column is the frame's `queueOffset`.
     """
     inner = "ddl string, databaseName string, op string, ts_ms bigint, source struct<db:string,`table`:string>"
     form = f"isDdl boolean, sql string, database string, `table` string, es bigint, payload struct<{inner}>, {inner}"
@@ -166,7 +166,7 @@ def statements(frame: DataFrame) -> DataFrame:
 
 
 def _changes(rows: DataFrame, keys: Sequence[str], names: Sequence[str], refusal: Column) -> DataFrame:
-    """Returns the change rows: `position` and the columns of `names` before it become `sequence`."""
+    """Returns the change rows; the columns `names` and then `position` become the struct `sequence`."""
     before, after = F.col("before"), F.col("after")
     key_before, key_after = _key(before, keys), _key(after, keys)
     op = F.col("op")
@@ -216,7 +216,7 @@ def _has_null(row: Column, keys: Sequence[str]) -> Column:
 
 
 def _refusal(corrupt: Corrupt, fault: str) -> Column:
-    """Returns the end of the query, with the message's place; null, for no row, if such messages are left out."""
+    """Returns an expression that ends the query with an error about the message; null if `corrupt` is to skip it."""
     if corrupt == "skip":
         return F.lit(None)
     position = F.concat_ws("/", *(F.col(name).cast("string") for name in PLACE))
@@ -224,12 +224,12 @@ def _refusal(corrupt: Corrupt, fault: str) -> Column:
 
 
 def _typed(text: Column, field: Field) -> Column:
-    """Returns a text of Canal's in the type of its column; null if it does not fit."""
+    """Returns Canal's text of a value cast to the column's type; null if it does not fit."""
     return F.encode(text, BLOB_CHARSET) if field.type.lower() == "binary" else text.try_cast(field.type)
 
 
 def _now(row: Row) -> Column:
-    """Returns the row of a message."""
+    """Returns the struct of a message's row."""
     texts = F.col("texts")
     return F.when(
         texts.isNotNull(), F.struct(*(_typed(texts.getField(field.name), field).alias(field.name) for field in row))
@@ -249,7 +249,7 @@ def _row_before(row: Row) -> Column:
 
 
 def _fits(row: Row) -> Column:
-    """Returns whether each text has a value in the type of its column."""
+    """Returns whether each text of a row can be cast to the type of its column."""
     fits = F.lit(True)
     for field in row:
         if field.type.lower() in ANY_TEXT:
@@ -267,7 +267,7 @@ def _canal_message(row: Row) -> str:
 
 
 def _envelope(row: Row) -> str:
-    """Returns the fields of an envelope, and of an envelope inside of `payload`."""
+    """Returns the DDL of an envelope's fields, also of those of an envelope inside `payload`."""
     columns = ", ".join(f"{_quoted(field.name)} {field.type}" for field in row)
     source = "db string, `schema` string, `table` string, file string, pos bigint, `row` bigint, lsn bigint"
     rows = f"before struct<{columns}>, after struct<{columns}>"
@@ -276,7 +276,7 @@ def _envelope(row: Row) -> str:
 
 
 def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
-    """Returns whether a text has no value: it is blank, `null`, or an envelope's wrapper with nothing in it."""
+    """Returns whether a text is a tombstone: blank, `null`, or an envelope with an empty `payload`."""
     names = F.json_object_keys(text)  # of other than an object it is null
     others = F.array_except(names, F.array(F.lit("payload"), F.lit("schema")))
     is_wrapper = F.array_contains(names, "payload") & (F.size(others) == 0)
@@ -287,7 +287,7 @@ def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
 def _is_table(table: str, database: Column, name: Column, schema: Column | None = None) -> Column:
     """Returns whether a message is of the table `name`, `database.name` or, at PostgreSQL, `schema.name`.
 
-    The answer is null for a message that does not name its table, or not the owner that `table` has.
+    The result is null for a message without a table name, or without the database or schema that `table` names.
     """
     owner, _, own_name = table.rpartition(".")
     is_own = name == own_name
@@ -298,7 +298,7 @@ def _is_table(table: str, database: Column, name: Column, schema: Column | None 
 
 
 def _row_and_keys(schema: str | StructType, key: str | Sequence[str]) -> tuple[Row, tuple[str, ...]]:
-    """Returns the table's columns, each of which may be null, and the names of its key."""
+    """Returns the table's columns, all nullable, and the names of its key columns."""
     keys = (key,) if isinstance(key, str) else tuple(key)
     with as_spark_error("cdc"):
         row = tuple(_fields(schema))
@@ -322,7 +322,7 @@ def _fields(schema: str | StructType) -> Iterator[Field]:
 
 
 def _parts(ddl: str) -> Iterator[str]:
-    """Yields the columns of DDL, separated by the commas that stand outside of types, names and comments."""
+    """Yields the text of each column in DDL, split at commas outside of types, names and comments."""
     start = depth = 0
     for mark in QUOTED_OR_MARK.finditer(ddl):
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(mark[0], 0)
@@ -333,7 +333,7 @@ def _parts(ddl: str) -> Iterator[str]:
 
 
 def _type(data: DataType) -> str:
-    """Returns a type in Spark's SQL; `simpleString` does not quote the names in structs."""
+    """Returns a type as SQL text, with quoted names in structs, which `simpleString` does not quote."""
     match data:
         case StructType():
             return f"struct<{', '.join(f'{_quoted(field.name)}: {_type(field.dataType)}' for field in data)}>"

@@ -1,6 +1,6 @@
-"""Hides loaded modules from the garbage collector in Spark's Python processes, where Spark runs it after each step.
+"""Hides loaded modules from the garbage collector, which Spark runs after each step of its Python processes.
 
-Processes without the settings of `session` also learn here to end without a traceback.
+Processes without the settings of `session` are also made to end without a traceback here.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def freeze_loaded_objects() -> None:
 
     Every Spark step calls it twice. The call after the step's modules are loaded shortens the collection that Spark
     runs at the end. Otherwise that collection takes 10 ms after a step on the driver's side and 20 ms after a task: a
-    twentieth of the processor time of a job of half a million rows. The call before they are loaded shortens Python's
-    own collections meanwhile, which would walk through PySpark's modules each time: a task with only one call took 20
-    ms more.
+    twentieth of the processor time of a job of half a million rows. The call before loading shortens Python's own
+    collections during loading, which would walk through PySpark's modules each time: a task with only one of the calls
+    took 20 ms more.
     """
     global _modules_frozen
     if len(sys.modules) > _modules_frozen and started_by_spark():

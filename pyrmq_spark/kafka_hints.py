@@ -1,4 +1,4 @@
-"""The counterparts of the options and columns that users of Spark's Kafka connector write by habit. Pure."""
+"""The counterparts here of options and columns of Spark's Kafka connector, for error texts. Pure."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ SOURCE_COLUMNS: Final[Mapping[str, str]] = {
 
 
 def option_hint(name: str) -> str | None:
-    """Returns the counterpart of an option of Spark's Kafka connector; None for any other name."""
+    """Returns a hint at the counterpart of an option of Spark's Kafka connector; None for any other name."""
     lower = name.lower()
     return OPTIONS.get(lower) or (OTHER_KAFKA_OPTION if lower.startswith(KAFKA) else None)

@@ -13,7 +13,7 @@ from pyrmq_spark.positions import PerQueue, Position
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A tenant's namespace; its methods turn the tenant's names into the names on brokers, and return None for None."""
+    """A tenant's namespace; its methods convert the tenant's names to names on brokers, and None to None."""
 
     name: str
 

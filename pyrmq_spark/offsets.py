@@ -1,7 +1,8 @@
 """Turns positions into offsets: the start of each queue, and the offset before which it ends. Pure.
 
-The answers of brokers are arguments. The checks follow Spark's Kafka source (KafkaOffsetReaderAdmin.scala): sets are
-complete, and starts lie before ends, checked before and after resolution with different messages.
+The answers of brokers are arguments. The checks follow Spark's Kafka source (KafkaOffsetReaderAdmin.scala): every queue
+has a position, and no start is after its end. The order is checked before and after the look-up, with different
+messages.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from pyrmq_spark.spark_errors import InvalidOffsets
 
 
 class NoMatchStrategy(enum.Enum):
-    """The start of a queue that has no message stored at or after the starting time: an error, or its end."""
+    """The treatment of a queue without a message at or after the starting time: an error, or a start at its end."""
 
     ERROR = "error"
     LATEST = "latest"
 
 
 def points_of(position: Position, queues: Sequence[MessageQueue], option: str) -> dict[MessageQueue, Point]:
-    """Returns the point of each queue; raises `InvalidOffsets` if JSON leaves one of `queues` out or names another."""
+    """Returns each queue's point; raises `InvalidOffsets` if JSON lacks one of `queues` or has another queue."""
     if not isinstance(position, PerQueue):
         return dict.fromkeys(queues, position)
     topics = {queue.topic for queue in queues}
@@ -74,17 +75,17 @@ def times_of(points: Mapping[MessageQueue, Point]) -> dict[MessageQueue, int]:
 
 
 def committed_of(points: Mapping[MessageQueue, Point]) -> list[MessageQueue]:
-    """Returns the queues that start at the offset the consumer group has committed."""
+    """Returns the queues whose point is the consumer group's committed offset."""
     return [queue for queue, point in points.items() if point is Word.COMMITTED]
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswers:
-    """The answers of brokers.
+    """The answers of brokers about the queues of a read.
 
     `bounds` are each queue's lowest kept offset and the offset of its next message. `at_time` is the offset of the
     first message stored at or after the point's time, or the upper bound if there is none. `committed` is the group's
-    offset, or None. For the brokers in `masterless` a slave reported the bounds; the master may keep more.
+    offset, or None. For brokers in `masterless` a slave reported the bounds; the master may keep more messages.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]
@@ -95,7 +96,7 @@ class BrokerAnswers:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedOffsets:
-    """The offset of every queue; `skipped` has a line for each range that failOnDataLoss=false passes over."""
+    """The offset of every queue; `skipped` has a line for each lost range that failOnDataLoss=false skips."""
 
     offsets: Mapping[MessageQueue, int]
     skipped: tuple[str, ...] = ()
@@ -134,7 +135,7 @@ def resolve_start(
 def resolve_end(
     points: Mapping[MessageQueue, Point], answers: BrokerAnswers, *, fail_on_data_loss: bool = True
 ) -> ResolvedOffsets:
-    """Returns the offset that each queue ends before; a time after its last message means the queue's end.
+    """Returns each queue's end, the offset after the last one to read; the queue's end if no message is as late.
 
     Raises as `resolve_start` for an offset above the queue's upper bound.
     """
@@ -157,7 +158,7 @@ def ranges_between(
 ) -> dict[MessageQueue, OffsetRange]:
     """Returns the range to read of each queue; raises `InvalidOffsets` if an end was resolved to before its start.
 
-    Where a time sets one of the two (`by_time`), the queue has no message between them: its range is empty.
+    For queues in `by_time`, with a start or end by time, the range is empty instead: no message lies between them.
     """
     ranges = {}
     for queue, first in start.offsets.items():
@@ -174,9 +175,9 @@ def ranges_between(
 def _start_at_time(
     queue: MessageQueue, point: AtTime, offset: int, bounds: OffsetRange, none_as_young: NoMatchStrategy
 ) -> int:
-    """Returns the start by time, kept within the bounds.
+    """Returns the start by time, limited to the bounds.
 
-    For a time before the oldest message a broker may answer an offset below the lowest (ConsumeQueue.java).
+    For a time before the oldest message a broker may return an offset below the lowest (ConsumeQueue.java).
     """
     has_messages = bounds.end > bounds.start
     if offset >= bounds.end and has_messages and none_as_young is NoMatchStrategy.ERROR:

@@ -1,4 +1,4 @@
-"""The types of options: from an option's text and its name (for the error) to its value."""
+"""The types of options, as functions from an option's text, and its name for errors, to its value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def text(value: str, name: str) -> str:
 
 
 def addresses(value: str, name: str) -> str:
-    """Returns the text if it is a list of NameServers that a client takes."""
+    """Returns the text; raises `InvalidOption` unless it is a list of NameServer addresses."""
     try:
         servers = parse_nameservers(value)
     except InvalidArgument as error:
@@ -31,7 +31,7 @@ def addresses(value: str, name: str) -> str:
 
 
 def page(value: str, name: str) -> str:
-    """Returns the text if it is the address of a page, for a list of NameServers."""
+    """Returns the text; raises `InvalidOption` unless it is the URL of a page with a list of NameServers."""
     if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value.strip()):
         raise InvalidOption(f"option {name} is {value!r}; it is http://host:port/path, a page with host:port;host:port")
     return value.strip()
@@ -49,7 +49,7 @@ def yes_or_no(value: str, name: str) -> bool:
 
 
 def topics(value: str, name: str) -> tuple[str, ...]:
-    """Returns the names that commas separate, each once."""
+    """Returns the names in a text with commas, each name once."""
     names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
     if not names:
         raise InvalidOption(f"option {name} is {value!r} and names no topic")

@@ -1,4 +1,4 @@
-"""Every option of the source `rocketmq`: name, type and default, one line each; read without regard to case.
+"""Every option of the source `rocketmq`, a line each with name, type and default; case does not matter.
 
 The options become three frozen values: `ConnectionOptions` (both directions), `SourceOptions` and `SinkOptions`.
 NAMESRV_ADDR is read on the driver, since executors may lack it. No secret appears in a repr or an error.
@@ -131,7 +131,7 @@ class SourceOptions:
     LIMITS: ClassVar = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 
     def start(self, default: Word) -> tuple[Position, str]:
-        """Returns the start and the option that sets it; of several, the first below wins, as in Kafka's source."""
+        """Returns the start and the option that sets it; a time wins over times by queue, these over offsets."""
         for position, name in (
             (self.starting_timestamp, "startingTimestamp"),
             (self.starting_offsets_by_timestamp, "startingOffsetsByTimestamp"),
@@ -169,9 +169,9 @@ class SourceOptions:
         return self.manifest_topic or manifest_of((self.topics or ("",))[0])
 
     def of_manifest(self) -> SourceOptions:
-        """Returns the options by which a committed read chooses its manifest's records; for other reads, these options.
+        """Returns the options for reading the manifest's records of a committed read; for other reads, these options.
 
-        Every position and limit then means the manifest's queue.
+        Every position and limit in them is about the manifest's queue.
         """
         if not self.is_committed:
             return self
@@ -184,12 +184,12 @@ class SourceOptions:
 
     @property
     def batch_only(self) -> tuple[str, ...]:
-        """The options that are set although a stream cannot have them."""
+        """The options that are set, but not possible in a stream."""
         return self._set_of(self.ENDS)
 
     @property
     def streaming_only(self) -> tuple[str, ...]:
-        """The options that are set although a batch read does not use them."""
+        """The options that are set, but not used by a batch read."""
         return self._set_of(self.LIMITS)
 
     def _set_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ class SinkOptions:
 
 
 class Table(Protocol):
-    """The type of the three values above."""
+    """The protocol of the three values above: a dataclass whose fields are options."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 

@@ -1,4 +1,4 @@
-"""Waits for brokers and NameServers that do not answer: `pullTimeoutMs`, then a named error; nothing is skipped."""
+"""Waits up to `pullTimeoutMs` for brokers and NameServers that do not answer, then raises; nothing is skipped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def retry_until_timeout(ask: Callable[[bool], T], seconds: float, passes: Callable[[RocketMQError], bool]) -> T:
-    """Returns the result of `ask`; calls it again, with True, while it raises errors that `passes` accepts.
+    """Returns the result of `ask(False)`; calls `ask(True)` again while it raises errors that `passes` accepts.
 
     Raises `BrokerUnavailable` after `seconds`, and any other error at once.
     """
@@ -41,12 +41,12 @@ def retry_until_timeout(ask: Callable[[bool], T], seconds: float, passes: Callab
 
 
 def of_a_stream(error: RocketMQError) -> bool:
-    """Returns whether a later attempt of a stream may succeed."""
+    """Returns whether a stream may succeed later after this error."""
     if isinstance(error, ResponseError):
         return error.code in PASSING_CODES
     return not isinstance(error, NoRoute)
 
 
 def of_a_batch(error: RocketMQError) -> bool:
-    """Returns whether a known broker of the topic is missing; any other error fails a batch at once."""
+    """Returns whether a batch should wait after this error, which is that a known broker of the topic is missing."""
     return isinstance(error, BrokerNotFound)

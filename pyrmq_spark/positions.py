@@ -30,7 +30,7 @@ NUMBER: Final = re.compile("-?[0-9]{1,20}")
 
 
 class Word(enum.Enum):
-    """A position that has a name."""
+    """A position given by a word."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -50,7 +50,7 @@ Point = int | Word | AtTime
 
 @dataclass(frozen=True, slots=True)
 class PerQueue:
-    """A point for every queue: by queue, or by topic for all of its queues."""
+    """A point for each queue: given for the queue, or for its topic."""
 
     queues: Mapping[MessageQueue, Point]
     topics: Mapping[str, Point]
@@ -60,7 +60,7 @@ Position = Word | AtTime | PerQueue
 
 
 def parse_start(text: str, option: str) -> Position:
-    """Parses `earliest`, `latest`, `committed`, or the JSON form; raises `InvalidOffsets`, which names the place."""
+    """Parses `earliest`, `latest`, `committed`, or the JSON form; raises `InvalidOffsets`, which names the fault."""
     return _parse_offsets(text, option, (Word.EARLIEST, Word.LATEST, Word.COMMITTED))
 
 
@@ -75,7 +75,7 @@ def parse_time(text: str, option: str) -> AtTime:
 
 
 def parse_times(text: str, option: str) -> Position:
-    """Parses JSON of times by queue, or by topic for all of its queues."""
+    """Parses JSON with a time for each queue, or for all queues of a topic."""
     return _per_queue(text, option, lambda value, where: AtTime(_milliseconds(value, f"{option}, {where}")))
 
 

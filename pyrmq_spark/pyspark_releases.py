@@ -1,7 +1,7 @@
-"""The differences between the releases of PySpark that this package runs on, 4.0 to 4.3, in one place.
+"""The differences between the supported releases of PySpark, 4.0 to 4.3.
 
-Chosen by what a release has, not by its number. A module that depends on such a name imports it from here, late: the
-processes that need no stream load none of it.
+They are detected by the features of a release, not by its number. A module imports a name of streams from here only
+when it needs it, so that other processes load nothing of streams.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def has_stream_arrow_writer() -> bool:
 def has_unix_sockets() -> bool:
     """Returns whether the JVM can talk to Python workers over sockets of the file system (4.1, SPARK-51688).
 
-    The setting leaves no trace in Python; the writer of a stream's Arrow batches came with the same release.
+    Python cannot see the setting itself; the writer of a stream's Arrow batches is of the same release.
     """
     return has_stream_arrow_writer()
 

@@ -1,4 +1,4 @@
-"""The share of the backlog that a micro-batch takes. Pure.
+"""The number of offsets that a micro-batch takes of the backlog. Pure.
 
 `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` work as in Spark's Kafka source
 (KafkaMicroBatchStream.scala: rateLimit, delayBatch), but the remainder of its division is distributed, too. A limit on
@@ -70,7 +70,7 @@ def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
 
 
 def _by_bytes(backlog: Backlog, limit: int, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
-    """Returns each queue's share of the limit by the same rule; the remainder goes to queues where a message fits."""
+    """Returns each queue's share of the limit as `_by_offsets`; the remainder goes to queues with messages that fit."""
     sizes = {queue: max(1.0, mean_sizes.get(queue, 1.0)) for queue in backlog}
     total = sum(size * sizes[queue] for queue, size in backlog.items())
     if total <= limit:

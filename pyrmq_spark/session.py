@@ -1,4 +1,4 @@
-"""The work of a driver for its session: settings that suit this source, its threads, and the Python of its workers."""
+"""A driver's session: settings for this source, sessions of threads, and a check of the workers' Python."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def warn_of_another_python() -> None:
 
 
 def _prefix(python: str) -> str | None:
-    """Returns the directory of a Python's environment, which only it knows: its file may be a link or a script."""
+    """Runs a Python to get its environment's directory: its file alone does not tell, as it may be a link or script."""
     import subprocess
 
     try:

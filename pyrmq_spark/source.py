@@ -1,4 +1,4 @@
-"""The data source `rocketmq` as Spark calls it, and its batch reader: offsets are fixed at planning.
+"""The data source `rocketmq`, as Spark calls it, and its batch reader, whose offsets are fixed at planning.
 
 Heavy modules are loaded where they are needed: Spark starts a Python process for each step of a job, and most need few.
 """

@@ -1,6 +1,6 @@
 """Topics as tables: a view of Spark SQL for each topic, with the columns of its bodies.
 
-A view is a batch read of its topic: each query reads what is there then. Bodies are never the reason why a query fails.
+A view is a batch read of its topic: each query reads the messages stored at that time. No body makes a query fail.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def topics(
     spark: SparkSession, *, pattern: str = ".*", sample: int = 100, limit: int = 100, **options: str
 ) -> dict[str, str]:
-    """Makes a temporary view of each topic that the whole `pattern` matches; returns the views' names in SQL by topic.
+    """Makes a temporary view of each topic whose full name matches `pattern`; returns the views' SQL names by topic.
 
     RocketMQ's own topics, retries and dead letters have none. A view has the columns of a message, then the columns of
     its bodies, inferred from each queue's newest `sample` messages, as in `typed`; `sample=0` leaves them out. A topic
@@ -74,7 +74,7 @@ def infer_schema(topic: str, *, sample: int = 100, **options: str) -> BodySchema
 
 
 def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
-    """Returns a batch or streaming frame with its own columns, then the columns of its `body`, and `_corrupt`.
+    """Returns the batch or streaming frame with further columns: those of `schema`, read from `body`, and `_corrupt`.
 
     `_corrupt` is the text of a body that does not fit the schema: its unfit columns are null.
     """

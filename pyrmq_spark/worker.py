@@ -1,8 +1,8 @@
 """The clients of this Python worker: one for each connection's settings, made when first needed, kept between tasks.
 
 Spark reuses its workers from task to task, and ends them at any moment without notice: nothing here needs to be closed,
-nothing is ever pickled, and a child after `fork` opens its own connections (`pyrmq_core.blocking` sees to that). Each
-class is loaded when its name in `blocking` is first used, so a process that only reads does not load the producer.
+nothing is ever pickled, and a child after `fork` opens its own connections (`pyrmq_core.blocking`). Each class is
+loaded when its name in `blocking` is first used, so a process that only reads does not load the producer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_CONSUMER_GROUP: Final = "pyrmq-spark"
 
 @dataclass(slots=True)
 class _CachedClient:
-    """A client and the producers and consumers that use it, by their group."""
+    """A client, and the producers and consumers that use it, by group."""
 
     client: blocking.Client
     producers: dict[str, tuple[tuple[object, ...], blocking.Producer]] = field(default_factory=dict)
@@ -46,7 +46,7 @@ _lock = threading.Lock()
 
 
 def producer(connection: ConnectionOptions, options: SinkOptions) -> blocking.Producer:
-    """Returns the worker's producer of this group. A client has one for each group: other settings replace it."""
+    """Returns the worker's producer of this group; a client has one for each group, replaced if the settings differ."""
     settings = (
         options.send_timeout,
         options.request_timeout,
@@ -107,7 +107,7 @@ def name_on_brokers(connection: ConnectionOptions, topic: str) -> str:
 
 
 def close() -> None:
-    """Closes every client, for a process that goes on with other work; the next task opens new clients."""
+    """Closes every client, for a process that continues with other work; the next task opens new clients."""
     with _lock:
         while _clients:
             _clients.popitem()[1].close()

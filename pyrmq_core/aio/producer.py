@@ -287,7 +287,7 @@ class Producer(OwnerFace[TrioProducer]):
 
 
 class SendWindow:
-    """The asyncio form of `pyrmq_core.SendWindow`: one hop to the library's loop a payload, without waiting."""
+    """The asyncio form of `pyrmq_core.SendWindow`; each payload takes one call to the library's loop, and no wait."""
 
     def __init__(self, manager: Callable[[], Awaitable[AbstractAsyncContextManager[TrioSendWindow]]]) -> None:
         self._manager = manager

@@ -212,7 +212,7 @@ class Producer(OwnerFace[AsyncProducer]):
 
 
 class SendWindow:
-    """The async `SendWindow` for threads: one hop to the loop a payload, never one a message, and without waiting."""
+    """The async `SendWindow` for threads; each payload (not each message) takes one call to the loop, and no wait."""
 
     def __init__(self, opened: HeldContext[AsyncSendWindow]) -> None:
         self._opened = opened
@@ -294,7 +294,7 @@ class SendFuture(Future[R]):
 
 
 def _settle(future: SendFuture[R], failures: UnseenFailures, pending: Pending[R]) -> None:
-    """Ends the future as the send ended, unless it was cancelled. What its callbacks raise is logged."""
+    """Sets the send's result or error in the future, unless it was cancelled; logs exceptions of its callbacks."""
     try:
         error = pending.error
         if not future.set_running_or_notify_cancel():

@@ -177,7 +177,7 @@ def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as
 
 
 async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]:
-    """Returns the brokers that have the topic, of the cluster if it is given; raises an error if there are none."""
+    """Returns the brokers that have the topic, in the cluster if one is named; raises an error if there are none."""
     try:
         route_data = await admin.route(name)
     except NoRoute:
@@ -192,7 +192,7 @@ async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]
 
 
 async def _connected_groups(admin: Admin, name: str) -> list[str]:
-    """Returns the topic's groups with connected members, as far as brokers answer."""
+    """Returns the topic's groups with connected members, by the brokers that answer."""
     from pyrmq_core.client.query_many import query_many
 
     async def is_connected(group: str) -> bool:

@@ -20,7 +20,7 @@ from pyrmq_core import __version__
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
-    """A command's module below this package, its name there, and the sentence of its help."""
+    """A command that is loaded when it is used: its module in this package, its name there, and its help's sentence."""
 
     module: str
     name: str
@@ -82,12 +82,12 @@ class OutermostGroup(click.Group):
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the sentences of the table."""
+        """Writes the commands of the table with the sentences of their help."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.sentence) for name, command in COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Returns the names of the table, and the group's own options, that begin with this text."""
+        """Returns the completions of a text: commands of the table and options of the group."""
         names = [CompletionItem(name, help=COMMANDS[name].sentence) for name in COMMANDS if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -99,14 +99,17 @@ def pyrmq() -> None:
 
 
 def _print_any_text() -> None:
-    """Sets the output to write characters that its encoding lacks as escapes instead of raising."""
+    """Sets the output to print escapes for characters that its encoding lacks, instead of raising."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _ended(work: Callable[[], object]) -> None:
-    """Runs `work`; a failure ends the process with one line and its status, and only then the network is loaded."""
+    """Runs `work`; a failure ends the process with one line and its status.
+
+    The network's modules are loaded for a failure only.
+    """
     try:
         try:
             work()

@@ -17,7 +17,7 @@ def yes_option(command: Command) -> Command:
 
 
 def confirm(question: str) -> None:
-    """Raises unless a person at the terminal says yes; without a terminal and `--yes` it raises a usage error."""
+    """Asks at the terminal and raises unless the answer is yes; without a terminal and `--yes` raises a usage error."""
     if not sys.stdin.isatty():
         raise click.UsageError("this deletes what cannot be brought back; give --yes where no terminal is")
     if not click.confirm(question, err=True):

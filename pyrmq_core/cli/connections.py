@@ -45,7 +45,7 @@ class TlsOptions:
     verify: str | None = None
 
     def context(self) -> ssl.SSLContext | None:
-        """Returns the context of every connection, None without TLS; raises `InvalidArgument` for files of no use."""
+        """Returns the SSLContext for all connections, None without TLS; raises `InvalidArgument` for unusable files."""
         if not (self.enabled or self.authority or self.certificate or self.verify):
             if self.key:
                 raise InvalidArgument("--tls-key belongs to a certificate: give --tls-cert, too")
@@ -102,11 +102,11 @@ class Connection:
         )
 
     def at(self, nameserver: str) -> Connection:
-        """Returns the same with this NameServer alone."""
+        """Returns a copy of the options with this NameServer alone."""
         return replace(self, nameserver=nameserver, nameserver_url=None)
 
     async def nameservers(self) -> tuple[str, ...]:
-        """Returns the NameServers of the option, or those that its URL lists now; none if the URL cannot be read."""
+        """Returns the NameServers of the option, or the present list of its URL; none if the URL cannot be read."""
         if self.nameserver_url is None:
             return tuple(address for address in re.split(r"[;,\s]+", self.nameserver or "") if address)
         async with self.client() as client:
@@ -204,7 +204,7 @@ OPTIONS: Final = (
 
 
 def connection_of(arguments: dict[str, Any]) -> Connection:
-    """Removes the connection options from a command's arguments; an option wins over the same setting in the file."""
+    """Takes the connection options out of a command's arguments; an option overrides the setting in the file."""
     keys: dict[str, str | None] = {name: arguments.pop(name, None) or None for name in ("access_key", "secret_key")}
     path = arguments.pop("credentials")
     stored = _credentials(path) if path else {}
@@ -232,7 +232,7 @@ def connection_of(arguments: dict[str, Any]) -> Connection:
 
 
 def _credentials(path: str) -> dict[str, str]:
-    """Returns the keys in a file of lines `accessKey: text` or `accessKey=text`; errors never show the content."""
+    """Returns the keys in a file with lines `accessKey: text` or `accessKey=text`; no error shows the content."""
     from pyrmq_core.protocol.java.properties_text import parse_java_properties
 
     with Path(path).open("rb") as file:

@@ -101,7 +101,7 @@ async def consume_topic(
 
 
 async def _end_at_a_refusal(consumer: PushConsumer) -> None:
-    """Raises a server's refusal that will not pass, such as a wrong key or a missing group."""
+    """Raises a server's refusal that lasts, such as for a wrong key or a missing group."""
     import trio
 
     while True:
@@ -112,7 +112,7 @@ async def _end_at_a_refusal(consumer: PushConsumer) -> None:
 
 
 def _start(start: Start) -> dict[str, Any]:
-    """Returns the settings of a start that counts where the group has stored no offset."""
+    """Returns the consumer's settings for a start, which counts in queues without a stored offset."""
     if isinstance(start, datetime):
         return {"consume_from_where": ConsumeFromWhere.TIMESTAMP, "consume_timestamp": start}
     earliest = start == "earliest"

@@ -129,7 +129,7 @@ def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
-    """Checks what a Python reported of itself (`PROBE`)."""
+    """Returns the checks of a Python by its own report (the result of `PROBE`)."""
     versions, errors = has["versions"], has["errors"]
     checks = [_at_least("pyspark", MIN_PYSPARK, versions, errors)]
     missing = next((package for package in ("pyrmq_core", "pyrmq_spark") if package in errors), None)
@@ -245,7 +245,7 @@ def _at_least(package: str, minimum: tuple[int, ...], versions: Mapping[str, str
 
 
 def _settings_that_harm(environment: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    """Yields the settings of Python that mislead Spark, each with its remedy."""
+    """Yields environment variables for Python that mislead Spark, each with its remedy."""
     driver, workers = environment.get("PYSPARK_DRIVER_PYTHON"), environment.get("PYSPARK_PYTHON")
     if driver and driver != workers:
         yield (
@@ -274,21 +274,21 @@ def _defaults_files(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _setting(file: Path, name: str) -> str | None:
-    """Returns a property's last value, in the form `name value`, `name=value` or `name: value`, or None."""
+    """Returns a property's last value in a file of `name value`, `name=value` or `name: value`, or None."""
     pattern = rf"^\s*{re.escape(name)}\s*(?:[=:\s])\s*(\S+)"
     values = re.findall(pattern, file.read_text(errors="replace"), re.MULTILINE)
     return values[-1] if values else None
 
 
 def _as_spark_submit(environment: Mapping[str, str]) -> dict[str, str]:
-    """Adds the Python side that an unpacked Spark (not one installed by pip) has in `SPARK_HOME`."""
+    """Adds to the environment the Python path of an unpacked Spark in `SPARK_HOME` (not of one that pip installed)."""
     home = environment.get("SPARK_HOME")
     own = [str(Path(home, "python")), *map(str, Path(home, "python", "lib").glob("py4j-*.zip"))] if home else []
     return {**environment, "PYTHONPATH": os.pathsep.join([*own, *filter(None, [environment.get("PYTHONPATH")])])}
 
 
 def _output(command: Sequence[str], seconds: float, environment: Mapping[str, str]) -> str:
-    """Runs a program and returns both its streams in one text, or why it did not start or end."""
+    """Runs a program and returns its output and errors as one text, or why it did not start or end."""
     try:
         done = subprocess.run(
             command,

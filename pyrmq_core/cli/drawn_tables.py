@@ -1,4 +1,4 @@
-"""Tables for people, as wide as their terminal, drawn once or again and again."""
+"""Tables for people, as wide as the terminal, drawn once or repeatedly."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def table_text(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
 
 
 def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Returns widths that fit into the room, the widest columns narrowed; none if the least widths do not fit."""
+    """Returns column widths that fit into `room`, with the widest narrowed; an empty list if `least` does not fit."""
     if sum(least) > room:
         return []
     fitted = list(widths)
@@ -76,7 +76,7 @@ def _wrapped(
 
 
 async def draw_again_and_again(make: Callable[[], Awaitable[str]], interval: float) -> None:
-    """Shows the text that `make` returns on the whole terminal, or prints it where none is; never returns."""
+    """Shows the text of `make` on the whole terminal at intervals, or prints it without a terminal; never returns."""
     console = Console(highlight=False)
     if not console.is_terminal:
         while True:
@@ -89,7 +89,7 @@ async def draw_again_and_again(make: Callable[[], Awaitable[str]], interval: flo
 
 
 def cut_to_height(console: Console, text: str) -> Text:
-    """Returns the lines that a terminal has room for; the last says how many it lacks."""
+    """Returns the lines that fit on the terminal; the last says how many are missing."""
     lines = list(Text.from_ansi(text.rstrip("\n")).wrap(console, console.width))
     if len(lines) > console.height:
         kept = console.height - 1
@@ -110,7 +110,7 @@ def drawn(*lines: Table | str) -> str:
 
 
 def _console() -> Console:
-    """Returns the standard output; a pipe has no width, and nothing is cut there."""
+    """Returns a console for the standard output; a pipe has no width, so nothing is cut there."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH

@@ -1,7 +1,7 @@
-"""`pyrmq export`: a part of a topic as a file, which appears only when it is complete.
+"""`pyrmq export`: copies a part of a topic to a file, which appears only when it is complete.
 
-The file is written under another name in the same folder and renamed at the end. Messages of a queue are in their
-order, queue after queue; memory does not grow with the part.
+The file is written under another name in the same folder and renamed at the end. The file has the queues one after
+another, each in order; memory does not grow with the part.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class LinesCopy:
         self._write = writing(self._text)
 
     def add(self, pulls: list[RawPull]) -> int:
-        """Writes the messages of some pulls, and returns how many they are."""
+        """Writes the messages of the pulls; returns their number."""
         from pyrmq_core.protocol.messages.payload import decode
 
         count = 0
@@ -156,7 +156,7 @@ class ParquetCopy:
         self._writer = ParquetWriter(file)
 
     def add(self, pulls: list[RawPull]) -> int:
-        """Writes the messages of some pulls, and returns how many they are."""
+        """Writes the messages of the pulls; returns their number."""
         count = 0
         for decoded in self._decode_batches(pulls, self._schema, tags=self._tags):
             self._writer.write(decoded.batch)
@@ -164,7 +164,7 @@ class ParquetCopy:
         return count
 
     def close(self) -> None:
-        """Writes the end of the file."""
+        """Writes the footer of the Parquet file."""
         self._writer.close()
 
 

@@ -2,8 +2,8 @@
 
     -o text | json | raw | '{queueId}@{queueOffset} {properties[region]} {body}'
 
-`{name}` in a template stands for a field of the message, `{name:>10}` for the same in ten columns, `{{` for a brace. A
-message may come from a stranger: characters that control the terminal are printed as escapes, unless `--raw` is given.
+In a template, `{name}` is a field of the message, `{name:>10}` the same in ten columns, `{{` a brace. A message may
+come from a stranger: characters that control the terminal are printed as escapes, unless `--raw` is given.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ JSON_FIELDS: Final = (
 
 
 def text_line(message: MessageExt, *, raw: bool = False) -> str:
-    """Returns a message's place, tags, keys and body."""
+    """Returns a line with a message's queue and offset, tags, keys and body."""
     marks = " ".join(mark for mark in (message.tags, message.keys) if mark)
     place = f"{message.broker_name}/{message.queue_id}@{message.queue_offset}"
     line = f"{place} {marks + ' ' if marks else ''}{_text(message)}"
@@ -138,7 +138,7 @@ FORMS: Final[Mapping[str, MessageLine]] = {
 
 
 def message_form(text: str, *, raw: bool = False) -> MessageLine:
-    """Returns the form of a name or a template; raises `BadParameter`, which lists the forms."""
+    """Returns the form with a name, or of a template; raises `BadParameter`, which lists the forms."""
     if text in FORMS:
         return _unstripped(functools.partial(text_line, raw=True)) if raw and text == "text" else FORMS[text]
     if "{" not in text:
@@ -150,7 +150,7 @@ def message_form(text: str, *, raw: bool = False) -> MessageLine:
 
 
 def _unstripped(line: Callable[[MessageExt], str]) -> Callable[[MessageExt], bytes]:
-    """Returns the form in bytes: click takes escape sequences out of a text that goes into a pipe."""
+    """Returns the same form as bytes, since click removes escape sequences from texts for a pipe."""
     return lambda message: line(message).encode()
 
 

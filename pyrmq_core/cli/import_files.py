@@ -1,4 +1,4 @@
-"""`pyrmq import`: the messages of a file that `pyrmq export` wrote, sent in the order of each of their queues.
+"""`pyrmq import`: sends the messages of a file that `pyrmq export` wrote, in order within each queue.
 
 Messages of one queue go to one queue: the queue of the same broker and number if the topic has it. Each part of the
 file is sent before the next part is read, so memory is bounded, and a failure lies within the last part.
@@ -79,7 +79,7 @@ async def _import(connection: Connection, file: IO[bytes], topic: str, form: str
 
 
 class _Import:
-    """The import of one file: the queue of each message, and the account of stored messages."""
+    """The import of one file: the queue of each message, and the counts of stored messages."""
 
     def __init__(self, producer: Producer, queues: Sequence[MessageQueue], source: str) -> None:
         self._producer = producer
@@ -113,7 +113,7 @@ class _Import:
         return part
 
     async def send(self, part: dict[MessageQueue | None, list[Message]]) -> None:
-        """Sends to all queues at once, to each in order; raises `ClickException` once all sends have ended."""
+        """Sends the messages of all queues at once, in order in each; raises `ClickException` after all sends."""
         import trio
 
         errors: list[RocketMQError] = []

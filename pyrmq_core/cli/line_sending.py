@@ -1,4 +1,4 @@
-"""The sending of `pyrmq send`: lines in batches under way, their results in order, and the account of failures."""
+"""The work of `pyrmq send`: sends lines in batches, prints results in order, and counts failures."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ UnderWay: TypeAlias = tuple[Span, PendingSend | PendingBatch]
 
 
 class LineSending:
-    """The lines of one input after another: batches under way, results in order, and the account of failures."""
+    """Sends the lines of the inputs: batches under way, results in order, and counts of failures."""
 
     def __init__(self, producer: Producer, form: LineForm, report: Report, line: ProgressLine) -> None:
         self._producer = producer
@@ -168,7 +168,7 @@ class LineSending:
             raise self._failure(*self._first)
 
     async def _send_lines(self, lines: Lines, give: trio.MemorySendChannel[UnderWay]) -> None:
-        """Sends the lines in lists of the size of a request; a line that no batch may hold goes alone."""
+        """Sends the lines in batches of the size of a request; a line that fits into no batch is sent alone."""
         lines_to_send: Lines = []
         messages: list[Message] = []
         room = LIST_BYTES
@@ -232,7 +232,7 @@ class LineSending:
             await ended.wait()
 
     def _first_wrong(self, lines: Lines) -> tuple[int, InvalidMessage] | None:
-        """Returns the place of the first line that is no message, and its fault."""
+        """Returns the number of the first line that is no message, and its fault."""
         for place, (_, content) in enumerate(lines):
             try:
                 self._form.message(content)
@@ -316,7 +316,7 @@ def _span(lines: Lines) -> Span:
 
 
 def goes_alone(message: Message) -> bool:
-    """Returns whether a batch would not hold the message, or not compress its body."""
+    """Returns whether the message must be sent alone: a batch may not contain it, or would not compress its body."""
     return (
         len(message.body) >= COMPRESS_OVER_BYTES
         or message.delay is not None
@@ -328,7 +328,7 @@ def goes_alone(message: Message) -> bool:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Makes garbage collections rarer: lines under way are many objects, and form no reference cycles. This saves a
+    """Makes garbage collections rarer, since lines under way are many objects without reference cycles. This saves a
     twelfth of the processor time of JSON lines.
     """
     before = gc.get_threshold()
@@ -350,7 +350,7 @@ def _opened(name: str) -> Iterator[int]:
 
 
 def _size_of(files: Sequence[str]) -> int | None:
-    """Returns the bytes of all files; None for standard input, or if any of them is no regular file."""
+    """Returns the size of all files in bytes; None for standard input, or if any is no regular file."""
     states = [os.stat(name) for name in files]
     if not states or not all(stat.S_ISREG(state.st_mode) for state in states):
         return None

@@ -1,6 +1,6 @@
-"""The lines that `pyrmq send` reads: each one a body, or a JSON object with the members of a message.
+"""The lines that `pyrmq send` reads: each is a body, or a JSON object with the members of a message.
 
-    body, bodyBase64        one of them: a text, or bytes in base 64, which wins
+    body, bodyBase64        a text, or bytes in base 64; bodyBase64 wins if both are there
     tags, shardingKey       texts
     keys                    a text of words, or a list of texts
     properties              an object of texts
@@ -97,9 +97,9 @@ class LineForm:
         return self.message(line) if message is None else message
 
     def _common_message(self, members: Any) -> Message | None:
-        """Returns the message of an object with a body and common members, which it takes out; None for others.
+        """Returns the message of an object with a body and common members, which are removed from it; else None.
 
-        It takes half of the time of `_fields_of`, which reads whatever a line may have.
+        It takes half of the time of `_fields_of`, which reads all possible members.
         """
         if members.__class__ is not dict:
             return None
@@ -136,7 +136,7 @@ def _checked(message: Message) -> Message:
 async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
     """Yields numbered lines without line ends, as soon as they arrive, also from a terminal or a slow program.
 
-    A thread reads, so that the event loop goes on; it is abandoned when the command ends before the input does.
+    A thread reads, so that the event loop is not blocked; it is abandoned if the command ends before the input.
     """
     rest, number = b"", 1
     _widen_pipe(descriptor)
@@ -154,7 +154,7 @@ async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
 
 
 def _widen_pipe(descriptor: int) -> None:
-    """Lets a pipe hold more, so that a read has lines for a whole request; nothing where that is not possible."""
+    """Enlarges a pipe's buffer, where the system can, so that one read has lines for a full request."""
     if (resize := getattr(fcntl, "F_SETPIPE_SZ", None)) is not None:  # Linux
         with contextlib.suppress(OSError):  # no pipe, or above this user's limit
             fcntl.fcntl(descriptor, resize, PIPE_BYTES)

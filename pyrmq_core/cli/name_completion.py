@@ -1,6 +1,6 @@
 """The names of topics, groups, brokers and clusters for a shell's completion, as servers list them.
 
-A shell waits for them while a person types, so they come within a second; a failure is silence there.
+A shell waits for them while a person types, so queries end within a second, and failures print nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SECONDS: Final = 1.0
 
 
 async def users_topics(admin: Admin, cluster: str | None = None) -> list[str]:
-    """Returns the users' topics: not RocketMQ's own, no retries or dead letters, none named after a server."""
+    """Returns the users' topics: without RocketMQ's own, retries, dead letters, and topics named after servers."""
     from pyrmq_core import is_dead_letter_topic, is_retry_topic, is_system_topic
 
     info = await admin.cluster_info()

@@ -1,4 +1,4 @@
-"""A line about work under way, on standard error where that is a terminal; it is removed at the end."""
+"""A progress line on standard error, if that is a terminal; it is removed at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS_BEFORE: Final = 1.0
 
 
 class ProgressLine:
-    """The number of things done and their rate; with a `total`, also a bar."""
+    """A line with the number of finished items and their rate; with a `total`, also a bar."""
 
     def __init__(self, what: str, console: Console, total: int | None) -> None:
         self._what = what
@@ -26,7 +26,7 @@ class ProgressLine:
         self._is_paused = False
 
     def update(self, done: int, position: int | None = None, more: str = "") -> None:
-        """Shows the number of things done, and `more` after it.
+        """Shows the number of finished items, and `more` after it.
 
         `position` is the part of `total` that is done, if that has another unit.
         """

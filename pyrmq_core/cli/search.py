@@ -1,7 +1,7 @@
-"""`pyrmq search`: messages by what their bodies, properties and times hold, printed as they are found.
+"""`pyrmq search`: prints messages whose body, properties or times meet a condition.
 
-Brokers filter by tags or SQL; messages that pass are read, many pulls at once, and compared here. The account of the
-search is printed at its end, also after Ctrl-C, a failure or a bound.
+Brokers filter by tags or SQL; messages that pass are read, many pulls at once, and compared here. The counts of the
+search are printed at its end, also after Ctrl-C, a failure or a limit.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ async def _search(
 
 @asynccontextmanager
 async def ranges_to_read(connection: Connection, topic: str, part: Part) -> AsyncIterator[tuple[PullConsumer, Ranges]]:
-    """Opens a consumer, and yields it with the offsets of that part of the topic; SQL is checked by its brokers."""
+    """Opens a consumer, and yields it with the offsets of that part of the topic; brokers check the SQL expression."""
     from pyrmq_core import PullConsumer
     from pyrmq_core.search.search import check_sql, queues_named, ranges_of
 

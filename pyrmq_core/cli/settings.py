@@ -1,4 +1,4 @@
-"""Settings on the command line: `--set NAME=VALUE`, and the settings that a command names."""
+"""Settings on the command line: `--set NAME=VALUE`, and the names of settings to show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of rows: as a table for people, as JSON for programs, once or, with `--watch`, again and again.
+"""Prints rows as a table for people or as JSON for programs, once or, with `--watch`, at intervals.
 
 A watched table takes the whole terminal, as `top` does. Where the output is no terminal it is printed each time.
 `drawn_tables` makes the tables for people; it is loaded when one is made, not by the help of a command.
@@ -26,7 +26,7 @@ WATCH_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The option `--watch`: whether a table is made again, and how many seconds lie between."""
+    """The options `--watch` and `--interval`: whether a table is repeated, and after how many seconds."""
 
     enabled: bool = False
     interval: float = WATCH_SECONDS
@@ -60,7 +60,7 @@ def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_jso
 
 
 def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) -> None:
-    """Prints the line about a change or, as JSON, the changed rows; an empty line is left out."""
+    """Prints the text about a change or, as JSON, the changed rows; an empty text is not printed."""
     if as_json:
         show(rows, (), as_json=True)
     elif text:
@@ -81,9 +81,9 @@ def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_
 
 
 async def show_watched(make: Callable[[], Awaitable[str]], watch: Watch) -> None:
-    """Prints the text that `make` returns, or with `--watch` shows it again and again.
+    """Prints the text of `make`, or with `--watch` shows it anew at intervals.
 
-    While it is watched, a failure of `make` is shown in place of the text, and the next try still follows.
+    With `--watch`, a failure of `make` is shown in place of the text, and the next try still follows.
     """
     if not watch.enabled:
         click.echo(await make(), nl=False)

@@ -1,7 +1,7 @@
 """`pyrmq tail`: queues of a topic, each read by a task of its own; messages are printed as they come.
 
-With `--follow` a reader outlives its broker: it reports the loss once, and goes on at its offset when the broker is
-back. Queues that the topic gets later, and those of brokers that join, are found by looking at its route again.
+With `--follow` a reader waits for a broker that is away: it reports the loss once, and continues at its offset when the
+broker is back. New queues, also of joining brokers, are found by further queries for the route.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def start_of(ctx: click.Context, param: click.Parameter, value: str | None) -> S
 class Wanted:
     """The messages to print: the start, the queues, the filter, the number, and whether to wait for more.
 
-    `offset` counts from the queue's end if it is negative. With a `group` each queue begins where the group goes
-    on, and at `start` if it has no offset there.
+    `offset` counts from the queue's end if it is negative. With a `group` each queue begins at the group's committed
+    offset, or at `start` if there is none.
     """
 
     start: Start
@@ -343,7 +343,7 @@ class _Reader:
                 return pulled
 
     def _wait(self, queue: MessageQueue) -> float:
-        """Returns how long a pull may wait; 0 for a broker that was unreachable, so that its return shows at once."""
+        """Returns how many seconds a pull may wait; 0 for a broker that was away, so that its return shows at once."""
         return 0.0 if queue.broker_name in self._away else WAIT_SECONDS
 
 

@@ -17,7 +17,7 @@ AGE: Final = re.compile(r"([0-9]{1,9})([dhms])")
 
 
 def instant(text: str, option: str, *, or_else: str = "") -> datetime:
-    """Returns the time; `or_else` names the words that the option takes besides."""
+    """Returns the time in a text; `or_else` names other accepted words, for the error."""
     try:
         when = datetime.fromisoformat(text)
         return when if when.tzinfo else when.astimezone(UTC)
@@ -32,7 +32,7 @@ def optional_instant(text: str | None, option: str) -> datetime | None:
 
 
 def ago_or_instant(text: str, option: str, *, or_else: str = "") -> datetime:
-    """Returns the time that an age, such as `90s`, `15m`, `1h` or `2d`, counts back from now, or an ISO-8601 time."""
+    """Returns an ISO-8601 time, or the time before now by an age such as `90s`, `15m`, `1h` or `2d`."""
     if (match := AGE.fullmatch(text)) is None:
         return instant(text, option, or_else=f"{or_else}an age such as 15m, 1h or 2d, or ")
     try:

@@ -1,4 +1,4 @@
-"""Committed delivery: what a write lists in its topic's manifest, and which records of a manifest count. Pure.
+"""Committed delivery: the records that a write adds to a topic's manifest, and which of them count. Pure.
 
-`records` are the values and their bytes, `deciding` the rule that the first record of a writer's batch wins.
+`records` has the records as values and bytes, `deciding` the rule that the first record of a batch counts.
 """

@@ -4,7 +4,8 @@ A committer reads the manifest to its end before it appends, and appends nothing
 second record of a batch can only lie between the end that its committer saw and its own offset: whether a record counts
 is decided by these entries alone, and a reader may begin anywhere.
 
-A writer's batch numbers rise. A record with a lower number than a decided batch is late, and does not count either.
+The numbers of a writer's batches ascend. A record with a lower number than a decided batch is late, and does not count
+either.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def next_record(
     decided: DecidedBatches,
     without_decided: int,
 ) -> CommitRecord | None:
-    """Returns the record to append for a batch, after a look at a manifest that ends at `seen`; None if it is decided.
+    """Returns the record to append for a batch to a manifest that ends at `seen`; None if the batch is decided.
 
     `commit` is unique to this attempt.
     """
@@ -80,7 +81,7 @@ def next_record(
 
 
 def needed_from(entries: Entries, start: int, end: int) -> int:
-    """Returns the offset from which on entries are needed to judge the records in `start` to `end`."""
+    """Returns the offset from which entries must be read to decide which records in `start` to `end` count."""
     records = ((offset, entries.get(offset)) for offset in range(start, end))
     seen = (
         record.seen
@@ -140,7 +141,7 @@ def decided_at(entries: Entries, start: int, end: int) -> tuple[DecidedBatches, 
 
 
 def known_from(entries: Entries, start: int, end: int) -> tuple[DecidedBatches, int]:
-    """Returns the same for a manifest whose entries before `start` have expired: their decisions are forgotten."""
+    """Returns the same for a manifest whose entries before `start` have expired, with their decisions."""
     return _with_records(entries, start, end, {}), end - start
 
 

@@ -1,12 +1,12 @@
-"""Commit records: the ranges of acknowledged messages that one batch of a writer consists of, as values and as bytes.
+"""Commit records: the ranges of acknowledged messages in one batch of a writer, as values and as bytes.
 
 The manifest of a topic is another topic with one queue. A batch is committed by one message in it, whose body is JSON:
 
     {"writer": "q1", "number": 7, "rows": 150, "seen": 41, "commit": "5f0c...", "parts": 0,
      "ranges": {"orders": {"broker-a": {"0": [[1200, 150, "first id", "last id"]]}}}, "decided": [["q1", 6, 90]]}
 
-`seen` is the end of the manifest when the committer looked; `decided`, if it is there, what was decided then. Ranges
-that do not fit into one message go before it, in parts. These messages have the property `MANIFEST_VERSION`.
+`seen` is the end of the manifest when the committer read it; `decided`, if present, has the batches decided there.
+Ranges that do not fit into one message precede it, in parts. These messages have the property `MANIFEST_VERSION`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RANGES_A_MESSAGE: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class StoredRange:
-    """`count` messages of one write that follow one another in a queue from offset `start` on; two ids prove them."""
+    """`count` consecutive messages of one write in a queue, from offset `start` on, with the first and the last id."""
 
     queue: MessageQueue
     start: int
@@ -57,8 +57,8 @@ DecidedBatches: TypeAlias = Mapping[str, Decided]
 class CommitRecord:
     """The decision that the batch `number` of `writer` consists of the rows in `ranges`.
 
-    The committer looked at the manifest up to the offset `seen`, and found no such batch there. `decided` may hold what
-    was decided there. The ranges of `parts` messages before this one, with the same `commit`, belong to it.
+    The committer read the manifest up to the offset `seen`, and found no such batch there. `decided` may have the
+    batches decided there. The ranges of `parts` messages before this one, with the same `commit`, belong to it.
     """
 
     writer: str
@@ -73,7 +73,7 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True)
 class RangesPart:
-    """Ranges of the commit record that follows."""
+    """A part of the ranges of a later commit record."""
 
     commit: str
     ranges: tuple[StoredRange, ...]
@@ -120,7 +120,7 @@ def _bodies(record: CommitRecord) -> Iterator[bytes]:
 
 
 def entry_of(message: MessageExt) -> Entry | None:
-    """Returns the entry in a manifest's message; None for any other message.
+    """Returns the commit record, or part of its ranges, in a message of a manifest; None for any other message.
 
     Raises `ManifestError` for an unknown version, and for a body that cannot be read.
     """

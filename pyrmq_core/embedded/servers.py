@@ -50,7 +50,7 @@ class Server(Generic[R]):
         self._ended = trio.Event()
 
     async def start(self, nursery: trio.Nursery) -> R:
-        """Returns when it serves; raises `InvalidState` if it runs already, `NetworkError` if its port is in use."""
+        """Starts the server, and returns when it serves; `InvalidState` if it runs, `NetworkError` for a used port."""
         if self.running is not None:
             raise InvalidState(f"{self.name} is running")
         kept = 0 if self._port or self._kept_ports is None else self._kept_ports.port(self.name)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Kind(enum.Enum):
-    """The kind of a metric: a count that only grows, a value of the moment, or counts of values in buckets."""
+    """The kind of a metric: a counter, a gauge or a histogram."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -16,21 +16,21 @@ class Kind(enum.Enum):
 
 
 class Buckets(NamedTuple):
-    """The values of one histogram so far: how many were at most each bound, the last being infinite, and their sum."""
+    """The values of a histogram: how many were at most each bound (the last is infinite), and their sum."""
 
     counts: tuple[int, ...]
     total: float
 
 
 class Sample(NamedTuple):
-    """The values of a family's labels, in their order, and the number, or a histogram's buckets."""
+    """One sample: the values of the family's labels in order, and the number, or a histogram's buckets."""
 
     labels: tuple[str, ...]
     value: float | Buckets
 
 
 class Family(NamedTuple):
-    """A metric with its name, labels and samples, which are made during iteration; `bounds` are a histogram's."""
+    """A metric: name, labels, and samples, which are made during iteration; `bounds` is for histograms."""
 
     name: str
     kind: Kind

@@ -27,7 +27,7 @@ KINDS: Final[dict[Kind, Callable[..., CounterMetricFamily | GaugeMetricFamily | 
 
 
 class _Families:
-    """The families of one page, as prometheus_client collects them."""
+    """The families of one page, in the form that prometheus_client collects."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families

@@ -1,7 +1,7 @@
 """`RpcLatency`: how long a server's requests took, by RocketMQ's name and labels (RemotingMetricsManager, 5.4.0).
 
-A pull that is held counts with the time it was held, as in RocketMQ; it has `is_long_polling`. A request that
-ends without an answer, since its connection or its server ended, is not counted.
+A held pull counts with the time of the hold, as in RocketMQ; its label `is_long_polling` is true. A request that ends
+without an answer, since its connection or its server ended, is not counted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RpcLatency:
         self._times = Histogram(BOUNDS)
 
     def measured(self, handler: Handler) -> Handler:
-        """Returns the handler with a clock around it."""
+        """Returns a handler that calls `handler` and records the time that it takes."""
 
         def measure(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
             began = time.perf_counter_ns()

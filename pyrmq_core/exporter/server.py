@@ -59,7 +59,7 @@ async def serve_metrics(
 
 
 async def _answer(page: MetricsPage, scope: dict[str, Any], send: Send) -> None:
-    """Answers one request: the page, or why there is none."""
+    """Answers one request with the page, or with an error status."""
     status, body = 200, b""
     if scope["path"] not in PATHS:
         status, body = 404, b"the metrics are at /metrics\n"

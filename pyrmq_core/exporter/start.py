@@ -22,7 +22,7 @@ SHOWN: Final = 80
 
 
 def check_exporter(name: str) -> None:
-    """Raises `InvalidArgument` for a metricsExporterType that does not exist here."""
+    """Raises `InvalidArgument` for an unsupported metricsExporterType."""
     if name.upper() not in EXPORTERS:
         raise InvalidArgument(
             f"metricsExporterType is {name[:SHOWN]!r}; this server serves its figures to Prometheus alone: set it to "
@@ -33,7 +33,7 @@ def check_exporter(name: str) -> None:
 async def start_exporter(
     nursery: trio.Nursery, collect: Collect, host: str, port: int, *, common: dict[str, str]
 ) -> str:
-    """Returns the address of the port when it is open.
+    """Starts the exporter, and returns the address of its port when that is open.
 
     Raises `MissingLibrary` without the libraries, and `NetworkError`, which names the setting, when it cannot listen.
     """

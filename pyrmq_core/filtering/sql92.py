@@ -2,10 +2,10 @@
 
     a > 3 AND (region IN ('eu', 'us') OR name IS NULL) AND TAGS <> 'x' AND NOT (done = TRUE)
 
-It is RocketMQ's dialect, with its surprises: reading ends where the expression could end, and any further text is
-ignored; a minus before a property makes null; two missing properties are equal; 0.0 is no number. A message passes only
-if the result is TRUE. Source: filter/parser/SelectorParser.jj, filter/expression/*.java (5.4.0). Not as there: the
-limits below.
+It is RocketMQ's dialect, with its surprises: parsing ends where the expression could end, and any further text is
+ignored; a minus before a property gives null; two missing properties are equal; 0.0 is no number. A message passes only
+if the result is TRUE. Source: filter/parser/SelectorParser.jj, filter/expression/*.java (5.4.0). RocketMQ does not have
+the limits below.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class _Parser:
         return frozenset(texts)
 
     def _unary(self) -> Part:
-        """Returns a part with the signs and NOTs before it; a pair of equal ones is dropped, and adds no level."""
+        """Returns a part with the signs and NOTs before it; pairs of equal ones cancel out, and add no level."""
         prefixes = []
         while self.token in ("+", "-") or self._is_next("NOT"):
             prefixes.append(self._advance())

@@ -1,8 +1,8 @@
-"""The parts of an SQL92 expression and their evaluation, with RocketMQ's rules of what may stand where. Pure.
+"""The parts of an SQL92 expression, their evaluation, and RocketMQ's rules for joining them. Pure.
 
-The logic has three values, as in SQL: a missing property is null. `UnfitOperand` is raised for parts that RocketMQ
-refuses to join, before any message is looked at.
-Source: filter/expression/ComparisonExpression.java, LogicExpression.java, UnaryExpression.java (5.4.0).
+The logic has three values, as in SQL: a missing property is null. `UnfitOperand` is raised at parsing for parts that
+RocketMQ refuses to join. Source: filter/expression/ComparisonExpression.java, LogicExpression.java,
+UnaryExpression.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UnfitOperand(Exception):
 
 
 class Kind(enum.Enum):
-    """The sort of a part, which decides where the part may stand."""
+    """The kind of a part, which decides where it is allowed in an expression."""
 
     PROPERTY = enum.auto()
     CONSTANT = enum.auto()  # a text or a number
@@ -47,7 +47,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of an expression; `value` is a constant's, `level` counts the conditions within one another."""
+    """A piece of an expression; `value` is the value of a constant, `level` the depth of nested conditions."""
 
     kind: Kind
     evaluate: Evaluation
@@ -122,7 +122,7 @@ def opposite(part: Part) -> Part:
 
 
 def negative(part: Part) -> Part:
-    """Returns the part that follows a minus, negated; null for anything but a number."""
+    """Returns the negative of a part after a minus sign; null for anything but a number."""
     number = _number_of(part)
     if number is not None:
         minus = Long(-number) if isinstance(number, Long) else -number
@@ -139,7 +139,7 @@ def negative(part: Part) -> Part:
 
 
 def equal(left: Part, right: Part, *, negated: bool) -> Part:
-    """Returns a comparison by = or <>. Two missing values are equal; for one, it matters on which side it is."""
+    """Returns a comparison by = or <>. Two missing values are equal; the result for one depends on its side."""
     for part in (left, right):
         if part.is_constant and part.value is None:
             raise UnfitOperand("compares with NULL: write IS NULL or IS NOT NULL")

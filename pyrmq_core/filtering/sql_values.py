@@ -31,11 +31,11 @@ JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 class Incomparable(Exception):
-    """A comparison that Java ends with an exception: the message does not pass, whatever else is in the expression."""
+    """Raised where a comparison raises in Java: the message then does not pass, whatever else is in the expression."""
 
 
 def compare(left: bool | Number | str, right: bool | Number | str) -> int:
-    """Returns -1, 0 or 1; -1 also for values that are never equal. Raises `Incomparable` as Java fails."""
+    """Returns -1, 0 or 1; -1 also for values that are never equal. Raises `Incomparable` where Java raises."""
     if isinstance(left, bool):
         if isinstance(right, str):
             raise Incomparable
@@ -69,7 +69,7 @@ def _rank(number: float) -> int:
 
 
 def _read(text: str, like: bool | Number) -> bool | Number:
-    """Returns the text as a value of the same kind."""
+    """Parses the text as a value of the same kind as `like`."""
     if isinstance(like, bool):
         return text.lower() == "true"
     if isinstance(like, float):

@@ -49,7 +49,7 @@ class TagFilter:
         return lambda properties: self.matches(properties.get("TAGS"))
 
     def matches(self, tag: str | None) -> bool:
-        """Checks whether a message with this tag passes."""
+        """Returns whether a message with this tag passes."""
         return not self.tags or tag in self.tags
 
 

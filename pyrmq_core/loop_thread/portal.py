@@ -36,7 +36,7 @@ LOOP_GONE: Final = (trio.RunFinishedError, OSError)
 
 
 class LoopEnded(InvalidState):
-    """The loop has ended: the interpreter stops, or a defect ended it."""
+    """Raised after the loop has ended, at the interpreter's exit or by a defect."""
 
 
 class LoopLock(trio.abc.Instrument):
@@ -44,8 +44,8 @@ class LoopLock(trio.abc.Instrument):
 
     The loop holds the lock whenever it runs, and releases it around each wait: a thread that holds the lock has the
     loop's state to itself. trio's own functions work in the loop's thread only, so the other thread must not call them.
-    So a blocking call writes its request without a hop to the loop's thread. This saves a third of its processor time,
-    for one caller at a time.
+    So a blocking call writes its request without waiting for the loop's thread. This saves a third of its processor
+    time, for one caller at a time.
     """
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class Portal:
         self._crash_ends[owner] = end
 
     def forget(self, owner: object) -> None:
-        """Takes back `on_crash`."""
+        """Cancels an `on_crash`."""
         self._crash_ends.pop(owner, None)
 
     def stop(self) -> None:
@@ -199,7 +199,7 @@ class Portal:
             self._end_queue()
 
     def _crashed(self, error: BaseException) -> None:
-        """Ends every waiting caller with an error; the next use of the library starts another loop."""
+        """Ends every caller's wait with an error; the next use of the library starts another loop."""
         log.critical("the library's loop ended by a defect", exc_info=error)
         self.crash = crash = LoopEnded(
             f"the library's loop ended by a defect ({type(error).__name__}: {error}); what was under way is perhaps "
@@ -215,7 +215,7 @@ class Portal:
             _settle(future, error=crash)
 
     def _run_queue(self) -> None:
-        """Calls the queued functions and logs their exceptions: the loop, and other callers' functions, go on."""
+        """Calls the queued functions and logs their exceptions, so that the loop and other functions continue."""
         self._woken = False
         with suppress(IndexError):  # empty, perhaps by `_end_queue` of another thread
             while True:
@@ -226,7 +226,7 @@ class Portal:
                     log.exception("a function on the library's loop raised")
 
     def _end_queue(self) -> None:
-        """Ends the queued functions, which may not run without a loop; in any thread, once the loop has ended."""
+        """Reports `LoopEnded` for the queued functions, which cannot run without a loop; in any thread."""
         self._woken = False
         with suppress(IndexError):
             while True:
@@ -270,7 +270,7 @@ class Portal:
 
 
 class HeldContext(Generic[T]):
-    """An async context manager that a task holds open on the loop until `close`, in this process alone."""
+    """An async context manager that a task on the loop keeps open until `close`, in this process alone."""
 
     def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T], *, wait: bool = True) -> None:
         """Opens the context, and waits until it is open; with `wait=False`, `opening` has its value later."""
@@ -311,8 +311,8 @@ class HeldContext(Generic[T]):
     def close(self, seconds: float = 0.0) -> None:
         """Leaves the context and waits until it has ended; raises its exception. A second call does nothing.
 
-        Leaving may take `seconds` and a fixed bound. After that the wait ends with a line in the log: something else
-        holds up the loop.
+        Leaving may take `seconds` and a fixed bound. After that the wait ends with a line in the log, since something
+        else blocks the loop.
         """
         left = self.begin_close()
         if left is None:

@@ -102,7 +102,7 @@ class NameServer:
 
     @property
     def is_ready(self) -> bool:
-        """True when routes are answered: with `needWaitForService`, after `waitSecondsForService` or a first answer."""
+        """True if routes may be answered: with `needWaitForService` after `waitSecondsForService` or a first answer."""
         waited_ms = now_ms() - self._started_ms
         waits = self.config.need_wait_for_service and waited_ms < self.config.wait_seconds_for_service * 1000
         return self.found_a_route or not waits
@@ -130,7 +130,7 @@ class NameServer:
         return len(self.tables.topic_queue_table) <= TOPICS_PER_STEP
 
     def _remove(self, steps: Steps[Removal]) -> None:
-        """Removes the first brokers, mostly all, before it returns; further brokers and topics follow in turn."""
+        """Removes the first brokers (usually all) at once, and further brokers and all topics in later steps."""
         try:
             next(steps)
         except StopIteration as end:

@@ -1,4 +1,4 @@
-"""How our programs end: by signals in order, or with one line and an exit status in place of a traceback."""
+"""The end of our programs: in order after a signal, or with one line and an exit status in place of a traceback."""
 
 from __future__ import annotations
 

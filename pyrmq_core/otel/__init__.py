@@ -1,6 +1,6 @@
 """Metrics and traces of a client through the OpenTelemetry API (extra `otel`), as hooks that users add.
 
-The API alone is imported: without an SDK in the program it does nothing. Programs without this package pay nothing.
+Only the API is imported, which does nothing in a program without an SDK. Programs without this package pay nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Instrumentation`: one object that is a hook of producers, consumers and clients, and reports what they do."""
+"""`Instrumentation`: a hook for producers, consumers and clients that reports metrics and traces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Instrumentation:
 
     `Producer(..., hooks=[otel])`, `PushConsumer(..., hooks=[otel])`, `LitePullConsumer(..., hooks=[otel])` and
     `Client(..., rpc_hooks=[otel])`; one object serves all of a process. Without arguments the global providers are
-    used; `metrics=False` or `traces=False` leaves that half out.
+    used; `metrics=False` or `traces=False` switches metrics or traces off.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Instrumentation:
         self._spans = Spans(trace.get_tracer(NAME, tracer_provider=tracer_provider)) if traces else None
 
     def message_created(self, message: Message) -> Message | None:
-        """Gives the message the context of its trace, in its properties, as W3C's `traceparent`."""
+        """Returns the message with its trace context among its properties, as W3C's `traceparent`."""
         return None if self._spans is None else self._spans.created(message)
 
     def send_message_before(self, context: SendContext) -> None:

@@ -1,8 +1,8 @@
 """The spans of messages, by OpenTelemetry's conventions: create, send and process, and their context in properties.
 
 A message gets the context of its "create" span in its properties (W3C's `traceparent` and `tracestate`, by the
-program's propagator), which is where the Java instrumentation writes and reads it: a consumer of either kind goes on
-with the trace. Each try of a send is a "send" span under it, each call of a handler a "process" span.
+program's propagator), which is where the Java instrumentation writes and reads it: a consumer of either kind continues
+the trace. Each try of a send is a "send" span under it, each call of a handler a "process" span.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OPEN_SPAN: Final = "pyrmq_core.otel.span"
 
 
 class _Open(NamedTuple):
-    """The span of a call under way, the context in which it is current, and the context before."""
+    """The span of a call under way, the context in which it is current, and the previous context."""
 
     span: trace.Span
     within: otel_context.Context

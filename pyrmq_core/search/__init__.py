@@ -1,5 +1,4 @@
-"""Searching in messages: the ranges of a topic by time, the conditions, and the search that reads one by the other.
+"""Searching in messages: ranges of a topic by time, conditions, and the search for messages that meet them.
 
-`pyrmq search` and the page in the browser stand on it. It prints nothing and queries brokers only through a
-`PullConsumer`.
+`pyrmq search` and the page in the browser use it. It prints nothing and queries brokers only through a `PullConsumer`.
 """

@@ -22,7 +22,7 @@ class NoJson(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TextIn:
-    """A text, as UTF-8, somewhere in the body."""
+    """The condition that the body contains a text, as UTF-8."""
 
     text: str
     needle: bytes = field(init=False)

@@ -39,9 +39,9 @@ MIB: Final = 1024 * 1024
 async def ranges_of(
     consumer: PullConsumer, queues: Iterable[MessageQueue], since: datetime | None, until: datetime | None
 ) -> list[tuple[MessageQueue, OffsetRange]]:
-    """Returns the offsets of each queue that were stored from `since` to, without, `until`; empty ranges are left out.
+    """Returns the offsets of each queue's messages stored at or after `since` and before `until`, without empty ranges.
 
-    None stands for the queue's beginning, or its current end.
+    None means the queue's beginning, or its current end.
     """
     bounds = await consumer.offset_bounds(queues)
     held = [queue for queue, bound in bounds.items() if bound.start < bound.end]
@@ -69,7 +69,7 @@ def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[M
 
 
 def is_named(queue: MessageQueue, names: Collection[str]) -> bool:
-    """Returns whether one of the names means the queue, or there are none."""
+    """Returns whether one of the names means the queue; True if there are no names."""
     return not names or any(name in names for name in _names_of(queue))
 
 
@@ -143,7 +143,7 @@ class Search:
         return [(queue, OffsetRange(begin, end)) for queue, begin, end in begins if begin < end]
 
     def rest_text(self) -> str:
-        """Returns part of a sentence about the searched messages, and the offsets where each queue's search ended."""
+        """Returns a text, for an error, about the number of searched messages and the offset reached in each queue."""
         account = self.account
         text = f"{account.searched:,} of {account.total:,} messages ({account.received_bytes / MIB:,.1f} MiB) searched"
         rest = self.unsearched()

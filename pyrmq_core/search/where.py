@@ -7,8 +7,8 @@
     value        json, json.a.b, json['a b'], json.items[0]; properties.NAME, tags, keys; born, stored
                  42  -1.5e3  'text'  "text"  true  false  null  [1, 2]
 
-Values of different kinds are not equal and have no order; what is not there equals null. Numbers are compared exactly,
-however long. `born` and `stored` are compared with ISO-8601 times in quotes. Pure.
+Values of different kinds are not equal and have no order; a missing value equals null. Numbers of any length are
+compared exactly. `born` and `stored` are compared with ISO-8601 times in quotes. Pure.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """One side of a comparison: its value in a row, where it stands, and its path's first name or literal."""
+    """One side of a comparison: its value in a row, its position in the text, and its path's first name or literal."""
 
     value: Value
     position: int
@@ -81,7 +81,7 @@ class _Operand:
 
 
 class _Parser:
-    """One pass over the text, by recursive descent; each method reads the part that its name says."""
+    """A recursive-descent parser; each method parses the part of the language in its name."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -259,7 +259,7 @@ class _Parser:
             self._position = match.end()
 
     def _wrong(self, why: str, position: int | None = None) -> InvalidArgument:
-        """Returns the error at a position, by default the next to be read; characters count from 1."""
+        """Returns the error at a position, by default the next character's; characters count from 1."""
         at = self._position if position is None else position
         shown = "the end" if at >= len(self._text) else repr(self._text[at])
         return InvalidArgument(f"character {at + 1}, {shown}: {why}")

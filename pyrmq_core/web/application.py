@@ -1,4 +1,4 @@
-"""The page's application: which path shows which page, and how failures look."""
+"""The page's application: the page of each path, and the pages for errors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ MAX_DOWNLOADS: Final = 16
 
 
 def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token: FormToken) -> Starlette:
-    """Returns the application that shows the pages; `Guards` belongs around it.
+    """Returns the application that shows the pages; the caller wraps it in `Guards`.
 
     `changes` is None if no changes are allowed.
     """
@@ -130,7 +130,7 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
 
 
 async def choose_zone(request: Request) -> Response:
-    """Keeps the viewer's choice of a zone, and redirects to the page that the viewer came from."""
+    """Stores the viewer's choice of a zone in a cookie, and redirects to the previous page."""
     chosen = form_zone(query(request, "zone"), UTC_ZONE)
     answer = RedirectResponse(local_path(request.query_params.get("back", "")), 303)
     answer.set_cookie(COOKIE, chosen.name, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
@@ -146,7 +146,7 @@ class Download(Response):
         self._bytes, self._slots, self._address = body, slots, address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the answer, as ASGI has it; if no slot is free the answer says that the page is busy."""
+        """Sends the answer by ASGI; without a free slot the answer is an error that the page is busy."""
         slot = self._slots.take(self._address)
         if slot is None:
             await PlainTextResponse(BUSY, 503)(scope, receive, send)
@@ -167,7 +167,7 @@ def _address(request: Request) -> str:
 
 
 async def _form(request: Request, token: FormToken) -> dict[str, str]:
-    """Returns the fields of a form of this page; a form without the page's token is not read."""
+    """Returns the fields of a form of this page; raises an error for a form without the page's token."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "A form of this page is application/x-www-form-urlencoded.")
@@ -201,7 +201,7 @@ def described(error: Exception) -> tuple[int, str, str]:
 
 
 def raw_field(form: bytes, name: bytes, most: int) -> str:
-    """Returns the beginning of a field as it was sent, `most` bytes of it; an empty text without the field."""
+    """Returns the first `most` bytes of a form's undecoded field as text; an empty text without the field."""
     before, separator, after = (b"&" + form).partition(b"&" + name + b"=")
     del before
     return after[:most].partition(b"&")[0].decode("latin-1") if separator else ""

@@ -1,7 +1,7 @@
-"""`Bodies`: reads the body of a request whole before anything is done for it, at a least rate, in bounds.
+"""`Bodies`: reads the body of a request completely before its work begins, with limits of rate and size.
 
-A peer that sends slowly holds its own connection alone: no place among the requests under way, and bytes only until
-others need the room.
+A peer that sends slowly occupies only its own connection: it is not counted among the requests under way, and its bytes
+are dropped when others need the room.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SLOW: Final = f"the request came slower than {LEAST_BYTES_A_SECOND} bytes a seco
 
 
 class BodyRefused(Exception):
-    """The body is not read to its end; `status` is HTTP's."""
+    """Raised if the body is refused before its end; `status` is the HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -34,12 +34,12 @@ class BodyRefused(Exception):
 
 
 class PeerGone(Exception):
-    """The peer ended the connection before the body's end."""
+    """Raised if the peer ends the connection before the body's end."""
 
 
 @dataclass(eq=False, slots=True)
 class Body:
-    """The body of a request; `receive` returns it once, in pieces. After it, `peer` receives further messages."""
+    """The body of a request; `receive` returns it once, in pieces, and then further messages from `peer`."""
 
     peer: Receive
     data: bytearray = field(default_factory=bytearray)
@@ -48,7 +48,7 @@ class Body:
     given: int = 0
 
     async def receive(self) -> AsgiMessage:
-        """Returns the next piece, as ASGI has it; after the last piece it waits for the peer's disconnect message."""
+        """Returns the next piece as an ASGI message; after the last piece waits for the peer's disconnect message."""
         if self.given > len(self.data):
             return await self.peer()
         await trio.lowlevel.checkpoint()
@@ -65,7 +65,7 @@ class Bodies:
         self._bytes = 0
 
     async def read(self, receive: Receive) -> Body:
-        """Returns the body, which `release` gives back; raises `BodyRefused` and `PeerGone`."""
+        """Returns the body, which the caller has to `release`; raises `BodyRefused` and `PeerGone`."""
         body = Body(receive)
         body.scope.deadline = trio.current_time() + BODY_SECONDS
         self._held[body] = None
@@ -93,13 +93,13 @@ class Bodies:
             body.is_whole = not message.get("more_body", False)
 
     def release(self, body: Body) -> None:
-        """Forgets the body; a second time does nothing."""
+        """Frees the body's room; a second call does nothing."""
         if body in self._held:
             del self._held[body]
             self._bytes -= len(body.data)
 
     def _make_room(self, body: Body, length: int) -> None:
-        """Ends the oldest unfinished bodies until the piece fits; they had the most time."""
+        """Ends the oldest unfinished bodies, which had the most time, until there is room for `length` bytes."""
         while self._bytes + length > MAX_BODIES_BYTES:
             oldest = next((held for held in self._held if not held.is_whole and held is not body), None)
             if oldest is None:

@@ -1,4 +1,4 @@
-"""A message's body for reading: as it is, as JSON on many lines, or as bytes in hexadecimal; a long one in parts."""
+"""A message's body for reading: as text, as JSON on many lines, or in hexadecimal; a long body in parts."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class BodyText:
 def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
     """Returns a part of the body in the wanted form, or else in the first of `FORMS` that can show it.
 
-    The parts of a text joined are the text: no part begins within a character. JSON is laid out with blanks and line
-    ends only: names and numbers keep each of their characters. So its parts joined are the whole JSON. A body of more
-    than `JSON_BYTES` is not laid out; a part of a long one takes a second at most.
+    The joined parts of a text are the text: no part begins within a character. JSON is laid out with blanks and line
+    ends only, and names and numbers stay unchanged, so the joined parts are the complete JSON. A body of more than
+    `JSON_BYTES` is not laid out; a part of a long one takes a second at most.
     """
     if form != "hex" and (form == "text" or _text(body[:PART_BYTES], len(body) <= PART_BYTES) is not None):
         parts, number = _parts(body, PART_BYTES, part)
@@ -67,7 +67,7 @@ def _parts(body: bytes, size: int, wanted: int) -> tuple[int, int]:
 
 
 def _boundary(body: bytes, position: int) -> int:
-    """Returns where a part begins: at the position, or up to 3 bytes before it at the start of UTF-8's character."""
+    """Returns the begin of a part: the position, or up to 3 bytes before it the start of its UTF-8 character."""
     if position >= len(body):
         return len(body)
     starts = (at for at in range(position, max(-1, position - 4), -1) if body[at] & 0xC0 != 0x80)

@@ -1,4 +1,4 @@
-"""`Changes`: the changes that the page can make, if allowed, each after a confirmation that counts once.
+"""`Changes`: the changes that the page can make, if allowed, each after a confirmation that is valid once.
 
 A form is first answered with a page that announces the change, and a ticket; only the ticket makes the change. So
 reloading a page changes nothing a second time.
@@ -46,7 +46,7 @@ class Changes:
         self._waiting: dict[str, Change] = {}
 
     def prepare(self, path: str, form: Form) -> Shown:
-        """Returns the page that says what the form would do; raises `InvalidArgument` for a form with faults."""
+        """Returns the page that announces the form's change; raises `InvalidArgument` for a form with faults."""
         change = PREPARED_BY[path](self, form)
         ticket = secrets.token_urlsafe(16)
         self._waiting[ticket] = change
@@ -55,7 +55,7 @@ class Changes:
         return Shown("confirm.html", {"sentence": change.sentence, "ticket": ticket, "back": change.back})
 
     async def perform(self, form: Form) -> Shown:
-        """Makes the confirmed change, and returns a page that reports it; a ticket counts once."""
+        """Makes the confirmed change, and returns a page that reports it; a ticket is valid once."""
         change = self._waiting.pop(form.get("ticket", ""), None)
         if change is None:
             raise InvalidArgument("this confirmation was used before, or is too old; look whether the change is there")

@@ -1,4 +1,4 @@
-"""`Guards`: the outermost layer of the page, which refuses foreign hosts, slow peers and changes that are not meant.
+"""`Guards`: the outermost layer of the page, which refuses foreign hosts, slow peers and forged changes.
 
 A site that a user visits can have the browser send requests to this machine. Such a request names another host
 (DNS rebinding), another origin (a form), or lacks the token that only this page's own forms have.
@@ -59,7 +59,7 @@ class FormToken:
 
 
 class Guards:
-    """The ASGI layer that passes on requests for one of `hosts`; changes have to be allowed, and come from this page.
+    """The ASGI layer that accepts requests for one of `hosts`, and changes, if allowed, from this page's forms.
 
     A request is under way from the end of its body to the start of its answer, within `ANSWER_WITHIN_SECONDS`: a slow
     peer occupies none of the `RequestSlots`.
@@ -73,7 +73,7 @@ class Guards:
         self._slots = RequestSlots()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request, as ASGI has it."""
+        """Serves one request by ASGI."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -142,7 +142,7 @@ class Guards:
 
 
 def is_loopback(host: str) -> bool:
-    """Checks whether only this machine reaches the address."""
+    """Returns whether only this machine can reach the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -171,7 +171,7 @@ def _with_headers(send: Send) -> Send:
 
 @dataclass(eq=False, slots=True)
 class RequestSlot:
-    """The slot of one request; its scope is cancelled when the slot goes to another address."""
+    """The slot of one request; its scope is cancelled when another address takes the slot."""
 
     host: str
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -180,7 +180,7 @@ class RequestSlot:
 class RequestSlots:
     """At most `most` slots, or `MAX_REQUESTS`, the oldest first.
 
-    One address alone may hold all slots, as a proxy does. When all are held, an address with fewer slots takes the
+    A single address may occupy all slots, as a proxy does. When no slot is free, an address with fewer slots takes the
     oldest slot of the address with the most.
     """
 
@@ -203,5 +203,5 @@ class RequestSlots:
         return slot
 
     def leave(self, slot: RequestSlot) -> None:
-        """Frees the slot; a second time does nothing."""
+        """Frees the slot; a second call does nothing."""
         self._taken.pop(slot, None)

@@ -29,7 +29,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The figures by line at one time, `seconds` since 1970."""
+    """The figures of a curve's lines at one time, in `seconds` since 1970."""
 
     seconds: float
     figures: Mapping[str, float]
@@ -44,7 +44,7 @@ class _Samples:
 
 
 class History:
-    """The samples of the curves that were looked at last; times are handed in. `MAX_CURVES` are kept."""
+    """The samples of the last `MAX_CURVES` viewed curves; times are arguments."""
 
     def __init__(self) -> None:
         self._curves: dict[Curve, _Samples] = {}
@@ -70,7 +70,7 @@ class History:
         return True
 
     def add(self, curve: Curve, sample: Sample) -> None:
-        """Adds a sample that is later than the last; a curve that no page has shown takes none."""
+        """Adds a sample, unless it is no later than the last, or of a curve that no page has shown."""
         samples = self._curves.get(curve)
         if samples is not None and (not samples.kept or samples.kept[-1].seconds < sample.seconds):
             samples.kept.append(sample)

@@ -1,4 +1,4 @@
-"""`LookUpQueue`: the start of look-ups, limited a second and at once, and shared between viewers' addresses."""
+"""`LookUpQueue`: limits look-ups per second and at once, and divides them among viewers' addresses."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ LONGEST_WAIT_SECONDS: Final = 5.0
 
 
 class TooManyLookUps(Exception):
-    """The look-ups of all viewers together reached their rate; this one was not begun."""
+    """Raised for a look-up that was not begun, since all viewers together have reached the rate."""
 
 
 @dataclass(eq=False, slots=True)
 class WaitingLookUp:
-    """A look-up that waits to begin. It may stand in the lines of several addresses, and is called once."""
+    """A look-up that waits to begin, perhaps in the lines of several addresses; it runs once."""
 
     called: trio.Event = field(default_factory=trio.Event)
     called_for: str = ""
 
 
 class LookUpQueue:
-    """The waiting look-ups: the next is of the address with the fewest look-ups under way, in rotation.
+    """The waiting look-ups, with a line for each address; addresses with the fewest look-ups under way come first.
 
-    If all viewers come through one address, as through a proxy, it is always next. An address without a look-up leaves
-    no data. At most `at_once` look-ups are under way.
+    Of several such addresses each is next in turn. An address without a look-up takes no memory. At most `at_once`
+    look-ups are under way.
     """
 
     def __init__(self, at_once: int = LOOK_UPS_AT_ONCE) -> None:

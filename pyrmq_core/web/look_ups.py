@@ -1,4 +1,4 @@
-"""`LookUps`: all queries of the pages to brokers, each by its key in `SharedAnswers`."""
+"""`LookUps`: all queries of the pages to brokers, whose answers are shared by key (`SharedAnswers`)."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class FoundMessages:
 class Wanted:
     """A search of a topic: times, conditions on the message, filters at the broker, and names of queues with spaces.
 
-    Empty texts, and None as a time, are conditions that all messages meet. It is false if the times and queues choose
-    the messages alone, whose newest are read without a search.
+    Empty texts, and None as a time, are no conditions. It is false if only times and queues are set: then the newest
+    messages are read without a search.
     """
 
     topic: str
@@ -98,7 +98,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """The names of all topics; brokers and clusters have topics of their own names, which are RocketMQ's."""
+    """The names of all topics, and of brokers and clusters, after which RocketMQ names topics of its own."""
 
     names: tuple[str, ...]
     of_servers: frozenset[str]
@@ -128,7 +128,7 @@ class LookUps:
         self._layouts = LookUpQueue(LAYOUTS_AT_ONCE) if layouts is None else layouts
 
     def of_viewer(self, address: str) -> LookUps:
-        """Returns the same look-ups for a viewer at the address."""
+        """Returns these look-ups for a viewer at the address."""
         shared = (self._shared, self.history, address, self._searching, self.figures, self._layouts)
         return LookUps(self._admin, self._consumer, *shared)
 
@@ -215,7 +215,7 @@ class LookUps:
         return await self._get("producers", self._admin.producers.list)
 
     async def by_key(self, topic: str, key: str, since: datetime | None, before: datetime | None) -> FoundMessages:
-        """Returns the topic's messages that have the key, stored between the times."""
+        """Returns the topic's messages with the key that were stored between the times."""
         last = None if before is None else before - timedelta(milliseconds=1)
         return await self._found(
             ("key", topic, key, since, before),
@@ -238,7 +238,7 @@ class LookUps:
         return await self._get(key, look_up)
 
     async def at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """Returns the message at an offset of a queue; None if it is not there."""
+        """Returns the message at an offset of a queue; None if there is none."""
 
         async def look_up() -> MessageExt | None:
             pulled = await self._consumer.pull(queue, offset, max_messages=1)
@@ -249,7 +249,7 @@ class LookUps:
     async def body_text(self, body: bytes, form: str, part: int) -> BodyText:
         """Returns a part of a body to show; long JSON is laid out in a thread, in the turn of the viewer's address.
 
-        Raises `TooManyLookUps` when that could not begin in time.
+        Raises `TooManyLookUps` if that cannot begin in time.
         """
         if form != "json" or len(body) <= PART_BYTES:
             return body_text(body, form, part)
@@ -342,7 +342,7 @@ class LookUps:
         return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), failures, more)
 
     async def _read(self, queue: MessageQueue, start: int, end: int) -> list[MessageExt]:
-        """Returns the messages of a short range, as lists show them."""
+        """Returns the messages of a short range, with shortened bodies for lists."""
         messages: list[MessageExt] = []
         while start < end:
             pulled = await self._consumer.pull(queue, start, max_messages=end - start)
@@ -371,7 +371,7 @@ class LookUps:
             self.history.watch(curve, trio.current_time())
 
     async def sample(self) -> None:
-        """Samples the viewed curves, for ever; several at once, so that a slow broker delays no other broker's."""
+        """Samples the viewed curves until cancelled, several at once, so that a slow broker delays no others."""
 
         async def brokers(_: str) -> object:
             return await self.brokers()
@@ -393,13 +393,13 @@ class LookUps:
             await trio.sleep_until(next_time)
 
     def forget(self) -> None:
-        """Forgets the answers, after a change."""
+        """Drops all kept answers, after a change."""
         self._shared.forget()
         self.figures.refresh()
 
 
 def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
-    """Returns the messages a second of these brokers together; nothing while no broker has a rate."""
+    """Returns the sums of the brokers' rates in messages a second; empty while no broker has a rate."""
     put, got = [], []
     for broker in brokers:
         put += [broker.put_tps] if broker.put_tps is not None else []
@@ -413,7 +413,7 @@ def _shortened(message: MessageExt) -> MessageExt:
 
 
 def _size_of(answer: object) -> int:
-    """Returns the bytes of the messages in an answer; other answers are small."""
+    """Returns the bytes of the messages in an answer; 0 for other answers, which are small."""
     messages = answer.messages if isinstance(answer, FoundMessages) else (answer,)
     return sum(
         len(message.body) + sum(len(name) + len(value) for name, value in message.properties.items())

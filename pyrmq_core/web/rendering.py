@@ -1,4 +1,4 @@
-"""The templates and their common settings: escaping is always on, numbers and times look alike on all pages."""
+"""The templates and their common settings: escaping is always on, numbers and times have one format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEMPLATES: Final = HERE / "templates"
 
 @pass_context
 def _when(context: Context, moment: datetime | int | None, *, seconds: bool = False) -> str:
-    """Returns an instant, also as milliseconds since 1970, in the page's zone, with its offset and UTC's time."""
+    """Formats a time, a `datetime` or ms since 1970, in the page's zone, with its offset and the time in UTC."""
     if moment is None:
         return ""
     if isinstance(moment, datetime):
@@ -39,7 +39,7 @@ def _when(context: Context, moment: datetime | int | None, *, seconds: bool = Fa
 
 
 def _number(value: float | None) -> str:
-    """Returns a number with its thousands apart, a fraction with one digit."""
+    """Formats a number with separated thousands, and a fraction with one digit."""
     if value is None:
         return ""
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
@@ -65,7 +65,7 @@ def link(path: str, **parameters: object) -> str:
 
 
 class Pages:
-    """The templates of one page server, with the values of every page: NameServers, and if changes are allowed."""
+    """The templates of one page server, and the values on every page: NameServers, and whether changes are allowed."""
 
     def __init__(self, **shared: object) -> None:
         self._templates = Environment(

@@ -46,7 +46,7 @@ MAX_CONNECTIONS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """The address to listen on, further host names that browsers use for it, and if the page may change anything.
+    """The address to listen on, further host names of it in browsers, and whether the page may make changes.
 
     Port 0 means a free port.
     """
@@ -64,7 +64,7 @@ async def serve_web(
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until it is cancelled; starts with the page's address. `client` is open, and stays so.
+    """Serves until cancelled; `nursery.start` returns the page's address. `client` is open, and is not closed.
 
     Raises `NetworkError` when it cannot listen. `nameservers` is the text that every page shows.
     """
@@ -108,7 +108,7 @@ async def _serve_one(app: App, config: Config, connection: ByteConnection) -> No
     """Serves one connection until the peer ends it or keeps the server waiting too long."""
 
     async def marked(scope: Scope, receive: Receive, send: Send) -> None:
-        """Protects the connection from displacement while the page works for it, not while it waits for its peer."""
+        """Protects the connection from displacement while the page works for it, but not while its peer is slow."""
 
         async def receive_marked() -> AsgiMessage:
             message = await receive()

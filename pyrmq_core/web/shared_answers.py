@@ -1,4 +1,4 @@
-"""`SharedAnswers`: answers of brokers that all viewers share, so that many viewers cost brokers no more than one."""
+"""`SharedAnswers`: answers of brokers that all viewers share, so that more viewers cause no more queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_ANSWERS_BYTES: Final = 64 << 20
 
 @dataclass(slots=True)
 class _Slot:
-    """One key's look-up: under way until `done` is set, then an answer or the error that it ended with."""
+    """The look-up of one key: under way until `done` is set, then its answer or its error."""
 
     look_up: WaitingLookUp = field(default_factory=WaitingLookUp)
     done: trio.Event = field(default_factory=trio.Event)
@@ -33,10 +33,10 @@ class _Slot:
 
 
 class SharedAnswers:
-    """Keeps each key's answer for some seconds; look-ups begin as `LookUpQueue` lets them.
+    """A cache of each key's answer for some seconds; look-ups begin when `LookUpQueue` admits them.
 
-    Viewers of the same key share one look-up, and its error if it fails. `MAX_ANSWERS` are kept, of
-    `MAX_ANSWERS_BYTES` together; the oldest go first.
+    Viewers of the same key share one look-up, and its error if it fails. At most `MAX_ANSWERS` answers of
+    `MAX_ANSWERS_BYTES` in total are kept; the oldest are dropped first.
     """
 
     def __init__(self) -> None:
@@ -54,8 +54,8 @@ class SharedAnswers:
     ) -> Answer:
         """Returns the key's answer, looked up now if it is not fresh; raises the look-up's error.
 
-        `address` is the viewer's; `size_of` returns the bytes of memory for an answer. Raises `TooManyLookUps` when the
-        look-up could not begin in time.
+        `address` is the viewer's; `size_of` returns the bytes of memory for an answer. Raises `TooManyLookUps` if the
+        look-up cannot begin in time.
         """
         while True:
             slot = self._slots.get(key)
@@ -71,9 +71,9 @@ class SharedAnswers:
             return answer
 
     async def once(self, look_up: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Returns an answer that is not kept; its look-up waits for its turn in the queue, under no viewer's address.
+        """Returns an answer that is not kept; its look-up waits in the queue without a viewer's address.
 
-        Raises `TooManyLookUps` when the look-up could not begin in time.
+        Raises `TooManyLookUps` if the look-up cannot begin in time.
         """
         async with self._queue.admitted(WaitingLookUp(), ""):
             return await look_up()

@@ -1,7 +1,7 @@
-"""`TopicFigures`: the figures of the topics in viewed lists, looked up at a rate that their number never raises.
+"""`TopicFigures`: the figures of topics in viewed lists, looked up at a fixed rate for any number of topics.
 
-A broker has no request for the offsets of all its topics, so each costs a few requests. The list shows the figures that
-are there, and the others as they come; without a viewer none is looked up.
+A broker has no request for the offsets of all its topics, so each topic takes a few requests. The list shows the known
+figures, and others when they arrive; without a viewer none is looked up.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TopicFigures:
         return TopicLags() if self._lags is None else self._lags
 
     async def view(self, topics: Iterable[str], rows: Sequence[str]) -> None:
-        """Looks the topics of a list up for a while, the visible rows first, and waits a moment for these rows."""
+        """Schedules look-ups of a list's topics, the visible rows first, and waits a moment for these rows."""
         until = trio.current_time() + VIEWED_SECONDS
         self._viewed_until.update(dict.fromkeys(topics, until))
         self._rows = rows
@@ -85,11 +85,11 @@ class TopicFigures:
                 await self._changed.wait()
 
     def refresh(self) -> None:
-        """Makes the next rounds look every figure up again, after a change."""
+        """Makes the next rounds look up every figure again, after a change."""
         self._tried_at.clear()
 
     async def look_up(self) -> None:
-        """Looks figures up while a list is viewed, for ever."""
+        """Looks up figures while any list is viewed, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_up_lags)
             while True:
@@ -101,7 +101,7 @@ class TopicFigures:
                 await trio.sleep_until(next_at)
 
     def _due(self, now: float) -> list[str]:
-        """Returns the topics of the next round; forgets the topics of lists that no viewer sees any more."""
+        """Returns the topics of the next round; forgets the topics of lists that are no longer viewed."""
         self._viewed_until = {topic: until for topic, until in self._viewed_until.items() if until > now}
         self._tried_at = {topic: at for topic, at in self._tried_at.items() if topic in self._viewed_until}
         if not self._viewed_until:

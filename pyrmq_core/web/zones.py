@@ -51,7 +51,7 @@ class Zone:
             raise InvalidArgument(f"{name}={text!r} is no time; write {example}") from None
 
     def write(self, moment: datetime | None) -> str:
-        """Returns an instant for a field or a link, with its offset; an empty text for none."""
+        """Returns the text of a time for a field or a link, with its offset; an empty text for None."""
         if moment is None:
             return ""
         return self.local(moment).isoformat(timespec="auto" if moment.microsecond else "seconds")
@@ -96,13 +96,13 @@ def form_zone(name: str, otherwise: Zone) -> Zone:
 
 
 def local_path(text: str) -> str:
-    """Returns the path of this page to go back to; the first page for an address elsewhere."""
+    """Returns a path of this server to return to; the path of the first page for a foreign address."""
     is_local = text[:1] == "/" and text[1:2] not in ("/", "\\") and text.isprintable() and text.isascii()
     return text if is_local and len(text) <= MAX_BACK_CHARACTERS else "/"
 
 
 def path_of(request: Request) -> str:
-    """Returns the path and the query of a page that was looked at, for `local_path`."""
+    """Returns the path and the query of the requested page, for `local_path`."""
     if request.method != "GET":
         return "/"
     query = request.url.query

@@ -1,14 +1,14 @@
 """Makes Spark's Python processes load PySpark faster; Python runs this file before anything else.
 
 Spark puts `pyspark.zip` and py4j's archive first on the path of these processes. They hold no bytecode, so each process
-compiles PySpark anew, for half a second of a processor. Where the archives belong to a PySpark that pip installed, the
-same modules lie beside them, compiled: then the archives are removed from the path. The rest of the path stays as it
-is, and so does a path that would lead to any other PySpark.
+compiles PySpark anew, for half a second of a processor. If the archives belong to a PySpark that pip installed, the
+same modules lie beside them, compiled: then the archives are removed from the path. The rest of the path stays, and so
+do the archives if the path would lead to another PySpark.
 
 Spark has its tasks compute with one thread (`OMP_NUM_THREADS`), but not the process of a query. In a query's process
 OpenBLAS, which PyArrow loads with NumPy, starts a thread for each processor, and these spin for a tenth of a second. So
-this file sets the same, unless the variable has a value. The process of a query also collects garbage more rarely:
-while it loads modules, nearly nothing is garbage, and the collections took 40 ms.
+this file sets `OMP_NUM_THREADS` to 1 there, unless it has a value. The process of a query also collects garbage more
+rarely: while it loads modules, nearly nothing is garbage, and the collections took 40 ms.
 
 A worker that Spark does not need any more ends without a traceback (`end_quietly`).
 
@@ -62,7 +62,7 @@ def end_quietly() -> None:
 
 
 def _spark_hung_up(error: BaseException | None) -> bool:
-    """Returns whether the write failed in the daemon's own code, and not in a task's."""
+    """Returns whether a failed write is the daemon's own, and not a task's."""
     if not isinstance(error, BrokenPipeError | ConnectionResetError) or error.__traceback__ is None:
         return False
     last = error.__traceback__

@@ -43,7 +43,7 @@ def default_schema() -> str:
 
 @dataclass(frozen=True, slots=True)
 class SourceSchema:
-    """The schema of a reader: `columns` by the source's names, `given` by the user's, in one order and type."""
+    """The schema of a reader, in two spellings: `columns` with the source's names, `given` with the user's."""
 
     columns: pa.Schema
     spark_schema: pa.Schema

@@ -1,4 +1,4 @@
-"""One task's read: the rows of its ranges as record batches, for batches and streams alike."""
+"""One task's read of its ranges as record batches, for batches and streams."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Yields every row once, range after range, and each range in order.
 
-    Data loss fails the task, or is passed over with failOnDataLoss=false. If the generator is closed early (LIMIT, a
+    Data loss fails the task, or is skipped with failOnDataLoss=false. If the generator is closed early (LIMIT, a
     cancelled task), all its pulls end.
     """
     freeze_loaded_objects()
@@ -77,7 +77,7 @@ class _Rest:
         return self.ranges[0]
 
     def go_on(self, offset: int, whole: int = 0) -> None:
-        """Marks the first `whole` ranges as read, and the range after them as read up to `offset`."""
+        """Drops the first `whole` ranges, which are read, and moves the start of the next range to `offset`."""
         self.deadline = None
         for _ in range(whole):
             self.ranges.popleft()
@@ -106,7 +106,7 @@ def _rows(
 
 
 def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, rest: _Rest) -> int:
-    """Returns the next offset: after lost offsets, or the same after a pause. Raises the error that ends the task."""
+    """Returns the offset to continue at: after lost offsets, or the same after a pause. Raises lasting errors."""
     current = rest.current
     match error:
         case DataLost():
@@ -129,10 +129,10 @@ def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: 
 def _batches(
     connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, ranges: Sequence[QueueRange]
 ) -> Iterator[tuple[Reached, pa.RecordBatch]]:
-    """Yields each batch with the place reached by it; all batches of a range come before the next range's.
+    """Yields each batch with the position reached by it; all batches of a range come before those of the next.
 
-    The decoding runs in the library's loop thread, which has the received bytes at hand: two threads that share the
-    interpreter, one that receives and one that decodes, read a tenth to a sixth slower. So it must never wait.
+    Decoding runs in the library's loop thread, and must never wait there. A second thread for decoding would read a
+    tenth to a sixth slower, since both share the interpreter.
     """
     tags = TagFilter.parse(options.tags)
     window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout, lends_records=True)
@@ -177,7 +177,7 @@ def committed_ids(ranges: Sequence[QueueRange]) -> dict[MessageQueue, list[tuple
 
 
 def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequence[tuple[int, str]]]) -> None:
-    """Compares ids by a pull for each: a filter may leave these messages out of the pulls that are read."""
+    """Checks each id by a pull of its own message, since a filter may drop the message from the task's pulls."""
     for queue, pairs in ids.items():
         for offset, unique_id in pairs:
             for message in consumer.pull(queue, offset, max_messages=1, verify_crc=False).messages[:1]:
@@ -185,7 +185,7 @@ def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequenc
 
 
 def _after(lost: DataLost, position: int, queue_range: QueueRange, options: SourceOptions) -> int:
-    """Returns the offset to go on at with failOnDataLoss=false: the first after the lost offsets.
+    """Returns the offset to continue at with failOnDataLoss=false: the first after the lost offsets.
 
     Raises `lost` with failOnDataLoss=true, or if that offset is not greater than `position`.
     """
@@ -213,7 +213,7 @@ def _gone(error: RocketMQError, position: int, queue_range: QueueRange) -> DataL
 
 
 def _unavailable(error: RocketMQError, queue_range: QueueRange, options: SourceOptions) -> BrokerUnavailable:
-    """Returns the error for a wait in vain; it says so if the broker denies a queue that the NameServer names."""
+    """Returns the error after a wait in vain; it mentions a queue that is in the route but denied by its broker."""
     denied = f"the NameServer names {queue_range.queue.broker_name} for {queue_range.queue}, yet "
     return BrokerUnavailable(
         f"waited {options.pull_timeout:g} s in vain, and nothing was skipped: "

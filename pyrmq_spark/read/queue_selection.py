@@ -1,4 +1,4 @@
-"""Selects the queues and offsets that a read covers; this module queries the brokers.
+"""Selects the queues and offsets of a read, by queries to brokers.
 
 All queues are queried together; `offsets` and `range_planner` decide from the answers.
 """
@@ -51,7 +51,7 @@ CANNOT_FILTER: Final = (1, 23)
 
 
 def plan_batch(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]:
-    """Returns the ranges of a batch read's tasks; waits for a missing broker that the topic is known to be on."""
+    """Returns the ranges that a batch read covers; waits for a missing broker if the topic is known to be on it."""
     return retry_until_timeout(lambda _: _planned(consumer, options), options.pull_timeout, of_a_batch)
 
 
@@ -81,7 +81,7 @@ def committed_ranges(
 
 @contextmanager
 def naming_manifest(consumer: PullConsumer, options: SourceOptions) -> Iterator[None]:
-    """Says of an unknown topic that it is a committed read's manifest, and whether its broker is only away."""
+    """Raises, for an unknown topic, an error that names the manifest, or its broker if that is only away."""
     try:
         yield
     except NoRoute as error:
@@ -243,7 +243,7 @@ def candidate_topics(consumer: PullConsumer, options: SourceOptions) -> Sequence
 
 
 def matching(pattern: str, topics: Iterable[str], namespace: str | None = None) -> list[str]:
-    """Returns the topics whose name in the namespace the whole pattern matches.
+    """Returns the topics whose full name, without the namespace, matches the pattern.
 
     RocketMQ's own topics, retry topics and dead-letter topics are never among them.
     """

@@ -1,4 +1,4 @@
-"""Cuts the offsets to read into ranges, and shares these out to tasks; no offset is dropped or read twice. Pure.
+"""Divides the offsets to read into ranges, and the ranges among tasks; no offset is lost or read twice. Pure.
 
 Ranges are cut as in Spark's Kafka source (KafkaOffsetRangeCalculator.scala, 4.0): a range is at most `max_records`
 long, and if there are still fewer ranges than `min_partitions`, large ranges are cut in proportion.
@@ -57,7 +57,7 @@ UNKNOWN_BYTES: Final = 1000.0
 
 
 class RangePartition(InputPartition):
-    """The ranges that one task reads, with the rest of its plan: Spark pickles the reader before it plans."""
+    """The ranges that one task reads, with the plan's other results: Spark pickles the reader before it plans."""
 
     def __init__(self, *ranges: QueueRange) -> None:
         super().__init__(None)
@@ -98,7 +98,7 @@ def share_out(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[tuple[QueueRange, ...]]:
-    """Returns each task's ranges, in the order of `pieces`; small ranges that follow one another share a task.
+    """Returns each task's ranges, in the order of `pieces`; small consecutive ranges share a task.
 
     A task of several ranges has at most `max_records`. Returns at least `min_partitions` tasks if there are that many
     pieces. `mean_bytes` is the size of a message by topic.
@@ -124,7 +124,7 @@ def share_out(
 
 
 def may_share(pieces: Sequence[QueueRange], min_partitions: int | None) -> dict[str, QueueRange]:
-    """Returns, for each topic with ranges that may share a task, its longest such range; none if no ranges may.
+    """Returns the longest range that may share a task, for each topic with such ranges.
 
     The caller queries message sizes only for these.
     """
@@ -139,7 +139,7 @@ def may_share(pieces: Sequence[QueueRange], min_partitions: int | None) -> dict[
 
 
 def cut(piece: QueueRange, parts: int) -> list[QueueRange]:
-    """Returns up to `parts` adjacent ranges; each takes an equal share, rounded down, of the rest."""
+    """Divides a range into up to `parts` adjacent ranges of nearly equal size."""
     ranges, start = [], piece.start
     for left in range(parts, 0, -1):
         end = start + (piece.end - start) // left
@@ -150,7 +150,7 @@ def cut(piece: QueueRange, parts: int) -> list[QueueRange]:
 
 
 def _cut_large_ones(pieces: Sequence[QueueRange], min_partitions: int) -> list[QueueRange]:
-    """Returns the ranges; a range whose share is more than one partition is cut into its share of the rest."""
+    """Returns the ranges, large ranges divided in proportion to their size, as in Kafka's source."""
     total = sum(piece.size for piece in pieces)
     small = {piece for piece in pieces if _share(piece.size, total, min_partitions) == 1}
     budget = min_partitions - len(small)

@@ -1,7 +1,7 @@
-"""`RangesDecoding`: one task's pulls to record batches, small ranges together.
+"""`RangesDecoding`: decodes one task's pulls to record batches, several small ranges together.
 
 Decoding costs some hundred microseconds however few the rows, so the pulls of several ranges are decoded as one where
-that is possible. Nothing else depends on it: where it fails, each range is decoded apart, up to its own error.
+that is possible. If that fails, each range is decoded alone, up to its own error.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Decode = Callable[[Sequence[RawPull], OffsetRange, bool], "Iterator[DecodedBatch
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The progress of a read: `whole_ranges` more are read, and the range after them up to `offset`."""
+    """The progress of a read: `whole_ranges` further ranges are read, and the range after them up to `offset`."""
 
     whole_ranges: int
     offset: int
 
 
 class RangesDecoding:
-    """The decoding of a task's ranges, whose pulls come in lists, range after range."""
+    """The decoder of a task's ranges, which receives their pulls in lists, range after range."""
 
     def __init__(self, ranges: Sequence[QueueRange], decode: Decode, *, fail_on_data_loss: bool) -> None:
         self._left = deque(ranges)
@@ -69,7 +69,7 @@ class RangesDecoding:
         return parts
 
     def _together(self, pulls: list[RawPull]) -> Iterator[DecodedBatch] | None:
-        """Returns the batches of several ranges, or None if they have to be decoded apart."""
+        """Returns the batches of several ranges, or None if each has to be decoded alone."""
         batches = self._decode(pulls, EVERY_OFFSET, False)
         try:
             return chain((next(batches),), batches)
@@ -100,7 +100,7 @@ class RangesDecoding:
             yield Reached(whole, offset), batch
 
     def _pass_to(self, pull: RawPull) -> int:
-        """Passes over the ranges before the pull's range; returns their number."""
+        """Moves past the ranges before the pull's range; returns their number."""
         passed = 0
         while not _has(self._left[0], pull):
             self._left.popleft()

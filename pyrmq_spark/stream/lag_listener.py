@@ -108,13 +108,13 @@ class LagListener(StreamingQueryListener):
         return "\n".join(lines) + "\n"
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Notes the query as active."""
+        """Marks the query as active."""
         name = event.name or str(event.id)
         self._names[str(event.runId)] = name
         self._set(name, replace(self._queries.get(name, QueryFigures()), active=True))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Takes over the figures of a batch."""
+        """Stores the figures of a batch."""
         progress = json.loads(event.progress.json)
         name = progress.get("name") or str(progress.get("id"))
         rows = int(progress.get("numInputRows") or 0)
@@ -134,10 +134,10 @@ class LagListener(StreamingQueryListener):
         )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Keeps the figures: an idle query is where it was."""
+        """Does nothing: the figures of an idle query stay the same."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Notes the end of the query, and whether an error was its reason."""
+        """Records the end of the query, and whether an error ended it."""
         name = self._names.pop(str(event.runId), str(event.id))
         figures = self._queries.get(name, QueryFigures())
         self._set(name, replace(figures, active=False, failures=figures.failures + (event.exception is not None)))
@@ -166,7 +166,7 @@ class LagListener(StreamingQueryListener):
 
 
 def _number(value: Any) -> float:
-    """Returns a rate of a progress, which is NaN or missing where a batch had no rows."""
+    """Returns a rate as a number: Spark reports NaN or nothing for a batch without rows."""
     number = float(value or 0)
     return number if number == number else 0.0
 

@@ -2,7 +2,7 @@
 
 A broker that is down deletes no queue: a queue counts as deleted only when its broker is registered and the topic's
 route no longer has the queue, readable or not. A broker that does not answer is waited for; after `pullTimeoutMs` that
-is an error, and nothing is skipped. While no NameServer answers, the query goes on with the queues it knows.
+is an error, and nothing is skipped. While no NameServer answers, the query continues with the known queues.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ T = TypeVar("T")
 class QueueBounds:
     """The offsets that the broker keeps of each existing queue, and the deleted queues with the reasons.
 
-    For a queue without new messages the lowest offset may be unknown: then its end stands in for it.
+    For a queue without new messages the lowest offset may be unknown: then its end is used instead.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]
@@ -55,7 +55,7 @@ class QueueBounds:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The last look: the offsets reached, the brokers' answers, and the conclusions."""
+    """The last look-up: the offsets reached, the brokers' answers, and the resulting bounds."""
 
     start: Offsets
     kept: Mapping[MessageQueue, OffsetRange]
@@ -63,7 +63,7 @@ class _Look:
 
 
 def floor_seconds(queues: int) -> float:
-    """Returns the seconds between two looks at this many queues while nothing is new."""
+    """Returns the least seconds between two look-ups of this many queues while no message arrives."""
     return min(MAX_FLOOR_SECONDS, max(FLOOR_SECONDS, queues * FLOOR_SECONDS_A_QUEUE))
 
 
@@ -86,7 +86,7 @@ class QueueWatch:
         self._last: _Look | None = None
 
     def look(self, start: Offsets) -> QueueBounds:
-        """Returns the bounds of now; `start` are the offsets reached. Waits for brokers that do not answer.
+        """Returns the present bounds; `start` are the offsets reached. Waits for brokers that do not answer.
 
         It is the same object as before if nothing has changed since, for the same `start` object.
         """
@@ -107,7 +107,7 @@ class QueueWatch:
         return seen
 
     def retry_until_timeout(self, ask: Callable[[bool], T]) -> T:
-        """Returns the result of `ask`; calls it again, with True, while brokers or NameServers do not answer."""
+        """Returns the result of `ask(False)`; calls `ask(True)` again while brokers or NameServers do not answer."""
         return retry_until_timeout(ask, self._options.pull_timeout, of_a_stream)
 
     def _look(self, start: Offsets, *, discover: bool) -> QueueBounds:

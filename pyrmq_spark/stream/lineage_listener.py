@@ -68,18 +68,18 @@ class QueryRun:
 
     @property
     def is_foreign(self) -> bool:
-        """True if a batch has shown that the query has nothing to do with RocketMQ, and no dataset is declared."""
+        """True if a batch has shown that the query does not use RocketMQ, and no dataset is declared for it."""
         return self.has_progress and not self.inputs and not self.outputs
 
 
 class LineageListener(StreamingQueryListener):
-    """Makes run events of OpenLineage: `spark.streams.addListener(LineageListener(emit, nameServer="..."))`.
+    """Emits run events of OpenLineage: `spark.streams.addListener(LineageListener(emit, nameServer="..."))`.
 
     `emit` takes an event as a dict; by default `openlineage-python` sends events as its own configuration says. A topic
-    is the dataset `rocketmq://` and the first NameServer, with the topic's name on brokers. `outputs` names by
-    `queryName` where a query writes: a topic, or namespace and name of another dataset. `inputs` names what it reads,
-    in place of the topics of its progress. RUNNING comes with new topics, and every `running_every` seconds at most. An
-    event that cannot be emitted is logged, and the query goes on.
+    is the dataset `rocketmq://` and the first NameServer, with the topic's name on brokers. `outputs` has, by
+    `queryName`, the datasets that a query writes: a topic, or namespace and name of another dataset. `inputs` has the
+    datasets that it reads, in place of the topics of its progress. RUNNING comes with new topics, and every
+    `running_every` seconds at most. An event that cannot be emitted is logged, and the query goes on.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class LineageListener(StreamingQueryListener):
         self._runs: dict[str, QueryRun] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Notes the run. Its START is emitted with the next event: the query's start waits for this method."""
+        """Records the run. Its START is emitted with the next event, since the query's start waits for this method."""
         self._note(str(event.runId), event.name or str(event.id), event.timestamp)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Takes over the topics of a batch, and reports that the query runs."""
+        """Adds the topics of a batch, and reports that the query runs."""
         progress = json.loads(event.progress.json)
         run_id, time = progress["runId"], progress["timestamp"]
         run = self._runs.get(run_id) or self._note(run_id, progress.get("name") or progress["id"], time)
@@ -123,7 +123,7 @@ class LineageListener(StreamingQueryListener):
             self._report_running(run, event.timestamp)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Reports the end of the run, and the error if one was its reason."""
+        """Reports the end of the run, and the error that ended it, if any."""
         if run := self._runs.pop(str(event.runId), None):
             self._report(run, "FAIL" if event.exception else "COMPLETE", datetime.now(UTC).isoformat(), event.exception)
 

@@ -1,6 +1,6 @@
 """The progress of a query: its lag by queue, and offsets published to brokers under a consumer group.
 
-Published offsets are for monitoring (`mqadmin consumerProgress`) alone: a query goes on from its checkpoint. A query
+Published offsets are for monitoring (`mqadmin consumerProgress`) alone: a query continues from its checkpoint. A query
 with the option `consumerGroup` publishes by itself, one batch late and never its last batch, since Spark does not
 inform a source of that. `OffsetPublisher` and `commit_offsets` also publish the last batch.
 """
@@ -79,7 +79,7 @@ def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
 
 
 def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets:
-    """Publishes where the query stands under `group`; returns the published offsets.
+    """Publishes the query's offsets under `group`; returns the published offsets.
 
     `options` describe the connection (`nameServer`, `accessKey`, ...); the default of `nameServer` is NAMESRV_ADDR.
     """
@@ -92,7 +92,7 @@ def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets
 
 
 class OffsetPublisher(StreamingQueryListener):
-    """Publishes after every batch of every query of the session that reads from RocketMQ, its last batch too.
+    """A listener that publishes offsets after every batch, also the last, of the session's queries of RocketMQ.
 
     `spark.streams.addListener(OffsetPublisher("audit", nameServer="..."))`. Failures are logged, and the query goes on.
     `query_name` restricts it to one query.
@@ -120,7 +120,7 @@ class OffsetPublisher(StreamingQueryListener):
 
 
 def publish_quietly(connection: ConnectionOptions, group: str, offsets: Offsets) -> None:
-    """Publishes offsets and logs a failure: a query never fails because its progress cannot be shown."""
+    """Publishes offsets; only logs a failure, since a query must not fail because its progress cannot be shown."""
     if not offsets:
         return
     try:
@@ -137,7 +137,7 @@ class _Source:
 
 
 def _sources(progress: Mapping[str, Any]) -> Iterator[_Source]:
-    """Yields the sources of this format in a progress."""
+    """Yields the sources `rocketmq` in a query's progress."""
     for source in progress.get("sources", ()):
         try:
             end = StreamOffset.from_json(_object(source.get("endOffset"))).offsets
@@ -149,7 +149,7 @@ def _sources(progress: Mapping[str, Any]) -> Iterator[_Source]:
 
 
 def _object(data: object) -> Mapping[str, Any]:
-    """Progress holds offsets as JSON, or as JSON in a text."""
+    """Returns offsets in a progress as a mapping: they are JSON, or a text with JSON."""
     if isinstance(data, str):
         try:
             data = json.loads(data)
@@ -159,7 +159,7 @@ def _object(data: object) -> Mapping[str, Any]:
 
 
 def ends_of(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:
-    """Returns the end offsets in a progress, for the queues of its sources of this format."""
+    """Returns the end offsets in a progress, for the queues of its sources `rocketmq`."""
     ends: dict[MessageQueue, int] = {}
     for source in _sources(progress):
         for queue, offset in source.end.items():
@@ -168,7 +168,7 @@ def ends_of(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:
 
 
 def connection_of(options: Mapping[str, str]) -> ConnectionOptions:
-    """Returns the connection that the options of a listener name."""
+    """Returns the connection that a listener's options describe."""
     check_names(options)
     try:
         return read_connection(options, os.environ)

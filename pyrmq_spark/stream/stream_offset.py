@@ -1,4 +1,4 @@
-"""A stream's offset as Spark keeps it in a checkpoint, compared with the queues of today. Pure.
+"""A stream's offset as Spark keeps it in a checkpoint, and its comparison with the present queues. Pure.
 
     {"source": "rocketmq", "version": 1, "offsets": {"orders": {"broker-a": {"0": 7}}}, "from": {"orders": ...}}
 
@@ -52,7 +52,7 @@ class StreamOffset:
     beginnings: Offsets = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the form that Spark keeps."""
+        """Returns the JSON object that Spark stores in the checkpoint."""
         written = {"source": SOURCE, "version": VERSION, "offsets": _tree(self.offsets)}
         if self.began:
             written["from"] = _tree(self.began)
@@ -109,7 +109,7 @@ def follow(
     """Returns the next batch from `start`; brokers keep `bounds` now, and `gone` are deleted queues, with reasons.
 
     A queue that is not in `start` is new and begins at its first message, wherever the query itself started. A queue
-    that has become shorter goes on at its end, as in Spark's Kafka source: from its beginning every row would come
+    that has become shorter continues at its end, as in Spark's Kafka source: from its beginning every row would be read
     again.
     """
     losses = [
@@ -135,7 +135,7 @@ def follow(
 
 
 def all_lost(losses: tuple[DataLost, ...]) -> DataLost:
-    """Returns one error for several losses, which says how to go on."""
+    """Returns one error for several losses, which says how to continue."""
     listed = "; ".join(map(str, losses[:10])) + (f"; and {len(losses) - 10} queues more" if len(losses) > 10 else "")
     first = losses[0]
     return DataLost(
@@ -149,9 +149,9 @@ def all_lost(losses: tuple[DataLost, ...]) -> DataLost:
 
 
 def bounds_of_run(targets: Offsets, bounds: Mapping[MessageQueue, OffsetRange]) -> dict[MessageQueue, OffsetRange]:
-    """Returns the offsets that an AvailableNow run may read: up to `targets`, noted when it began.
+    """Returns the offsets that an AvailableNow run may read: up to `targets`, fixed when it began.
 
-    If a queue cannot be read up to its target, that is an error, with failOnDataLoss or without.
+    Raises an error, whatever failOnDataLoss says, if a queue cannot be read up to its target.
     """
     ends = {queue: available.end for queue, available in bounds.items()}
     missing = sorted(set(targets) - set(ends))

@@ -1,7 +1,7 @@
 """The stream reader as Spark sees it: it answers for offsets in one process, and reads ranges in tasks.
 
-Spark runs `latestOffset` and the other questions of a query in one Python process that lives as long as the query does;
-`read` runs in tasks, on a copy that answers no such question.
+Spark calls `latestOffset` and the other methods for offsets in one Python process that lives as long as the query;
+`read` runs in tasks, on a copy without these methods' state.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING or has_admission_control():
 else:
 
     class SupportsTriggerAvailableNow:
-        """Stands for the class of PySpark 4.2, which earlier releases do not ask for."""
+        """Replaces the class of PySpark 4.2 under earlier releases, which do not use it."""
 
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- Methods that Spark calls in the query's own process.
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Returns a limit that stands for the limits of the options: Spark has no limit of several parts."""
+        """Returns a placeholder: the limits are in the options, since Spark has no limit of several parts."""
         limits = self._options.limits
         return ReadMaxRows(limits.max_offsets or MAX_LONG) if limits.are_set else ReadAllAvailable()
 
@@ -105,9 +105,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Returns the start; Spark calls it twice in batch 0 and gets the same start.
 
-        Spark also calls it when a planned batch 0 is repeated after a failure, and reads that batch by its plan: only a
-        new plan fails without a start. Before 4.2 the start is kept here, so that `partitions` can distinguish batch 0
-        from later batches.
+        Spark also calls it when a planned batch 0 is repeated after a failure. It then reads that batch by its plan, so
+        a start that cannot be computed is an error only for a new plan. Before 4.2 the start is kept here, so that
+        `partitions` can distinguish batch 0 from later batches.
         """
         if not has_admission_control():
             return UNRESOLVED
@@ -123,8 +123,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         """Returns the end of the next batch; `start` itself if there is nothing to read.
 
-        PySpark before 4.2 passes neither argument: the batch then takes everything, and begins where the last planned
-        one ends. The first call may come before any plan (`stream_offset`).
+        PySpark before 4.2 passes neither argument: the batch then has no limit, and begins at the end of the last
+        planned batch. The first call may come before any plan (`stream_offset`).
         """
         asked_blindly = start is None and self._planned_end is None
         start = self._resolved(start or self._planned_end or UNRESOLVED)
@@ -157,7 +157,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return StreamOffset(reported, began).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Returns the end of every queue, whatever a batch took; `lag` is computed from it."""
+        """Returns the end of every queue, for Spark's progress; `lag` is computed from it."""
         if self._latest is not None and self._latest_json is None:
             self._latest_json = StreamOffset(self._latest.ends).to_json()
             if self._options.is_committed and (rows := self._rows_waiting(self._latest.ends)) is not None:
@@ -189,7 +189,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._planner.tasks(pieces)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Publishes that rows before `end` are done; Spark calls it one batch late, and never for the last batch."""
+        """Publishes the offsets `end` as processed; Spark calls it one batch late, and never for the last batch."""
         if self._options.consumer_group is not None:
             from pyrmq_spark.stream.progress import publish_quietly
 
@@ -208,7 +208,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- Inside.
 
     def _resolved(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Returns the start that `UNRESOLVED` stands for; resolved once, and kept."""
+        """Returns the start; computes it, once, if it is `UNRESOLVED`."""
         if start != UNRESOLVED:
             return start
         if self._unstarted is not None:
@@ -226,9 +226,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return stream_start(consumer, self._offsets_of)
 
     def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
-        """Returns the end of a batch that was chosen before Spark passed the query's offsets, with the batch's begins.
+        """Returns the end with the batch's beginnings added, for an end chosen before Spark passed the query's offsets.
 
-        A queue of a broker that was away then is not in the end, so the query forgets its offset.
+        A queue whose broker was away then is not in the end, so its offset is lost.
         """
         forgotten = sorted(reached.keys() - end.offsets.keys())
         if forgotten:
@@ -251,7 +251,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed
 
     def _without_losses(self, followed: FollowedOffsets) -> FollowedOffsets:
-        """Raises `DataLost` for losses, or logs each once and goes on after it, as `failOnDataLoss` says."""
+        """Raises `DataLost` for losses; without `failOnDataLoss` logs each once and continues after it."""
         if followed.losses and self._options.fail_on_data_loss:
             raise all_lost(followed.losses)
         for loss in followed.losses:
@@ -263,7 +263,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed
 
     def _taken(self, followed: FollowedOffsets, *, everything: bool) -> Backlog | None:
-        """Offsets to read of each queue; None while too little waits."""
+        """Returns how many offsets to read of each queue; None while the backlog is below the minimum."""
         backlog, limits = followed.backlog, self._options.limits
         if everything or not limits.are_set:
             return backlog
@@ -279,7 +279,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return admitted(backlog, limits, sizes)
 
     def _next_commits(self, followed: FollowedOffsets, since: float | None) -> Backlog | None:
-        """Returns how many records of the manifest to read, at least one, so that their rows keep to the limits."""
+        """Returns how many records of the manifest to read, at least one, so that their rows stay within the limits."""
         limits, rows, is_first = self._options.limits, 0, True
         for queue, size in followed.backlog.items():  # of one queue
             begin = followed.begins[queue]

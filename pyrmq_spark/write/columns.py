@@ -36,7 +36,7 @@ BODY_NAMES: Final = ("body", "value")
 
 @dataclass(frozen=True, slots=True)
 class SinkSchema:
-    """The columns of a frame by the parts of a message: each sink name with the column's number.
+    """The columns of a frame that make the parts of messages: each sink name with the column's number.
 
     `left_out` are columns from a read that no sender writes, such as `queueOffset`.
     """
@@ -56,7 +56,7 @@ class SinkSchema:
         return "fifo" if "shardingKey" in self.columns else None
 
     def check_not_delayed(self) -> None:
-        """Raises `InvalidColumn` for columns that delay rows: a commit lists rows that are in the topic."""
+        """Raises `InvalidColumn` for columns that delay rows: a commit can list only rows that the topic has."""
         for name in ("delayLevel", "deliverAt"):
             if name in self.columns:
                 raise InvalidColumn(
@@ -70,7 +70,10 @@ class SinkSchema:
 
 
 def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
-    """Raises `InvalidColumn` before a row is sent; `topic` is the option, which wins over the column."""
+    """Returns the sink's columns of a schema; raises `InvalidColumn` if it does not fit.
+
+    `topic` is the option, which overrides the column.
+    """
     columns: dict[str, int] = {}
     left_out: list[str] = []
     if not any(name.lower() in BODY_NAMES for name in schema.names):
@@ -129,7 +132,7 @@ def _refuse_sink_column(fault: str) -> NoReturn:
 
 
 def _simple_type(data_type: DataType) -> str:
-    """Returns the type without its element nullability: null elements are checked in each row."""
+    """Returns the type without the nullability of elements, since null elements are checked in each row."""
     if isinstance(data_type, ArrayType) and isinstance(data_type.elementType, StringType):
         return "array<string>"
     if isinstance(data_type, MapType):

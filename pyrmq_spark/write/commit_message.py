@@ -1,4 +1,4 @@
-"""A task's place in its write, and its report to the driver."""
+"""The identity of a task's write, and the task's report to the driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class WriteAttempt:
-    """The write that a task is part of, equal in a repeat of it. Its counters of queues begin with `base`."""
+    """The write that a task belongs to, equal when the write is repeated; its round-robin counters start at `base`."""
 
     query: str
     batch: int
@@ -27,7 +27,7 @@ class WriteAttempt:
 
     @classmethod
     def of_batch(cls, write: str, base: int, number: int = 0) -> WriteAttempt:
-        """Returns the attempt of a task in a batch write; the write may have a number in its application."""
+        """Returns the attempt of a task in a batch write; `number` is the write's number in its application, if any."""
         context = TaskContext.get()
         if context is None:
             return cls(write, number, 0, base)
@@ -49,8 +49,8 @@ class PartitionWritten(WriterCommitMessage):
     """One task's report of its write; queues and statuses by their names.
 
     The report of a repeat counts only its own rows: Spark drops an earlier attempt's report. In a committed write
-    `ranges` say where the rows are, by names on brokers; with `is_decided` the batch was decided before, and none of
-    the rows was sent.
+    `ranges` are the queues and offsets of the rows, by names on brokers. With `is_decided` the batch was decided
+    before, and none of the rows was sent.
     """
 
     partition: int

@@ -1,4 +1,4 @@
-"""Makes the topic that a write is for, when it does not exist: by the driver, or by the first task that meets it."""
+"""Makes the missing topic of a write: on the driver, or in the first task with a row for it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str
     """Creates the topic on every master; an existing topic stays as it is. Two tasks may create it at once.
 
     Each call queries a NameServer: a topic may be deleted between two writes of one worker. `createTopic=batch` leaves
-    a plain topic plain. Returns when a NameServer names all masters that made it. `columns_type` is the type of message
-    that the columns make, for a topic without `messageType`; brokers before 5.0 keep no types, and make the topic
-    without it.
+    a plain topic plain. Returns when a NameServer lists the topic at all masters that made it. `columns_type` is the
+    type of message that the columns make, for a topic without `messageType`; brokers before 5.0 keep no types, and make
+    the topic without it.
     """
     admin, name = worker.admin(connection), worker.name_on_brokers(connection, topic)
     try:

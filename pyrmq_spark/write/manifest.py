@@ -1,6 +1,6 @@
-"""The manifest of a committed write: one record a batch says which of the stored rows count.
+"""The manifest of a committed write: a record for each batch lists the stored rows that count.
 
-A task looks at it before it sends, the driver commits to it at the end. Only the first record of a writer's batch
+A task reads it before it sends, and the driver appends the commit at the end. Only the first record of a writer's batch
 counts, so a late task, a second driver or a repeated record does no harm (`pyrmq_core.committed`).
 """
 
@@ -93,7 +93,7 @@ def _first_master(connection: ConnectionOptions, options: SinkOptions) -> str:
 
 
 def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: WriteAttempt) -> bool:
-    """Returns whether the batch of a task is decided already; tasks of one stage in a worker share the look."""
+    """Returns whether the batch of a task is decided already; the tasks of a stage in one worker share the query."""
     global _last_look
     context = TaskContext.get()
     manifest = worker.name_on_brokers(connection, options.manifest)
@@ -106,7 +106,7 @@ def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: Wri
 
 
 class BatchCommit:
-    """The commit of one batch: it looks, appends its record, and looks again until the batch is decided."""
+    """The commit of one batch: reads the manifest, appends a record, and reads again until the batch is decided."""
 
     def __init__(
         self, connection: ConnectionOptions, options: SinkOptions, writer: str, number: int, *, stream: bool
@@ -122,8 +122,8 @@ class BatchCommit:
     def commit(self, reports: Sequence[PartitionWritten]) -> str:
         """Commits the batch; returns the outcome as text.
 
-        Raises `NotCommitted` if no record is acknowledged in time: the batch may be committed or not, and a repeat of
-        it finds out. Raises `ConcurrentWrite` if another writer of this name decided it with other rows.
+        Raises `NotCommitted` if no record is acknowledged in time: the batch may be committed or not, and a repeated
+        commit finds out. Raises `ConcurrentWrite` if another writer of this name decided it with other rows.
         """
         ranges = [part for report in reports for part in report.ranges]
         sent = sum(report.rows for report in reports if not report.is_decided)
@@ -161,7 +161,7 @@ class BatchCommit:
                 self._wait(error, deadline)
 
     def _wait(self, error: RocketMQError, deadline: float) -> None:
-        """Waits until the next look; raises `NotCommitted` at the deadline."""
+        """Waits before the next attempt; raises `NotCommitted` at the deadline."""
         if time.monotonic() >= deadline or (isinstance(error, SendFailed) and error.outcome is Outcome.STORED):
             outcome = error.outcome if isinstance(error, SendFailed) else Outcome.PERHAPS_STORED
             raise NotCommitted(
@@ -172,7 +172,7 @@ class BatchCommit:
         time.sleep(LOOK_PAUSE_SECONDS)
 
     def _append(self, record: CommitRecord, end: ManifestEnd, deadline: float) -> int:
-        """Returns the offset of the record."""
+        """Appends the record to the manifest; returns its offset."""
         producer = worker.producer(self._connection, self._options)
         for message in commit_messages(record, self._manifest):
             left = deadline - time.monotonic()
@@ -189,7 +189,7 @@ class BatchCommit:
             )
 
     def _counts(self, end: ManifestEnd, offset: int, deadline: float) -> bool:
-        """Returns whether the record at an offset is the first of its batch, as readers will see it."""
+        """Returns whether the record at an offset is the first of its batch, so that readers count it."""
         if offset == end.end:
             return True
         consumer = _consumer(self._connection)

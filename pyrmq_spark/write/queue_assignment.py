@@ -1,8 +1,8 @@
-"""The queue of each row: the named queue, the key's queue, or the next in turn, for an Arrow batch at once.
+"""The queue of each row of an Arrow batch: the named queue, the key's queue, or the next queue in turn.
 
 Rows whose keys share a queue share a target, so that their requests go one after another, in order; they wait for the
-queue's broker. A key's queue comes from the publish list at the write's first row of the topic. Only if the broker does
-not have that queue any more, it comes from the new route. Rows that name a queue are never moved.
+queue's broker. A key's queue comes from the publish list at the write's first row of the topic. Only if the broker no
+longer has that queue, it comes from the new route. Rows that name a queue are never moved.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class QueueAssignment:
         return AnyQueue(self._places(topic).next_queue())
 
     def _lanes(self, topic: str, rows: CheckedRows) -> Lanes | None:
-        """Returns the rows' lanes; queries NameServers before it refuses a queue, which may be newer than the route."""
+        """Returns each row's lane, the number of its target; queries NameServers again before it refuses a queue."""
         places = self._places(topic)
         try:
             return places.lanes(rows)
@@ -134,7 +134,7 @@ class QueueAssignment:
 
 
 class _TopicPlaces:
-    """A topic's queues at the write's first row of the topic. A lane is the number of a target in `fixed`.
+    """A topic's queues as of the write's first row for it. A lane is the number of a target in `fixed`.
 
     `walk` has the queues interleaved by broker, for rows in turn; keys are spread over the list in Java's order.
     """
@@ -168,7 +168,7 @@ class _TopicPlaces:
         return None if lanes is None or (lanes == BY_TURNS).all() else lanes
 
     def _lanes_of_keys(self, keys: pa.Array) -> Lanes:
-        """Returns the lane of each key, by columns, as `TopicPublishInfo.queue_of_key` chooses it."""
+        """Returns the lane of each key, chosen as by `TopicPublishInfo.queue_of_key`, for a column at once."""
         queues = self._info.keyed_queues or (self._info.select_one_message_queue(),)
         coded = encoded(keys)
         numbers = abs(string_hash_codes(coded.dictionary)) % len(queues)
@@ -194,7 +194,7 @@ class _TopicPlaces:
         return np.array(lanes, np.int64)[place.ravel()]
 
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
-        """Returns the queue's lane, also if its broker is not in the list: the send waits for a broker that is down."""
+        """Returns the lane of a named queue, even if its broker is missing: the send waits for the broker."""
         queue = MessageQueue(self.walk.topic, broker_name, queue_id)
         there = [other.queue_id for other in self.named if other.broker_name == broker_name]
         if there and queue_id not in there:

@@ -21,7 +21,7 @@ IN_UTC: Final = pa.timestamp("us", "UTC")
 
 
 def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> list[CheckedRows]:
-    """Returns the rows in parts that can be encoded.
+    """Checks the rows, and returns them in parts that can be encoded.
 
     Raises `InvalidRow`, which names the first row that cannot be sent; rows count from 0 in their partition.
     """
@@ -76,7 +76,7 @@ def by_topic(rows: CheckedRows, topic: str | None) -> Iterator[tuple[str, Checke
 
 
 def may_be_delayed(rows: CheckedRows) -> bool:
-    """Returns whether a column for delays is there."""
+    """Returns whether the rows have a column for delays."""
     return any(name in rows.schema.names for name in DELAYS)
 
 

@@ -1,4 +1,4 @@
-"""One task's write: every row it takes is acknowledged by a broker, or the task fails and says so.
+"""One task's write: every row is acknowledged by a broker, or the task fails with a report of the stored rows.
 
 Rows are counted where Arrow batches arrive, acknowledgements where answers are read (`WriteSummary`): the two have to
 agree.
@@ -74,7 +74,7 @@ class PartitionWrite:
         self.summary, self.dead_letters = WriteSummary(), WriteSummary()
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> PartitionWritten:
-        """Raises `RocketMQSparkError`, which also says how many rows of the partition are stored already."""
+        """Writes the rows; raises `RocketMQSparkError`, which also says how many rows of the partition are stored."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:  # nothing to write is no reason to connect
@@ -174,7 +174,7 @@ class PartitionWrite:
 
     @contextmanager
     def _naming_rows(self, first_row: int) -> Iterator[None]:
-        """Names the batch in errors that `check_rows` does not detect, such as properties too large together."""
+        """Adds the batch's rows to errors that `check_rows` cannot detect, such as too large properties."""
         try:
             yield
         except InvalidMessage as error:
@@ -246,12 +246,10 @@ def texts_of_ids(rows: CheckedRows) -> list[str]:
 
 
 class DeadLetters:
-    """Rows that brokers refuse because of their content, stored with the refusal in a topic of their own.
+    """A writer of rows that brokers refuse because of their content, to a topic of their own.
 
-    property        is
-    refusedTopic    the topic they were sent to
-    refusedCode     the broker's response code
-    refusedReason   its answer, in one line, as long as the row's own properties leave room for
+    property is refusedTopic the topic they were sent to refusedCode the broker's response code refusedReason   its
+    remark, in one line, cut to the room that the row's own properties leave
 
     Without a topic there is no window, and a write never fetches refused rows.
     """
@@ -262,7 +260,7 @@ class DeadLetters:
         self.summary = WriteSummary() if window is None else window.summary
 
     def put_all(self, refused: Sequence[RefusedMessage]) -> None:
-        """Raises the first failure: a dead letter that is not stored fails the write."""
+        """Sends the refused rows; raises the first failure, since a lost dead letter must fail the write."""
         for message in refused:
             if self._topic is None or self._window is None:
                 raise InvalidState("a refused row, and no topic for it")

@@ -1,4 +1,4 @@
-"""The writers as Spark sees them: made on the driver, run in tasks (`write_task`), closed by one line of report.
+"""The writers as Spark uses them: made on the driver, run in tasks (`write_task`), ended with one line in the log.
 
 Spark starts a Python process for each of these steps; modules for tasks alone are loaded in a task.
 """
@@ -32,10 +32,10 @@ if TYPE_CHECKING or has_stream_arrow_writer():
 else:
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
-        """Stands for the class of PySpark 4.1: a task of 4.0 passes Arrow batches to a `DataSourceArrowWriter` alone.
+        """Replaces the class of PySpark 4.1 under 4.0, whose tasks pass Arrow batches to `DataSourceArrowWriter` only.
 
-        The worker looks at nothing else to choose between batches and rows (pyspark/sql/worker/
-        write_into_data_source.py), for batches and for streams.
+        The worker chooses between batches and rows by that class alone (pyspark/sql/worker/ write_into_data_source.py),
+        for batches and for streams.
         """
 
 
@@ -102,7 +102,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         freeze_loaded_objects()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Logs the rows that stay in the topic and are sent again when the query goes on."""
+        """Logs the rows that stay in the topic and are sent again when the query continues."""
         _log_failure(f"batch {batchId} failed", "comes again when the query goes on", messages)
         freeze_loaded_objects()
 
@@ -180,7 +180,7 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
 
 
 def _printable(queue: str) -> str:
-    """Returns the name in one printable line: a broker chooses its name."""
+    """Returns the name with unprintable characters escaped, since a broker may choose any name."""
     return queue if queue.isprintable() else ascii(queue)
 
 

@@ -60,7 +60,7 @@ def _send(field: str) -> Callable[[Command], Needs]:
 
 
 def _reads(*fields: str) -> Callable[[Command], Needs]:
-    """Returns the rule for reading what these header fields name: topics, or groups in fields named after groups."""
+    """Returns the rule for reading the topics in these header fields, or the groups in fields named after groups."""
 
     def needs(request: Command) -> Needs:
         needed = {}

@@ -108,7 +108,7 @@ def query(
 
 
 def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> None:
-    """Says that these are the newest messages, and older ones may exist; with `--json` on standard error."""
+    """Prints that these are the newest messages, and older ones may exist; with `--json` on standard error."""
     if counts and max(counts.values()) >= most:
         text = f"these are the newest {most} of {of}, there may be more: see --max, --from and --until"
         click.echo(text if as_json else rendered(text), err=as_json, nl=as_json)
@@ -117,7 +117,7 @@ def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> No
 async def _by_any_id(admin: Admin, topic: str, msg_id: str) -> MessageList:
     """Returns the messages with this id; an offset message id is used only if it names a broker of the cluster.
 
-    Both kinds look alike, and a message id mistaken for an offset message id would make this process connect anywhere.
+    Both kinds look alike, and a message id read as an offset message id could make this process connect anywhere.
     """
     from pyrmq_core.client.admin.message_queries import MessageList
 

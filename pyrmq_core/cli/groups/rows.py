@@ -1,4 +1,4 @@
-"""The rows of groups, members, offsets and producers: for people in few columns, for programs with everything."""
+"""The rows of groups, members, offsets and producers: in few columns for people, with all values for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts that the commands of access control share: which brokers, a change at each, and a table of all."""
+"""Parts of the commands of access control: a change at the chosen brokers, and a table of their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pyrmq health`: whether a cluster takes and gives messages, for scripts: status 0, or 1 with what is wrong.
+"""`pyrmq health`: checks for scripts whether a cluster works: exit status 0, or 1 with the faults printed.
 
 Every master answers, and has the slaves for which it waits; no queue is without a master, no disk is full, and with
 `--max-lag` no group lags too far.
@@ -114,7 +114,7 @@ def slaves_awaited(settings: Mapping[str, str]) -> int:
 
 
 async def _check_replication(admin: Admin, rows: Iterable[BrokerStatus]) -> list[Check]:
-    """Checks that masters have the slaves for which they wait; a master that waits for no slave needs no line."""
+    """Checks that masters have the slaves for which their sends wait; masters that wait for none have no line."""
     checks = []
     for row in rows:
         if not row.is_master or not row.reachable or row.error is not None:

@@ -1,7 +1,7 @@
 """`pyrmq broker` and `pyrmq nameserver`: each runs a server, and is a group of commands about such servers, too.
 
-Arguments that begin with a word go to the command of that name. Any other arguments go to the server's own program
-unread: `pyrmq broker`, `pyrmq broker -c FILE`.
+Arguments that begin with a word go to the command of that name. Any other arguments go unparsed to the server's own
+program: `pyrmq broker`, `pyrmq broker -c FILE`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Program = Callable[[list[str]], int]
 
 
 class ServerGroup(CommandGroup):
-    """A group whose own work is a server's program."""
+    """A group of commands that, without a command, runs a server's program."""
 
     def __init__(self, name: str, program: Program, about: str) -> None:
         super().__init__(name=name, help=about)
         self._program = program
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leaves the server's arguments unread, and reads a command's arguments."""
+        """Parses the arguments of a command; leaves a server's arguments unparsed."""
         if args and not args[0].startswith("-"):
             return super().parse_args(ctx, args)
         ctx.meta[SERVER_ARGUMENTS] = list(args)

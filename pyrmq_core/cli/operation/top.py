@@ -1,4 +1,4 @@
-"""`pyrmq top`: brokers with their rates, and the groups with the greatest lag, again and again."""
+"""`pyrmq top`: shows brokers with their rates, and the groups with the greatest lag, at intervals."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Rounds:
         return "\n".join([head, *filter(None, tables), *([rendered(f"groups: {failure}")] if failure else [])])
 
     def _lag_rates(self, listed: GroupList) -> dict[str, float]:
-        """Returns by how many messages a second each lag grew since the last round."""
+        """Returns each group's growth of lag since the last round, in messages a second."""
         now, lags = self.clock(), {row.group: row.lag for row in listed.groups}
         passed = now - self._at
         rates = {group: (lag - self._last[group]) / passed for group, lag in lags.items() if group in self._last}

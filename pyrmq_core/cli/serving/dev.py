@@ -44,7 +44,7 @@ def dev(
 
 
 def _name_and_queues(text: str) -> tuple[str, int]:
-    """Returns the topic and the number of queues, 8 unless it is given, that each broker has of it."""
+    """Returns the topic and its number of queues at each broker, by default 8, in `name` or `name=number`."""
     name, colon, number = text.partition(":")
     if not name or (colon and not number.isdecimal()):
         raise click.BadParameter(f"{text!r} is not NAME or NAME:QUEUES, such as orders:8", param_hint="--topic")
@@ -52,7 +52,7 @@ def _name_and_queues(text: str) -> tuple[str, int]:
 
 
 def _numeric_address(host: str) -> str:
-    """Checks that clients can use the brokers' registered address: an IP address, not the one of all interfaces."""
+    """Returns the host; raises an error unless it is an IP address that clients can use, not that of all interfaces."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

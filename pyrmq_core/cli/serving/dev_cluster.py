@@ -1,4 +1,4 @@
-"""A whole cluster in one process, with a hint on how to use it."""
+"""Runs a cluster in one process, and prints how to use it."""
 
 from __future__ import annotations
 

@@ -276,7 +276,10 @@ class Connection:
         return self._calls.expire(now)
 
     def check_health(self, now: float) -> None:
-        """Closes the connection if it idles, stalls or is stuck in a frame; frees unused memory. For the sweeper."""
+        """Closes the connection if it idles, stalls or is stuck in a frame; frees unused memory.
+
+        The sweeper calls it at intervals.
+        """
         signs = ConnectionActivity(
             received=self._received,
             commands=self._commands,

@@ -52,7 +52,7 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def message_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns one message, by its place in a queue."""
+    """Returns the page of one message, which the query names by queue and offset."""
     place, offset = place_of(request)
     message = await look_ups.at(place, offset)
     if message is None:

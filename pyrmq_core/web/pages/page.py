@@ -1,4 +1,4 @@
-"""The parts that pages share: what a page returns, the queries of a request, and a form's range of time."""
+"""The functions that pages share: their result, values of a request's query, and a form's range of time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[Item]):
-    """One page of a long list: its rows, the number of all rows, and the numbers of this page and of the last."""
+    """One page of a long list: its rows, the number of all rows, and the numbers of this page and the last page."""
 
     rows: Sequence[Item]
     total: int
@@ -54,7 +54,7 @@ def page_number(request: Request, name: str) -> int:
 
 
 def ordered(request: Request, rows: Iterable[Item], orders: Mapping[str, Callable[[Item], Any]]) -> list[Item]:
-    """Returns the rows in the order that the request names, else in the first order."""
+    """Returns the rows in the order of `orders` that the request names, else in the first one."""
     order = query(request, "sort")
     return sorted(rows, key=orders[order] if order in orders else next(iter(orders.values())))
 
@@ -74,7 +74,7 @@ def query(request: Request, name: str) -> str:
 
 
 def needed(request: Request, name: str) -> str:
-    """Returns a value of the query that the page cannot do without."""
+    """Returns a required value of the query; raises `InvalidArgument` if it is missing."""
     value = query(request, name)
     if not value:
         raise InvalidArgument(f"the address lacks {name}=...; follow a link to this page")

@@ -1,4 +1,4 @@
-"""The pages and data of one function each: cluster, producers, dead letters, forms of changes, samples of curves."""
+"""The small pages and data: cluster, producers, dead letters, forms of changes, samples of curves."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def reset_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 def curve_data(request: Request, look_ups: LookUps) -> dict[str, object]:
-    """Returns the times and the figures by line; no broker is queried for them."""
+    """Returns a curve's times, and figures by line, from samples; queries no broker."""
     kind = needed(request, "kind")
     if kind not in KINDS:
         raise InvalidArgument(f"kind={kind!r} is none of {', '.join(KINDS)}")

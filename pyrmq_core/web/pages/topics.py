@@ -1,4 +1,4 @@
-"""The list of topics, and one topic: its queues on brokers as a picture, and how much each holds."""
+"""The list of topics, and one topic: a picture of its queues by broker, and their numbers of messages."""
 
 from __future__ import annotations
 
