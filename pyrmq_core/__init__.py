@@ -239,7 +239,7 @@ __all__ = [
     "with_namespace",
 ]
 
-# Loaded when first named: a process that only reads options or errors need not start with trio.
+# Loaded at first use: a process that needs only options or errors does not load trio.
 _LAZY: Final = {
     "PASSING_CODES": "pyrmq_core.protocol.framing.codes",
     "Admin": "pyrmq_core.client.admin.admin",

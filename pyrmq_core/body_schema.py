@@ -22,17 +22,17 @@ MESSAGE_COLUMNS: Final = (
 )
 CORRUPT: Final = "_corrupt"
 TEXT_COLUMN: Final = "text"
-# The part of the bodies that has to be JSON objects for a topic of JSON: a test message among texts makes none.
+# The fraction of bodies that must be JSON objects for a topic to count as JSON: a single test message is too few.
 LEAST_JSON: Final = 0.1
 MAX_DEPTH: Final = 32
-# An object with more names is a map of values, or at the top has no columns for the rest.
+# An object with more names counts as a map; at the top level, further names get no column.
 MAX_NAMES: Final = 2000
 # An inner object counts as a map if there are this many names and each object has few of them.
 MAP_NAMES: Final = 64
 MAP_SHARE: Final = 0.1
 
 LONG: Final = range(-(2**63), 2**63)
-# Beyond it a double does not hold every whole number.
+# Beyond this range a double does not represent every whole number exactly.
 EXACT: Final = range(-(2**53), 2**53 + 1)
 DECIMAL_DIGITS: Final = 38
 FRACTION_DIGITS: Final = 18
@@ -154,7 +154,7 @@ class _Shape:
         self.kinds: set[str] = set()
         self.values = self.objects = 0
         self.whole_digits = self.fraction_digits = 0
-        self.is_exact = True  # a double holds every whole part
+        self.is_exact = True  # whether a double represents all numbers so far exactly
         self.names: dict[str, _Shape] = {}
         self.element: _Shape | None = None
         self.is_map = False
@@ -204,7 +204,7 @@ class _Shape:
 
     def _add_digits(self, number: str) -> None:
         try:
-            value = Decimal(number)  # also of NaN and Infinity
+            value = Decimal(number)  # accepts NaN and Infinity, too
         except InvalidOperation:  # an exponent beyond the range of every type
             self.whole_digits = DECIMAL_DIGITS + 1
             return
@@ -302,7 +302,7 @@ def distinct_names(names: Iterable[str], reserved: Iterable[str] = ()) -> list[s
     names = list(names)
     barred, free, used = {name.lower() for name in reserved}, {name.lower() for name in names}, set[str]()
     distinct: dict[str, str] = {}
-    for name in sorted(names, key=str.swapcase):  # not as they were seen: the order of queues would name columns
+    for name in sorted(names, key=str.swapcase):  # sorted, so that names do not depend on the order of the queues
         stem = f"body_{name}" if name.lower() in barred else name
         candidate, number = stem, 2
         while candidate.lower() in barred | used or (candidate != name and candidate.lower() in free):

@@ -38,7 +38,7 @@ __all__ = [
     "unframed",
 ]
 
-# Names are loaded when used: Spark imports this package in every process in which it looks for sources.
+# Loaded at first use: Spark imports this package in every process in which it looks for sources.
 _LAZY: Final = {
     "LagListener": "pyrmq_spark.stream.lag_listener",
     "LineageListener": "pyrmq_spark.stream.lineage_listener",

@@ -28,9 +28,9 @@ Corrupt: TypeAlias = Literal["fail", "skip"]
 CORRUPT: Final = "corrupt"
 RECORD: Final = {"columnNameOfCorruptRecord": CORRUPT}
 PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
-BLOB_CHARSET: Final = "ISO-8859-1"  # in which Canal writes the bytes of a BLOB
+BLOB_CHARSET: Final = "ISO-8859-1"  # the charset by which Canal writes the bytes of a BLOB
 ANY_TEXT: Final = ("string", "binary")  # types in which each of Canal's texts has a value
-# Statements of a Debezium topic: a truncation, and a message that PostgreSQL's log carries beside changes.
+# Debezium's operations without rows: a truncation, and a logical message of PostgreSQL.
 NO_ROWS: Final = ("t", "m")
 BLANKS: Final = " \t\r\n"
 # One column of a table's DDL: a name, bare or in backticks, and a type; any further words do not change its values.
@@ -80,8 +80,8 @@ def canal(
         (F.size("m.data") - F.size("m.old")).alias("lead"),
         F.posexplode(data.when(is_change & is_own, F.col("m.data"))).alias("index", "texts"),
     )
-    # The columns that the update changed, with their values before. Canal leaves out the maps of the first rows if they
-    # are empty, because its filter hides the changed columns.
+    # The changed columns with their old values. Canal omits the maps of the first rows if they are empty, as when its
+    # filter hides the changed columns.
     old = F.get("olds", F.col("index") - F.col("lead"))
     rows = rows.select(*PLACE, "type", "es", "index", "texts", old.alias("old"), _now(row).alias("now"))
     is_update = (F.col("type") == "UPDATE") & F.col("old").isNotNull()
@@ -111,8 +111,8 @@ def debezium(
     row, keys = _row_and_keys(schema, key)
     text = F.col("body").cast("string")
     message = F.from_json(text, _envelope(row), RECORD)
-    # Each part names `from_json` anew: Spark computes once what one projection names several times, and writes the
-    # parts alone as a row. An own projection of the message would write all of it, too.
+    # Each part repeats `from_json`: Spark computes equal expressions of a projection once, and writes only the parts to
+    # the row. A separate projection of the message would also write the complete message.
     payload = message.getField("payload")
 
     def part(name: str) -> Column:
@@ -122,7 +122,8 @@ def debezium(
     is_own = _is_table(table, source.getField("db"), source.getField("table"), source.getField("schema"))
     words = F.when(op.isin("c", "r"), "insert").when(op == "u", "update").when(op == "d", "delete")
     has_no_rows = ~is_own | op.isin(*NO_ROWS) | part("ddl").isNotNull()
-    # Spark computes common operands of an AND in advance; inside of `when` it computes only after the condition.
+    # Inside `when`, Spark evaluates this only if the condition is true; common operands of an AND it would evaluate
+    # always.
     is_tombstone = F.when(op.isNull(), _is_tombstone(text, is_corrupt))
     is_passed = F.coalesce(has_no_rows, F.lit(False)) | F.coalesce(is_tombstone, text.isNull())
     number = F.coalesce(source.getField("pos"), source.getField("lsn"), F.lit(0))
@@ -277,7 +278,7 @@ def _envelope(row: Row) -> str:
 
 def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
     """Returns whether a text is a tombstone: blank, `null`, or an envelope with an empty `payload`."""
-    names = F.json_object_keys(text)  # of other than an object it is null
+    names = F.json_object_keys(text)  # null for anything but an object
     others = F.array_except(names, F.array(F.lit("payload"), F.lit("schema")))
     is_wrapper = F.array_contains(names, "payload") & (F.size(others) == 0)
     is_empty = F.get_json_object(text, "$.payload").isNull() & ~is_corrupt

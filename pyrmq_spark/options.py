@@ -50,7 +50,7 @@ OPTIONS_OF_SPARK: Final = (
     "outputMode",
     "queryName",
 )
-# Records of a manifest name up to 1,000 applications.
+# The most characters of an application's id; a manifest's record may list 1,000 applications.
 MAX_APP_ID: Final = 255
 ASYNC_PROGRESS: Final = "asyncprogresstrackingenabled"
 PATHS: Final = ("path", "paths")

@@ -185,7 +185,7 @@ def _json_object(text: str, option: str) -> dict[str, Any]:
         _refuse(option, text, "that is nested too deeply")
     except InvalidOffsets:
         raise
-    except ValueError:  # a number with thousands of digits
+    except ValueError:  # raised for a number with thousands of digits
         _refuse(option, text, "that holds a number that is too long")
     if not isinstance(value, dict) or not value:
         _refuse(option, text, "a JSON object with at least one topic is needed")

@@ -93,7 +93,7 @@ def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
     # A cast renames by position: names that differ by case alone cannot be selected.
     renamed = frame.select("*", row.cast(f"struct<{schema.ddl}, {CORRUPT} string>").alias("__row"))
     own = [F.col("__row").getField(column.name).alias(column.name) for column in schema.columns]
-    # Without a look at the frame's columns, which a pipeline's function may not take.
+    # Without reading the frame's columns, which is not allowed in a pipeline's function.
     own.append(F.make_valid_utf8(F.col("__row").getField(CORRUPT)).alias(CORRUPT))
     return renamed.select("*", *own).drop("__row")
 

@@ -83,7 +83,7 @@ def consumer(connection: ConnectionOptions, group: str) -> blocking.PullConsumer
     with _lock:
         cached = _client(connection)
         if group not in cached.consumers:
-            # Its topics and group are names on brokers already.
+            # No namespace: topics and group are already names on brokers.
             cached.consumers[group] = blocking.PullConsumer(group, client=cached.client, namespace="")
         return cached.consumers[group]
 

@@ -128,7 +128,7 @@ class AccessSettings:
         for name, classes in CLASSES.items():
             if given.get(name) and given[name] not in classes:
                 raise InvalidArgument(f"{name}={given[name]}: {' and '.join(classes)} exist here, and an empty value")
-        # Wrong texts are refused at the start.
+        # checked at the start, not at the first request
         for user in (self.initial_user, self.inner_client):
             if self.authentication_enabled and user is not None and not (user.name and user.password):
                 raise InvalidArgument("initAuthenticationUser and innerClientAuthenticationCredentials need both parts")
@@ -141,7 +141,7 @@ def _credentials(setting: str, text: str, name: str, password: str) -> Credentia
     try:
         members: dict[str, Any] = load_object(text.encode(), setting)
     except BodyError as error:
-        raise InvalidArgument(wanted) from error  # without the text, which has a password
+        raise InvalidArgument(wanted) from error  # the error omits the text, which has a password
     values = (members.get(name), members.get(password))
     if not all(isinstance(value, str) for value in values):
         raise InvalidArgument(wanted)

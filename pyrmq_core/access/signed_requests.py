@@ -14,7 +14,7 @@ from pyrmq_core.protocol.acl import SIGNATURE, signature
 from pyrmq_core.protocol.framing.command import Command
 
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
-# MQVersion.V4_9_3: up to it, clients add this field after they sign.
+# MQVersion.V4_9_3: clients up to this version add the field after signing.
 LAST_UNSIGNED_QUERY: Final = 399
 
 

@@ -77,7 +77,7 @@ class UserFile:
             "acls": [acl_members(subject, policies) for subject, policies in rules.policies.items()],
             "users": [user.to_members() for user in rules.users.values()],
         }
-        try:  # `separators` breaks the lines: `indent` is slow, and each change writes all users
+        try:  # `separators` makes the line breaks: `indent` is slow, and each change writes all users
             text = json.dumps(members, ensure_ascii=False, separators=(",\n", ": "))
             replace_file(self._path, text.encode() + b"\n")
         except (OSError, UnicodeEncodeError) as error:

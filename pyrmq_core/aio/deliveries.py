@@ -31,7 +31,7 @@ class Delivery:
     async def __aenter__(self) -> MessageExt:
         try:
             return await on_library_loop(self._delivery.__aenter__)
-        except asyncio.CancelledError as cancelled:  # the block was perhaps entered on the loop, and does not run here
+        except asyncio.CancelledError as cancelled:  # the message was perhaps handed over, but the block does not run
             with suppress(InvalidState):
                 portal().soon(self._delivery._settle, cancelled)
             raise

@@ -173,7 +173,7 @@ class LoopElements(Generic[R]):
 
     def __init__(self, elements: AsyncIterator[R]) -> None:
         self._elements = elements
-        self._left: deque[Future[R | _End]] = deque()  # elements that no caller took
+        self._left: deque[Future[R | _End]] = deque()  # elements of cancelled waits
 
     async def next(self) -> R:
         """Returns the next element; raises `StopAsyncIteration` after the last."""

@@ -15,7 +15,7 @@ from pyrmq_core.loop_thread.portal import CLOSE_SECONDS, HeldContext, LoopEnded,
 
 R = TypeVar("R")
 
-# A call ends at once when it is cancelled, unless a function of the user's holds up the library's loop.
+# A cancelled call ends at once, unless a function of the user blocks the library's loop.
 CANCEL_SECONDS: Final = CLOSE_SECONDS
 
 
@@ -102,8 +102,8 @@ async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
         raise
     except Exception as error:
         if held.opening.done() and held.opening.exception() is error:
-            return  # the opening failed: its own caller had the error
-        if left.done():  # the exception of leaving the context
+            return  # the opening failed, and its caller got the error
+        if left.done():  # raises the exception of closing the context
             raise
         held.close_timed_out(seconds)
 
@@ -121,7 +121,7 @@ class _LoopCall(Generic[R]):
         try:
             return await self._call(*args)
         finally:
-            self._is_over = True  # before the look at `_waiting`, which `wait_ended` sets before it looks at this
+            self._is_over = True  # set before `_waiting` is read; `wait_ended` does it the other way round
             if self._waiting is not None:
                 self._returns.soon(_end, self._waiting)
 

@@ -91,7 +91,7 @@ class SendFuture(asyncio.Future[Any]):
 
 R = TypeVar("R")
 
-# A task that sends in a loop and never has to wait lets others run this often.
+# A task that sends in a loop without waiting lets other tasks run after this many calls.
 CALLS_BETWEEN_TURNS: Final = 64
 
 

@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 # The time to wait for a cancelled function.
 CANCEL_SECONDS: Final = 5.0
-# The interval of looks for a closed asyncio loop: a function on it would never end.
+# The interval of checks for a closed asyncio loop, on which a function would never end.
 LOOK_SECONDS: Final = 1.0
 
 
@@ -85,7 +85,7 @@ class UserCall(Generic[R]):
 
     def _done(self, task: asyncio.Task[R] | None) -> None:
         if task is not None and not task.cancelled():
-            task.exception()  # it is raised on the library's loop, or belongs to a call that was cancelled
+            task.exception()  # marks the exception as read: the library's loop raises it, or the call was cancelled
         with suppress(InvalidState):  # the library's loop has ended
             self._portal.soon(self._ended.set)
 

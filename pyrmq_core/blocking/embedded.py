@@ -57,7 +57,7 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()  # in order after a failure too: brokers first, while the NameServer still hears them
+        self.close()  # in order after a failure too: brokers first, so that they can unregister
 
     def _make(self) -> AsyncEmbeddedCluster:
         return self._make_cluster()

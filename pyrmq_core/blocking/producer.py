@@ -84,7 +84,7 @@ class Producer(OwnerFace[AsyncProducer]):
             if not loop.run_if_idle(draft.start_waited_for, pending, loop.access_here):
                 loop.soon(draft.start_waited_for, pending, ON_LOOP, ended=pending.set_error)
             ended.acquire()
-        except BaseException:  # interrupted: the call is not waited for
+        except BaseException:  # interrupted: no caller waits for the call any more
             draft.give_up(pending, loop.soon)
             raise
         return pending.result

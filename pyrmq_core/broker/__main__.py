@@ -24,9 +24,9 @@ log = logging.getLogger("pyrmq_core.broker")
 # How long a thread that makes the text of a file may keep the loop waiting, each time the loop returns from a system
 # call. With Python's default of 5 ms, a send of 1 ms took 20 ms.
 SWITCH_SECONDS: Final = 0.0005
-# A held pull is some thirty objects that live: by Python's own numbers (700, 10, 10) the collector went through all of
-# them thirteen times while 40,000 pulls came, up to 1.5 s in which no request was answered. By these it goes through
-# 100,000 young objects in some 50 ms, and through all at every twenty million.
+# A held pull is some thirty living objects. With Python's defaults (700, 10, 10) the collector visited all of them
+# thirteen times while 40,000 pulls arrived, for up to 1.5 s in which no request was answered. With these numbers it
+# visits 100,000 young objects in some 50 ms, and all objects after every twenty million.
 OBJECTS_BEFORE_COLLECTIONS: Final = (20_000, 5, 200)
 
 

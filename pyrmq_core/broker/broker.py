@@ -46,8 +46,8 @@ from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
 # A coroutine if the answer has to wait for something; None for no answer.
 Answer: TypeAlias = Command | Coroutine[Any, Any, Command | None] | None
 
-# Requests that walk whole tables at a time, and all that wait or work: each takes the loop's time, and memory for its
-# answer. Work waits this many seconds for its turn.
+# How many requests may walk whole tables at a time, and how many may wait or walk: each takes time of the loop, and
+# memory for its answer. A request waits this many seconds for its turn.
 LONG_REQUESTS_AT_ONCE: Final = 4
 MOST_LONG_REQUESTS: Final = 64
 LONG_TURN_SECONDS: Final = 5.0
@@ -89,10 +89,10 @@ class Broker:
         default_factory=lambda: BoundedWork(LONG_REQUESTS_AT_ONCE, MOST_LONG_REQUESTS, LONG_TURN_SECONDS)
     )
     booted_ms: int = 0
-    # Both are set with metricsExporterType=PROM.
+    # This and the next field are set with metricsExporterType=PROM.
     metrics_address: str = ""
     measures: Measures | None = None
-    # Set on a slave alone.
+    # Set only on a slave.
     ha_client: HaClient | None = None
     slave_tables: SlaveTables | None = None
     acting: ActingMaster | None = None  # with enableSlaveActingMaster

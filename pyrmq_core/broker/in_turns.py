@@ -9,7 +9,7 @@ import trio
 
 T = TypeVar("T")
 
-# A step takes some 10 us, and this many less than a millisecond; a task with long work does them in its turn.
+# The steps that a task with long work does before other tasks run; a step takes some 10 us.
 STEPS_AT_ONCE: Final = 64
 
 

@@ -43,7 +43,7 @@ log = line_logger(__name__)
 PERIOD_SECONDS: Final = (10.0, 60.0)
 FIRST_REPEAT_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
-# How long a send waits for the NameServers to learn of the topic it created, so that the next client finds a route. A
+# How long a send waits until the NameServers know the topic that it created, so that the next client finds a route. A
 # send to 5.4.0 waits for registerBrokerTimeoutMills, 24 s; 4.9.7 waits for no answer, and a route may be missing.
 ANNOUNCE_SECONDS: Final = 3.0
 UNREGISTER_SECONDS: Final = 3.0
@@ -78,7 +78,7 @@ class BrokerRegistration:
         self._pool = pool
         self._user = config.access.inner_client
         self._succeeded = trio.Event()
-        # The addresses of a slave's master, as the NameServer last named them; `on_master` is called when they change.
+        # The addresses of a slave's master in the last NameServer's answer; `on_master` is called when they change.
         self.on_master: Callable[[], None] = lambda: None
         self.master_address: str | None = None
         self.master_ha_address: str | None = config.ha_master_address or None

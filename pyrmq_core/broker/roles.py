@@ -42,7 +42,7 @@ from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 CHECK_SECONDS: Final = 5.0
 # A table may have 16 MiB.
 TABLE_SECONDS: Final = 30.0
-# The time for which a record of an unknown topic waits for it: its queue may be of either kind.
+# How long a record waits for its unknown topic, which decides the kind of its queue.
 LEARN_SECONDS: Final = 5.0
 MOST_LOOKED_UP: Final = 10_000
 
@@ -51,7 +51,7 @@ log = line_logger(__name__)
 # A file that a slave leaves in its store, and a master removes.
 MARK: Final = f"{FOLDER}/slave"
 
-# The start of a master does not wait longer for each NameServer, and for each table.
+# How long a starting master waits for each NameServer, and for each table.
 QUERY_SECONDS: Final = 3.0
 PROGRESS_SECONDS: Final = 10.0
 
@@ -121,7 +121,7 @@ async def _wait_for_topics(broker: Broker, tables: SlaveTables, address: str) ->
 
     The messages of a batch topic need another kind of queue, so the store must know the topic first.
     """
-    tables.want()  # a master that is back gets the offsets that were committed here, before consumers fetch its own
+    tables.want()  # sends offsets committed here to the master that is back, before consumers fetch its offsets
     await tables.tried.wait()
     if not broker.store.end and not tables.has_topics.is_set():
         raise CannotFollow(f"the topics of the master at {address} are not known yet; a line before this one says why")

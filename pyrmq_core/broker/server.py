@@ -207,7 +207,7 @@ async def _start(
     )
     listening: Listening = await services.start(listen)
     ha = HaServer(parts.store, config, is_clean=parts.is_clean)
-    ha_port = min(listening.port + 1, MAX_PORT)  # a slave only names this port
+    ha_port = min(listening.port + 1, MAX_PORT)  # a slave does not listen here, it only registers the port
     if not config.is_slave:
         ha_port = await open_ha_port(config, ha, services, listening.host, listening.port)
     broker = make_broker(config, parts, services, listening.port, ha, ha_port, access, measures)

@@ -198,7 +198,7 @@ async def _connected_groups(admin: Admin, name: str) -> list[str]:
     async def is_connected(group: str) -> bool:
         try:
             description = await admin.groups.describe(group, running_info=False)
-        except RocketMQError:  # it has only offsets, or no broker answers
+        except RocketMQError:  # the group has only offsets, or no broker answers
             return False
         return any(subscription.topic == name for subscription in description.subscriptions)
 

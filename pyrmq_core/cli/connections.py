@@ -61,7 +61,7 @@ class TlsOptions:
         if self.verify == UNVERIFIED:
             context.verify_mode = ssl.CERT_NONE
         if self.certificate:
-            try:  # with a password, or else OpenSSL would wait for one on the terminal
+            try:  # always with a password, since OpenSSL would otherwise ask for one on the terminal
                 context.load_cert_chain(self.certificate, self.key, self.key_password or "")
             except (OSError, ValueError) as error:
                 where = f"--tls-cert {self.certificate}, --tls-key {self.key or self.certificate}"
@@ -198,7 +198,7 @@ OPTIONS: Final = (
         type=click.Choice((FULL, AUTHORITY, UNVERIFIED)),
         help="full: authority and host; ca: as Java's clients, authority alone.  [PYRMQ_TLS_VERIFY]  [default: full]",
     ),
-    # Never on a command line: it has no other use than to be secret.
+    # Only from the environment: a command line is not secret.
     _option("--tls-key-password", envvar="PYRMQ_TLS_KEY_PASSWORD", hidden=True),
 )
 

@@ -18,7 +18,7 @@ from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 if TYPE_CHECKING:
     from pyrmq_core import PushConsumer
 
-# The interval of looks for a lasting refusal, which shows after a request's second failure.
+# The interval of checks for a lasting refusal, which is reported after a request's second failure.
 LOOK_SECONDS: Final = 0.5
 
 
@@ -84,8 +84,8 @@ async def consume_topic(
     async with connection.client() as client:
         shared["client"] = client
         async with PullConsumer(TOOLS_GROUP, **shared) as lookups:
-            await lookups.message_queues(topic)  # a push consumer waits until a topic has a route
-        # One message at a time: other members get the messages that are not printed.
+            await lookups.message_queues(topic)  # raises for a missing topic, for which a push consumer would wait
+        # One message at a time, so that other members get the messages that are not printed.
         async with PushConsumer(group, consume_threads=1, **shared, **_start(start)) as consumer:
             await consumer.subscribe(topic, tags=tags, sql=sql)
             printed = 0

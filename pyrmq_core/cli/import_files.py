@@ -184,7 +184,7 @@ def _json_lines(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed
 
 def _csv_rows(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed]:
     csv.field_size_limit(MAX_FIELD_CHARACTERS)
-    head = file.readline().removeprefix(codecs.BOM_UTF8)  # spreadsheets write the mark
+    head = file.readline().removeprefix(codecs.BOM_UTF8)  # spreadsheets write a byte-order mark
     for row in csv.DictReader((line.decode() for line in itertools.chain([head], file)), strict=True):
         if None in row or None in row.values():
             raise InvalidMessage("the row has not as many values as the head has names; is the file cut?")
@@ -200,7 +200,7 @@ def _csv_rows(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed]:
 def _parquet_rows(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed]:
     from pyrmq_core.client.arrow_library import columnar
 
-    columnar()  # names the extra if it is missing
+    columnar()  # raises with the missing extra's name
     from pyrmq_core.columnar.parquet import read_rows
 
     for row in read_rows(file, source):

@@ -151,7 +151,7 @@ class LineSending:
         """Sends the lines of one file; raises `ClickException` for lines that failed."""
         self._source, self._last, self._blank, self._blank_count = source, 0, [], 0
         self._reading = trio.CancelScope()
-        give, take = trio.open_memory_channel[UnderWay](math.inf)  # bounded by the room
+        give, take = trio.open_memory_channel[UnderWay](math.inf)  # bounded by the producer's room
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._take_results, take)
@@ -224,7 +224,7 @@ class LineSending:
         span = _span(lines)
         self._last = span.last
         self._under_way += span.count
-        pending.add_done_callback(lambda ended: ended.error)  # this command accounts for each, after an interrupt too
+        pending.add_done_callback(lambda ended: ended.error)  # marks failures as read: this command reports each itself
         give.send_nowait((span, pending))
         if {message.sharding_key for message in messages} != {None}:  # the next lines follow in their order
             ended = trio.Event()

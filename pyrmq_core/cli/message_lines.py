@@ -48,7 +48,7 @@ PLACE_MEMBERS: Final = frozenset(
     ("topic", "brokerName", "queueId", "queueOffset", "msgId", "storeTimestamp", "bornTimestamp", "reconsumeTimes")
 )
 
-# One is made for every line (see `fast_dataclass` for the reason).
+# Faster than `Message(...)`, since every line makes one (`fast_dataclass`).
 make_message: Final = maker_of(Message)
 MESSAGE_FIELDS: Final = tuple(field.name for field in fields(Message))
 
@@ -143,7 +143,7 @@ async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
     while chunk := await trio.to_thread.run_sync(os.read, descriptor, CHUNK_BYTES, abandon_on_cancel=True):
         *whole, rest = (rest + chunk).split(b"\n")
         if whole:
-            if b"\r" in chunk or whole[0].endswith(b"\r"):  # a search of a chunk costs less than a call a line
+            if b"\r" in chunk or whole[0].endswith(b"\r"):  # one search of a chunk costs less than a call for each line
                 whole = [line.rstrip(b"\r") for line in whole]
             yield list(enumerate(whole, number))
             number += len(whole)

@@ -47,7 +47,7 @@ def _names(names_of: Callable[[Admin], Awaitable[Iterable[str]]]) -> Callable[..
     """Returns the function that click calls for the completion of a parameter."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        with ctx.scope(cleanup=False):  # options are looked up in the current context
+        with ctx.scope(cleanup=False):  # makes options available through the current context
             names = _within_time(names_of, ctx.params)
         return sorted(name for name in names if name.startswith(incomplete) and name.isprintable())
 

@@ -36,7 +36,7 @@ class ProgressLine:
                 return
             bar = () if self._total is None else (BarColumn(),)
             columns = (SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn())
-            # Output is not redirected: rich would write printed lines to this console.
+            # Without redirection, by which rich would write printed lines to this console.
             self._shown = Progress(
                 *columns, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
             )

@@ -98,7 +98,7 @@ class ClientSession:
         self._batch_topics: BatchTopics | None = None
         self.pull_turns: defaultdict[str, trio.Lock] = defaultdict(
             trio.Lock
-        )  # of members' queues, by a proxy's address
+        )  # locks for members' queues, by a proxy's address
 
     def __repr__(self) -> str:
         source = self._discovery.url if self._discovery else ";".join(self._addresses)
@@ -325,7 +325,7 @@ class ClientSession:
             changed = routes.brokers_changed
             named = {address for broker in routes.brokers for address in broker.broker_addrs.values()}
             for broker in routes.brokers:
-                if (master := broker.master) is None:  # an election goes on: the former master may come back
+                if (master := broker.master) is None:  # no master is elected yet: the former master may come back
                     continue
                 before = masters.get(broker.broker_name, master)
                 if before not in named:

@@ -24,7 +24,7 @@ def parameters_of(settings: Callable[P, S]) -> Callable[[Callable[[T, S], None]]
         def constructed(self: T, /, *args: P.args, **kwargs: P.kwargs) -> None:
             try:
                 signature.bind(*args, **kwargs)
-            except TypeError as error:  # otherwise the error names the settings class
+            except TypeError as error:  # replaces an error that names the settings class
                 raise TypeError(f"{type(self).__name__}: {error}{_belongs_to_client(kwargs, signature)}") from None
             initialise(self, settings(*args, **kwargs))
 

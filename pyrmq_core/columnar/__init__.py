@@ -61,7 +61,7 @@ __all__ = [
     "string_hash_codes",
 ]
 
-# A process that reads needs no encoding; a process that plans a read needs only the names of the columns.
+# Loaded at first use: a reading process needs no encoding, and a planning process only the columns' names.
 _LAZY: Final = {
     "DEFAULT_COLUMNS": "pyrmq_core.columnar.decoding.columns",
     "SOURCE_COLUMNS": "pyrmq_core.columnar.decoding.columns",

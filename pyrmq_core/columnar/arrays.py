@@ -23,7 +23,7 @@ FIRST_BEYOND_ASCII: Final = 0x80
 # Up to this many different names, the sum of `1 << code` over a message's thousands of pairs stays below 2**64.
 MAX_NAMES_IN_BITS: Final = 48
 
-# Called by its name and without checks of the indices, which are known to be right here: a tenth cheaper.
+# Arrow's function itself, called without checks of the indices, which are right here: a tenth cheaper.
 _TAKE: Final = pc.get_function("array_take")
 _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 
@@ -105,7 +105,7 @@ def encoded(texts: pa.Array) -> pa.DictionaryArray:
     """Returns the texts as a dictionary array: each text has one index, and nulls are null indices."""
     if not pa.types.is_dictionary(texts.type):
         return texts.dictionary_encode()
-    # A dictionary of the caller's may hold a text twice, or a null.
+    # A caller's dictionary may contain a text twice, or a null.
     is_plain = not texts.dictionary.null_count and pc.count_distinct(texts.dictionary).as_py() == len(texts.dictionary)
     return texts if is_plain else texts.dictionary_decode().dictionary_encode()
 

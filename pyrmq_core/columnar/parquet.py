@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyrmq_core.columnar.decoding.columns import schema_of
 from pyrmq_core.errors import InvalidArgument
 
-# All that a message can be sent again with, and where and when it was stored.
+# All parts with which a message can be sent again, and where and when it was stored.
 COLUMNS: Final = (
     *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "shardingKey", "flag"),
     *("bornTimestamp", "storeTimestamp", "reconsumeTimes", "properties", "body"),

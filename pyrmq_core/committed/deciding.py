@@ -30,7 +30,7 @@ from pyrmq_core.errors import ManifestError
 # more writers, a record lists them only if this many records before it do not.
 FEW_WRITERS: Final = 8
 RECORDS_WITHOUT_DECIDED: Final = 32
-# A committer whose look is this many records old has to look again: its record would not count.
+# A committer must read the manifest again if this many records were added since: its record would not count.
 LONGEST_LOOK_BACK: Final = 1000
 # The most writers that a record lists; the writer that committed longest ago is forgotten first.
 MAX_WRITERS: Final = 1000

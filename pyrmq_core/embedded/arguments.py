@@ -19,7 +19,7 @@ from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 
 MOST_SLAVES: Final = 9
 CLUSTER_NAME: Final = "DefaultCluster"
-# Small files for tests: they are sparse, but recovery after a crash reads a file whole.
+# Small files for tests: they are sparse, but recovery after a crash reads complete files.
 SMALL_FILES: Final = {
     "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
     "mappedFileSizeConsumeQueue": "600000",

@@ -289,7 +289,7 @@ class EmbeddedCluster:
             "storePathRootDir": str(self.directory / name),
         }
         if self._has_slaves and not config.is_slave and (config.access.is_on or config.tls.mode is TlsMode.ENFORCING):
-            own["haListenPort"] = "0"  # with no port set, no slave could follow
+            own["haListenPort"] = "0"  # a master without a port accepts no slaves
         config = config.with_settings(own)
         directory = DiskFiles(config.store_root)
         files = ForgetfulFiles(directory) if self._forgetful else directory

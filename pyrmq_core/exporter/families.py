@@ -40,5 +40,5 @@ class Family(NamedTuple):
     bounds: tuple[float, ...] = ()
 
 
-# Yields the families of this moment; a long walk over tables is a generator, so that it can be interrupted.
+# Yields the present families; a generator, so that other tasks can run during a long walk over tables.
 Collect = Callable[[], Iterator[Family]]

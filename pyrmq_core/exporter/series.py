@@ -9,7 +9,7 @@ from typing import Final
 
 from pyrmq_core.exporter.families import Buckets, Sample
 
-# A series of a histogram takes half a KiB here, and a line a bucket on the page.
+# A histogram's series takes half a KiB of memory, and a line for each bucket on the page.
 MAX_SERIES: Final = 2_000
 # The labels that all further samples share once there are too many series.
 OTHER: Final = "other"

@@ -21,7 +21,7 @@ from pyrmq_core.network.paced_stream import paced
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 16
-# A connection without a request for the page by then gives way to a newcomer when the port is full.
+# When the port is full, a new connection replaces one that has not requested the page within this time.
 PATIENCE_SECONDS: Final = 5.0
 # The longest life of a connection, however it is used: Prometheus opens another.
 CONNECTION_SECONDS: Final = 120.0

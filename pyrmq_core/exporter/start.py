@@ -16,7 +16,7 @@ log = line_logger(__name__)
 # RocketMQ's exporters that exist here.
 EXPORTERS: Final = ("DISABLE", "PROM")
 PROM: Final = "PROM"
-# RocketMQ listens on all addresses; a server of this library on loopback unless its settings say more.
+# Loopback unless settings say otherwise; RocketMQ listens on all addresses.
 DEFAULT_HOST: Final = "127.0.0.1"
 SHOWN: Final = 80
 

@@ -42,7 +42,7 @@ class Kind(enum.Enum):
     CONSTANT = enum.auto()  # a text or a number
     TRUTH = enum.auto()  # TRUE, FALSE or NULL
     CONDITION = enum.auto()
-    NEGATIVE = enum.auto()  # a part after a minus: no constant any more
+    NEGATIVE = enum.auto()  # a part after a minus, which no longer counts as a constant
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class LoopLock(trio.abc.Instrument):
 
     def after_io_wait(self, timeout: float) -> None:
         if timeout > 0:
-            self._loop_waits = False  # a thread that waits for the lock now uses the loop instead
+            self._loop_waits = False  # set while the loop waits for the lock: a thread uses the loop's state
             self._lock.acquire()
 
     def end(self) -> None:
@@ -89,7 +89,7 @@ class Portal:
         self._loop_lock = LoopLock()
         self.access_here = LoopAccess(self.now, self.soon, writes_here=True)
         self._queue: deque[Queued] = deque()
-        self._woken = False  # the loop will look at the queue: one wake serves all functions queued until then
+        self._woken = False  # True once the loop is woken: one wake serves all functions queued until it runs them
         self._started: set[Future[Any]] = set()  # calls that have not ended
         self._crash_ends: dict[object, Callable[[InvalidState], None]] = {}
         self.crash: LoopEnded | None = None
@@ -146,7 +146,7 @@ class Portal:
         try:
             self._woken = True
             self._token.run_sync_soon(self._run_queue)
-        except BaseException as error:  # an interrupt too: otherwise no later call would wake the loop
+        except BaseException as error:  # also for an interrupt: otherwise no later call would wake the loop
             self._woken = False
             if not isinstance(error, LOOP_GONE):
                 raise
@@ -249,7 +249,7 @@ class Portal:
         assert self._nursery is not None
         try:
             context.run(self._nursery.start_soon, self._fulfil, call, args, future)
-        except RuntimeError:  # the nursery is closed: `stop` came first
+        except RuntimeError:  # the nursery is closed, since `stop` was called before
             _settle(future, error=_ended())
 
     async def _fulfil(self, call: Callable[..., Awaitable[T]], args: tuple[Any, ...], future: Future[T]) -> None:
@@ -322,7 +322,7 @@ class HeldContext(Generic[T]):
         except (CancelledError, LoopEnded):
             pass
         except TimeoutError:
-            if left.done():  # the exception of leaving the context itself
+            if left.done():  # raises the exception of closing the context
                 raise
             self.close_timed_out(seconds)
 
@@ -385,7 +385,7 @@ def _settle(future: Future[Any], *, result: object = None, error: BaseException 
             else:
                 future.set_result(result)
     except InvalidStateError:
-        pass  # cancelled between the two lines
+        pass  # the future was cancelled between the two lines
     except BaseException:
         log.exception("a callback of a future raised")
 

@@ -22,7 +22,7 @@ from pyrmq_core.protocol.requests.nameserver.kv_config import KvTable
 # Room for the order configuration of some 60,000 topics: it fits into one answer (219, or a registration's) and is
 # encoded in one step of the event loop.
 MAX_BYTES: Final = 4 * 1024 * 1024
-# The assumed cost of an entry or a namespace beside its texts, so that their number is bounded too.
+# The assumed bytes of an entry or a namespace beside its texts, so that their number is bounded, too.
 ENTRY_BYTES: Final = 40
 
 

@@ -21,15 +21,15 @@ from pyrmq_core.protocol.routes.registration import RegistrationBody, finished, 
 
 # About 200 topics, which take a millisecond.
 SHORT_BODY_BYTES: Final = 32 * 1024
-# The most registrations that wait, by connection and in bytes of all. A broker has one under way, or two when a topic
-# is created meanwhile.
+# The most waiting registrations of one connection, and the most bytes of all. A broker has one under way, or two when a
+# topic is created meanwhile.
 WAITING_OF_PEER: Final = 4
 WAITING_BYTES: Final = 512 * 1024 * 1024
-# Bodies up to this size (20,000 topics) have half of `WAITING_BYTES` to themselves, whatever larger bodies wait.
+# Half of `WAITING_BYTES` is reserved for bodies up to this size (20,000 topics).
 ORDINARY_BODY_BYTES: Final = 4 * 1024 * 1024
 
-# Applies a registration in steps and returns the answer, from request, body, digest and peer. The body is None when the
-# tables hold what the body of this digest says.
+# Applies a registration in steps and returns the answer, from request, body, digest and peer. The body is None if the
+# tables already have the content of a body with this digest.
 Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], Generator[None, None, Command]]
 
 

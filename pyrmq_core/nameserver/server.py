@@ -28,7 +28,8 @@ from pyrmq_core.protocol.requests.nameserver.broker_heartbeat import NotifyMinBr
 
 log = line_logger(__name__)
 
-# NamesrvController (4.x): the first look for silent brokers, and the intervals at which KV configuration is logged.
+# NamesrvController (4.x): when the first scan for silent brokers runs, and the intervals at which KV configuration is
+# logged.
 FIRST_SCAN_SECONDS: Final = 5.0
 FIRST_KV_SECONDS: Final = 60.0
 KV_SECONDS: Final = 600.0

@@ -52,11 +52,11 @@ from pyrmq_core.protocol.routes.registration import RegistrationBody, finished
 
 log = line_logger(__name__)
 
-# The topics that leave with a broker and have a log line each; further topics are counted, and logged at DEBUG.
+# The topics removed with a broker that have a log line each; further topics are counted, and logged at DEBUG.
 TOPIC_LINES: Final = 20
 # About two milliseconds.
 LINES_PER_STEP: Final = 100
-# The size of queries and removals in `FairSteps`: below a large registration's size, so that they come first.
+# The size of queries and removals in `FairSteps`: smaller than a large registration, so that they come first.
 LOOK_SIZE: Final = 1024 * 1024
 # The unknown settings that are logged: looking for the nearest name takes half a millisecond each.
 UNKNOWN_LINES: Final = 10

@@ -48,7 +48,7 @@ __all__ = [
     "serve",
 ]
 
-# Loaded when first used: a process that reads texts or ends in order needs no connection.
+# Loaded at first use: not every process that uses this package needs connections.
 _LAZY: Final = {
     "format_address": "pyrmq_core.network.addresses",
     "local_ip": "pyrmq_core.network.addresses",
@@ -74,5 +74,5 @@ _LAZY: Final = {
     "serve": "pyrmq_core.network.server",
 }
 
-if not TYPE_CHECKING:  # else mypy would accept every name
+if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

@@ -16,7 +16,7 @@ from pyrmq_core.network.rare_lines import RareLine
 
 try:
     import resource
-except ImportError:  # Windows lacks the module, and a limit that matters
+except ImportError:  # Windows has neither the module nor a low limit
     resource = None  # type: ignore[assignment]
 
 log = line_logger(__name__)
@@ -25,7 +25,7 @@ BACKLOG: Final = 1024  # NettyServerConfig.serverSocketBacklog
 # The errors of `accept` while the process or the machine has no room for another socket.
 NO_ROOM: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 NO_ROOM_PAUSE_SECONDS: Final = 0.1
-# Descriptors that connections leave for a server's files, its log and its own calls: a quarter, this at most.
+# The most descriptors kept free of connections, for a server's files, log and calls; else a quarter of all.
 MAX_RESERVED_FILES: Final = 1024
 
 
@@ -57,7 +57,7 @@ def raise_limit_of_files() -> None:
     """Raises this process's limit of open files to the highest allowed, as Java does at its start (MaxFDLimit)."""
     if resource is not None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(OSError, ValueError):  # macOS has a lower limit than the one it reports
+        with contextlib.suppress(OSError, ValueError):  # macOS reports a higher limit than it grants
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 

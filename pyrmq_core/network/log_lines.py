@@ -6,10 +6,10 @@ import logging
 import re
 from typing import Final
 
-# A name is some hundred characters at most, and a line holds a few; a value beyond this is no use to a reader.
+# The most characters of a logged line: a few names of some hundred characters fit.
 MAX_LINE_CHARS: Final = 4_000
 
-# Control characters, line ends of Unicode, marks that turn the direction of text, and halves of surrogates.
+# Control characters, line ends of Unicode, marks that change the direction of text, and lone surrogates.
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _STEERING: Final = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 _FORMATTER: Final = logging.Formatter()

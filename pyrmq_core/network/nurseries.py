@@ -40,7 +40,7 @@ async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
     So a block that is cancelled still has its connections to store offsets and to unregister over, for a bounded time.
     """
     async with open_owned_nursery() as outer:
-        with trio.CancelScope(shield=True):  # it takes a moment, and adds no point at which the caller is cancelled
+        with trio.CancelScope(shield=True):  # takes a moment, and must not add a point at which the caller is cancelled
             nursery: trio.Nursery = await outer.start(_hold)
         try:
             yield nursery

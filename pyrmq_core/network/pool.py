@@ -201,7 +201,7 @@ class ConnectionPool:
                 self._tell_open(address)
         except ConnectFailed as error:
             opening.failure = str(error)
-        except Exception as error:  # its callers get the failure; the other connections go on
+        except Exception as error:  # the failure goes to the callers; other connections continue
             log.debug("where it failed", exc_info=error)
             opening.failure = f"no connection to {address}: {describe(error)}; correct the address or the TLS settings"
         finally:

@@ -21,7 +21,7 @@ from pyrmq_core.protocol.framing.header_requests import ACL_REFUSAL
 
 FAILURES_OF_A_PROBLEM: Final = 2
 
-# Refusals that stay until a person changes a right, a group or an expression.
+# Refusals that last until an operator changes a permission, a group or an expression.
 LASTING_CODES: Final = frozenset(
     {
         ResponseCode.NO_PERMISSION,
@@ -55,7 +55,7 @@ class Problems:
     @property
     def present(self) -> tuple[Problem, ...]:
         """The requests whose last two tries failed, in the order of their first failures."""
-        failing = tuple(self._failing.values())  # at once, for a reader in another thread
+        failing = tuple(self._failing.values())  # copied in one step, since another thread may change it
         return tuple(problem for problem in failing if problem.failures >= FAILURES_OF_A_PROBLEM)
 
     def failed(

@@ -35,8 +35,8 @@ IDLE_TIMEOUT_SECONDS: Final = 120.0  # NettyServerConfig.serverChannelMaxIdleTim
 MAX_CONNECTIONS: Final = 65_535
 MAX_RECEIVED_BYTES: Final = 1024 * 1024 * 1024
 MAX_WAITING_BYTES: Final = 512 * 1024 * 1024
-# The connections accepted before other tasks run: each takes some 0.1 ms. Where other tasks take long, so many a second
-# of their time: a newcomer behind 500 connections of a flood waited for more than five seconds.
+# The connections accepted before other tasks run: each takes some 0.1 ms. If other tasks are slow, more are accepted,
+# in proportion to their time: a new connection after 500 connections of a flood waited for more than five seconds.
 ACCEPTED_AT_ONCE: Final = 4
 ACCEPTED_A_SECOND: Final = 1_000
 MOST_ACCEPTED_AT_ONCE: Final = 100

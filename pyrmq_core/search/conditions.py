@@ -94,5 +94,5 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-# `json.loads` would make one for each body, which takes longer than to read a small body.
+# Made once: `json.loads` would make a decoder for each body, which takes longer than reading a small body.
 DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)

@@ -30,7 +30,7 @@ from pyrmq_core.search.conditions import Condition, NoJson, Pattern, TextIn
 
 Ranges = Sequence[tuple[MessageQueue, OffsetRange]]
 
-# For all messages only the columns that the search compares are built.
+# The only columns that are built for all messages.
 COLUMNS: Final = ("queueOffset", "body")
 QUEUES_SHOWN: Final = 5
 MIB: Final = 1024 * 1024

@@ -65,7 +65,7 @@ NAVIGATION: Final = (
 )
 
 MAX_FIELDS: Final = 32
-# A piece takes some milliseconds to decode; other tasks have a turn after each.
+# A piece of a form, after which other tasks run; it takes some milliseconds to decode.
 SLICE_BYTES: Final = 64 * 1024
 # Bodies that are sent at the same time, of up to 4 MiB each.
 MAX_DOWNLOADS: Final = 16
@@ -220,7 +220,7 @@ async def _decoded(sent: bytes) -> str:
     pieces, start = [], 0
     while start < len(sent):
         end = start + SLICE_BYTES
-        cut = sent.rfind(b"%", end - 2, end)  # a percent sign and its digits stay together
+        cut = sent.rfind(b"%", end - 2, end)  # a percent sign must not be separated from its digits
         end = end if cut < 0 else cut
         pieces.append(unquote_to_bytes(sent[start:end].replace(b"+", b" ")))
         start = end

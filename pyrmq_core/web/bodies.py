@@ -15,7 +15,7 @@ import trio
 AsgiMessage = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[AsgiMessage]]
 
-# A message has at most 4 MiB; percent signs of a form can make each byte three.
+# A message has at most 4 MiB, and a form's percent-encoding can triple each byte.
 MAX_BODY_BYTES: Final = 13 << 20
 # The bodies of all requests together.
 MAX_BODIES_BYTES: Final = 5 * MAX_BODY_BYTES

@@ -16,8 +16,8 @@ NAME_CHARACTERS: Final = 120
 BYTES_A_LINE: Final = 16
 DEEPEST_INDENT: Final = 32
 FORMS: Final = ("text", "json", "hex")
-# The longest body whose JSON is laid out, that of a message at a broker's default. Reading it takes a second, and 25
-# times its bytes, at worst.
+# The longest body whose JSON is laid out: a broker's default limit for messages. Parsing it takes at worst a second and
+# 25 times its size.
 JSON_BYTES: Final = 4 << 20
 JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]+')
 STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]]')
@@ -97,7 +97,7 @@ def _laid_out(body: bytes, start: int, end: int) -> str | None:
     text = _text(body, whole=True)
     if text is None or text.lstrip()[:1] not in ("{", "["):
         return None
-    try:  # for the errors alone: `len` keeps no value
+    try:  # parsed only for errors; `len` keeps no value
         json.loads(text, object_pairs_hook=len, parse_int=len, parse_float=len, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
@@ -111,7 +111,7 @@ def _lines(text: str, start: int, end: int) -> str:
     for match in STRING_OR_BRACKET.finditer(text, 0):
         if match.start() >= start:
             break
-        if match.end() > start:  # a string over the start
+        if match.end() > start:  # a string that crosses `start`
             position = min(match.end(), end)
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(match[0], 0)
     pieces = [text[start:position]]
@@ -138,7 +138,7 @@ def _text(shown: bytes, whole: bool) -> str | None:
     try:
         text = shown.decode()
     except UnicodeDecodeError as error:
-        if whole or error.start < len(shown) - 3:  # a character of UTF-8 has 4 bytes at most: it may have been cut
+        if whole or error.start < len(shown) - 3:  # an error in the last 3 bytes may be a cut character
             return None
         text = shown[: error.start].decode()
     return None if any(_is_control(character) for character in text) else text

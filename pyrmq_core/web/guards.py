@@ -135,7 +135,7 @@ class Guards:
         if foreign or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return PlainTextResponse("changes are taken from this page itself alone\n", 403)
         length = headers.get("content-length", "0")
-        # Python reads no number of more than 4,300 digits.
+        # The length is checked first: Python parses no number of more than 4,300 digits.
         if not length.isascii() or not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY_BYTES:
             return PlainTextResponse(f"the request is larger than {MAX_BODY_BYTES} bytes\n", 413)
         return None

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 SAMPLE_SECONDS: Final = 10.0
-# For this time after its page was last shown a curve is sampled often, then more seldom for an hour.
+# How long a curve is sampled often after its page was last shown; then it is sampled more seldom for an hour.
 WATCHED_SECONDS: Final = 900.0
 REMEMBERED_SECONDS: Final = 3600.0
 SELDOM_SECONDS: Final = 60.0
 MAX_CURVES: Final = 50
-# Groups of a topic may come and go: the groups of the latest samples are drawn.
+# The most lines of a curve; of a topic's groups, those in the latest samples are drawn.
 MAX_LINES: Final = 8
 # 3 hours at one sample in 10 s.
 MAX_SAMPLES: Final = 1080

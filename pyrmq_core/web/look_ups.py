@@ -48,13 +48,13 @@ GROUPS_FRESH_SECONDS: Final = 15.0
 MAX_GROUPS_RATED: Final = 5
 # The most look-ups at a time that samples may use; the others are for viewers.
 SAMPLED_AT_ONCE: Final = 3
-# A search ends after these bytes, or seconds, or a page of messages; it begins an hour ago by default.
+# The bytes, seconds and messages after which a search ends; by default it covers the last hour.
 SEARCHED_BYTES: Final = 256 * 1024 * 1024
 SEARCH_SECONDS: Final = 10.0
 SEARCHED_TIME: Final = timedelta(hours=1)
 # The searches of all viewers; each has one at a time.
 SEARCHES_AT_ONCE: Final = 2
-# Long bodies of JSON that are read at the same time, in a thread.
+# How many long JSON bodies are laid out at a time, in a thread.
 LAYOUTS_AT_ONCE: Final = 1
 # The most queues that a page of a topic's messages reads.
 MAX_QUEUES_READ: Final = 256
@@ -381,7 +381,7 @@ class LookUps:
         room = trio.CapacityLimiter(SAMPLED_AT_ONCE)
 
         async def sample(curve: Curve) -> None:
-            with contextlib.suppress(RocketMQError, TooManyLookUps):  # the page itself says so
+            with contextlib.suppress(RocketMQError, TooManyLookUps):  # the page itself shows the error
                 async with room:
                     await looks[curve.kind](curve.name)
 

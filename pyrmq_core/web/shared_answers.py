@@ -15,7 +15,7 @@ Answer = TypeVar("Answer")
 
 FRESH_SECONDS: Final = 5.0
 MAX_ANSWERS: Final = 1000
-# The bodies and properties in answers with messages.
+# The most bytes of bodies and properties in answers that are kept.
 MAX_ANSWERS_BYTES: Final = 64 << 20
 
 

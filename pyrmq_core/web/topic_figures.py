@@ -21,7 +21,7 @@ from pyrmq_core.web.look_up_queue import TooManyLookUps
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import GroupList, TopicStats
 
-# This many topics in this many seconds: half of the queries that all viewers together may cause.
+# This many topics are looked up in this many seconds, with half of the queries that all viewers together may cause.
 TOPICS_A_ROUND: Final = 10
 ROUND_SECONDS: Final = 1.0
 # The figures of a list are looked up while it was viewed within this time, each at this interval.
@@ -60,7 +60,7 @@ class TopicFigures:
         self._viewed_until: dict[str, float] = {}
         self._rows: Sequence[str] = ()
         self._figures: dict[str, TopicFigure] = {}
-        self._tried_at: dict[str, float] = {}  # the longest ago first
+        self._tried_at: dict[str, float] = {}  # the oldest first
         self._lags: TopicLags | None = None
         self._viewed = trio.Event()
         self._changed = trio.Event()
@@ -125,7 +125,7 @@ class TopicFigures:
         except TooManyLookUps:
             return
         except RocketMQError:
-            figure = TopicFigure(began)  # the topic's own page says why
+            figure = TopicFigure(began)  # the topic's own page shows the error
         else:
             before = self._figures.get(topic)
             stored = sum(queue.max_offset for queue in stats.queues.values())

@@ -25,7 +25,7 @@ from typing import Any
 ARCHIVE = os.path.join("python", "lib", "pyspark.zip")
 DAEMON = "pyspark.daemon"
 QUERY_PROGRAM = "pyspark.sql.streaming.python_streaming_source_runner"
-# Python's own number is 700, or 2,000. With this one some MB of garbage may wait.
+# Python's default is 700 or 2,000. With this number some MB of garbage may wait.
 OBJECTS_BEFORE_COLLECTION = 100_000
 
 

@@ -114,7 +114,7 @@ def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: 
         case ResponseError() if error.code in GONE_CODES:
             patience = options.pull_timeout
         case NetworkError() | RoutingError():
-            patience = 0.0  # the reader itself has waited
+            patience = 0.0  # the client itself has waited already
         case _:
             raise error
     rest.deadline = rest.deadline or time.monotonic() + patience
@@ -191,7 +191,7 @@ def _after(lost: DataLost, position: int, queue_range: QueueRange, options: Sour
     """
     if options.fail_on_data_loss:
         raise lost
-    following = queue_range.end  # nothing is left of a queue that ends before the position
+    following = queue_range.end  # the queue ends before the position, so nothing is left
     if position < lost.max_offset:
         following = min(queue_range.end, lost.min_offset if lost.min_offset > position else lost.end)
     if following <= position:

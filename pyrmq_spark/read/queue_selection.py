@@ -182,7 +182,7 @@ def chosen_queues(consumer: PullConsumer, options: SourceOptions) -> tuple[list[
     broker is not registered that a topic is known to be on: their rows would be missing without notice.
     """
     topics = candidate_topics(consumer, options)
-    routes = consumer.topic_queues(topics)  # a topic that was deleted since it was listed has none
+    routes = consumer.topic_queues(topics)  # None for a topic that was deleted since it was listed
     routed = {topic: queues for topic, queues in routes.items() if queues is not None}
     if options.topic_pattern is None and len(routed) < len(routes):
         raise _unknown_topic(next(topic for topic in routes if topic not in routed))

@@ -46,11 +46,11 @@ class QueueRange:
 
 
 NO_RANGE: Final = QueueRange(MessageQueue("", "", 0), 0, 0)
-# The work up to which ranges join a task, in units of the time to read a message, about 2 us.
+# The most work of ranges that share a task; a unit is the time to read a message, about 2 us.
 TASK_WORK: Final = 10_000
-# A range is a request, its answer, and its decoding.
+# The fixed work of a range: a request, its answer, and the decoding.
 RANGE_WORK: Final = 300
-# The bytes that take as long to read as one more message.
+# The bytes whose reading takes as long as a further message.
 UNIT_BYTES: Final = 1000
 # The assumed size of a message if no topic's size is known.
 UNKNOWN_BYTES: Final = 1000.0

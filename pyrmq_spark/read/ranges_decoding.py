@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A pull covers no more than its own part of its range.
+# No bound is needed, since each pull covers only its part of a range.
 EVERY_OFFSET: Final = OffsetRange(0, 2**63 - 1)
 
-# Decodes pulls within offsets; the last argument says whether offsets without a message are passed over.
+# Decodes pulls within offsets; the last argument says whether offsets without a message are skipped.
 Decode = Callable[[Sequence[RawPull], OffsetRange, bool], "Iterator[DecodedBatch]"]
 
 

@@ -17,9 +17,9 @@ from pyrmq_spark.read.range_planner import QueueRange, RangePartition, may_share
 if TYPE_CHECKING:
     from pyrmq_core.blocking import PullConsumer
 
-# The number of topics whose message size is requested for a read; the largest size stands for the others.
+# The number of topics whose message size is queried for a read; other topics count with the largest size.
 SAMPLED_TOPICS: Final = 4
-# The time for which a size counts, in a query that plans every few milliseconds.
+# How long a size is used, since a query may plan every few milliseconds.
 KEPT_SECONDS: Final = 60.0
 
 
@@ -55,6 +55,6 @@ class TaskPlanner:
             return
         try:
             sizes = self._consumer().mean_sizes(sampled)
-        except RocketMQError:  # the task that reads the range reports it, if it is still so then
+        except RocketMQError:  # the task that reads the range raises the error if it persists
             sizes = dict.fromkeys(sampled, 0.0)
         self._sizes |= {queue.topic: (size, now) for queue, size in sizes.items()}

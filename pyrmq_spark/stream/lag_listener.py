@@ -92,7 +92,7 @@ class LagListener(StreamingQueryListener):
 
     def __init__(self, *, meter_provider: MeterProvider | None = None) -> None:
         self._queries: dict[str, QueryFigures] = {}
-        self._names: dict[str, str] = {}  # by the id of a run: its end has no name
+        self._names: dict[str, str] = {}  # by the run's id, since the event of its end has no name
         if meter_provider is not None:
             self._observe(meter_provider)
 

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Spark queries an idle stream every 10 ms (spark.sql.streaming.pollingDelay); brokers are queried this often at most.
-# The answer waits until then: an old one would end `processAllAvailable` with messages unread.
+# The least time between queries to brokers for an idle stream, which Spark polls every 10 ms
+# (spark.sql.streaming.pollingDelay). The answer to Spark waits until then: an old answer would end
+# `processAllAvailable` with unread messages.
 FLOOR_SECONDS: Final = 0.1
-# With many queues a look costs 2 us of a processor for each, and Spark's own part as much: a wait in proportion keeps
-# both together near 1 % of a core.
+# The additional wait for each queue: a look-up takes 2 us of a processor for each queue, and Spark's own work as much,
+# so both stay near 1 % of a core.
 FLOOR_SECONDS_A_QUEUE: Final = 0.0002
 MAX_FLOOR_SECONDS: Final = 1.0
 # The number of repeated look-ups before a queue counts as lost (fetchOffset.numRetries of Kafka's source).
@@ -112,7 +113,7 @@ class QueueWatch:
 
     def _look(self, start: Offsets, *, discover: bool) -> QueueBounds:
         last = self._last
-        if not discover and last is not None and last.start is start:  # an idle stream, many times a second
+        if not discover and last is not None and last.start is start:  # the case of an idle stream, many times a second
             kept = self._consumer.offset_bounds(last.kept, start)
             return last.seen if kept == last.kept else self._note(start, kept, last.seen.gone)
         if discover:

@@ -50,7 +50,7 @@ ERROR_MESSAGE: Final = {
     "programmingLanguage": "PYTHON",
 }
 ERROR_CHARACTERS: Final = 4000
-# Runs whose end was never reported, since Spark dropped the event, make room beyond these.
+# The most runs that are kept: Spark may drop the event of a run's end.
 RUNS_KEPT: Final = 1000
 
 
@@ -149,7 +149,7 @@ class LineageListener(StreamingQueryListener):
         for event in events:
             try:
                 self._emit(event)
-            except Exception as reason:  # of the user's function, or of the client's transport
+            except Exception as reason:  # raised by the user's function, or by the client's transport
                 log.warning("query %s: its lineage event %s is not emitted: %r", run.job, event["eventType"], reason)
 
     def _event(self, run: QueryRun, event_type: str, time: str, error: str | None = None) -> Event:

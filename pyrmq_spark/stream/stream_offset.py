@@ -36,7 +36,7 @@ UNRESOLVED: Final = {"source": SOURCE, "version": VERSION, "offsets": {}, "start
 Offsets = Mapping[MessageQueue, int]
 
 PARTS: Final = ("offsets", "from", "beginnings")
-# Beside these, in the latest offset that a committed stream reports: the rows of the records that wait.
+# A further field in the latest offset of a committed stream: the number of rows in the waiting records.
 ROWS_BEHIND: Final = "rowsBehind"
 
 

@@ -303,7 +303,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         backlog = {queue: OffsetRange(self._chosen.get(queue, end), end) for queue, end in ends.items()}
         if sum(waiting.end - waiting.start for waiting in backlog.values()) > MOST_RECORDS_COUNTED:
             return None
-        try:  # at once: a query never waits for its own progress
+        try:  # in the background, so that a query never waits for its progress to be published
             return sum(
                 self._consumer().read_manifest(queue.topic, waiting.start, waiting.end).rows
                 for queue, waiting in backlog.items()

@@ -79,7 +79,7 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
     if not any(name.lower() in BODY_NAMES for name in schema.names):
         _refuse_sink_column(
             "there is no body; to_json(struct(*)) as body makes one of a whole row"
-        )  # raised first: another column may be meant for it
+        )  # raised first, since a wrong column name may be meant for it
     for number, field in enumerate(schema.fields):
         name = _sink_name(field.name)
         if name is None:

@@ -8,7 +8,7 @@ from pyrmq_core import InvalidArgument, NoRoute
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
 
-# As many as RocketMQ's own `updateTopic` makes.
+# The default of RocketMQ's own `updateTopic`.
 DEFAULT_QUEUE_NUMS: Final = 8
 MESSAGE_TYPE: Final = "message.type"
 

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.05
 LOOK_PAUSE_SECONDS: Final = 0.2
-# After this silence of a broker, the manifest is read to find out whether the record is stored.
+# How long a commit waits for the broker, before it reads the manifest to find out whether the record is stored.
 SEND_SECONDS: Final = 5.0
 
 # The manifests that this process has seen with one queue.

@@ -94,7 +94,7 @@ def by_delay(rows: CheckedRows) -> tuple[CheckedRows, CheckedRows]:
 def encode_singles(delayed: CheckedRows, topic: str, unique_ids: Sequence[str], limit: BatchLimit) -> Iterator[Payload]:
     """Yields a request for each delayed row, in their order: a batch would be stored and delivered at once."""
     rows = delayed.to_batch()
-    if "deliverAt" in rows.schema.names:  # the column has the session's time zone, which Python may not know
+    if "deliverAt" in rows.schema.names:  # cast to UTC: the session's time zone may be unknown to Python
         index = rows.schema.names.index("deliverAt")
         rows = rows.set_column(index, "deliverAt", rows.column(index).cast(IN_UTC))
     for row, unique_id in zip(rows.to_pylist(), unique_ids, strict=True):

@@ -41,7 +41,7 @@ else:
 
 log = logging.getLogger(__name__)
 
-# The counter of select_one_message_queue is an int without its sign.
+# The bits of select_one_message_queue's counter, a Java int without its sign.
 COUNTER_BITS: Final = 31
 MAX_QUEUES_LISTED: Final = 32
 

@@ -28,7 +28,7 @@ V4_PARTS: Final = 4
 V6_PARTS: Final = 8
 V4_MAX: Final = 255
 V6_MAX: Final = 0xFFFF
-# Addresses of peers whose parts are kept: each request of theirs is compared.
+# The number of peers' addresses whose parts are cached, since each request compares them.
 KEPT_ADDRESSES: Final = 1024
 
 

@@ -14,7 +14,7 @@ DENY: Final = 1
 PUB: Final = 1 << 2
 SUB: Final = 1 << 3
 
-# Every other text denies, also ANY.
+# Every other text, also ANY, means DENY.
 _BITS: Final = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB}
 # The characters that Java's String.trim removes.
 BLANKS: Final = "".join(map(chr, range(0x21)))

@@ -10,7 +10,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 
-# Bounds the memory of answers on their way, with the calls of administrators at a time.
+# The largest answer; with the number of calls at a time it bounds the memory of answers.
 MAX_ANSWER_BYTES: Final = 4 << 20
 MAX_REMARK_CHARS: Final = 4096
 

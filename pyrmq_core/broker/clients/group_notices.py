@@ -19,7 +19,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 
 NOTIFY_SECONDS: Final = 3.0
-# The notices sent before other tasks have a turn; they take a millisecond or two.
+# The notices sent before other tasks run; they take a millisecond or two.
 NOTICES_AT_ONCE: Final = 64
 
 

@@ -26,7 +26,7 @@ MOST_MS: Final = 3_600_000
 # The memory of a held pull besides its request: a task, its events and its entries in tables.
 PULL_BYTES: Final = 8 * 1024
 CODE_BYTES: Final = 200
-# The pulls that read the store before other tasks have a turn.
+# The pulls that read the store before other tasks run.
 WOKEN_AT_ONCE: Final = 64
 
 

@@ -21,7 +21,7 @@ from pyrmq_core.network.log_lines import line_logger
 
 log = line_logger(__name__)
 
-# Notices (905) of any peer lead to no more queries than one in this time.
+# Notices (905), which any peer can send, cause at most one query in this time.
 PAUSE_SECONDS: Final = 0.05
 QUERY_SECONDS: Final = 3.0
 

@@ -30,13 +30,13 @@ log = line_logger(__name__)
 RECEIVED_AT_ONCE: Final = 1 << 20
 # Java's masters send 32 KiB by default.
 MOST_BLOCK_BYTES: Final = 16 << 20
-# Storing the log comes first: the most received blocks that are stored between two steps of the replay.
+# The most received blocks that are stored between two steps of the replay; storing has precedence.
 TAKES_BETWEEN: Final = 4
 CONNECT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 5.0
 
-# A failure that alternates with others, or with following, is logged once in this time.
+# A failure that alternates with others, or with successes, is logged once in this time.
 REPEAT_SECONDS: Final = 60.0
 NUMBERS: Final = re.compile(r"\d+")
 

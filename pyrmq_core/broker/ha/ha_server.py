@@ -37,7 +37,8 @@ SENT_AT_ONCE: Final = 1 << 20
 MOST_OTHERS: Final = 1000
 
 MAX_PORT: Final = 65_535
-# A slave sends its first report when it wrote nothing for haSendHeartbeatInterval, which Java looks at every second.
+# How many heartbeat intervals the first report may take: a Java slave sends it after one interval without a write,
+# which it checks every second.
 HEARTBEATS_TO_FIRST_REPORT: Final = 1.5
 MILLISECONDS: Final = 1000
 
@@ -56,9 +57,10 @@ class HaServer:
         self.replicas = Replicas(CopyRules.of(config))
         self._store = store
         self._times = HaTimes.of(config)
-        # The most bytes that a slave may have, if this master may have lost bytes that slaves have.
+        # The largest log end of a slave that is accepted, if this master may have lost bytes that slaves have; else
+        # None.
         self._known_end = None if is_clean else store.end
-        self._others: set[int] = set()  # reports of slaves that had more
+        self._others: set[int] = set()  # log ends of slaves that were refused for more bytes
         self._grown = trio.Event()
         self._refusals, self._lags = RareLines(), RareLines()
 
@@ -226,7 +228,7 @@ async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nurser
         opened = await services.start(serve_slaves, port + 1 if port < MAX_PORT else 0)
     except NetworkError as error:
         opened = await services.start(serve_slaves, 0)
-        level = logging.WARNING if config.listen_port else logging.INFO  # any free port would do
+        level = logging.WARNING if config.listen_port else logging.INFO  # with listenPort=0 any free port is right
         text = "the port behind the broker's is taken (%s), so slaves are served at port %d; haListenPort sets one"
         log.log(level, text, error.address, opened.port)
     return opened.port

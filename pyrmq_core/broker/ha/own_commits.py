@@ -21,7 +21,7 @@ from pyrmq_core.protocol.requests.broker.group_config import GetSubscriptionGrou
 
 log = line_logger(__name__)
 
-# The most queues whose commits come back; each takes some 200 bytes.
+# The most queues whose commits are kept for the master; each takes some 200 bytes.
 MOST_COMMITS: Final = 100_000
 
 Ask: TypeAlias = Callable[[Command], Awaitable[Command]]
@@ -76,7 +76,7 @@ class OwnCommits:
                 elif answer.code == ResponseCode.SUCCESS:
                     sent += 1
                     rows.setdefault((topic, group), {})[queue_id] = offset
-                elif offset or answer.code != ResponseCode.TOPIC_NOT_EXIST:  # nothing of an empty queue is lost
+                elif offset or answer.code != ResponseCode.TOPIC_NOT_EXIST:  # offset 0 in a missing topic is no loss
                     refused += 1
                     about = f"group {group}, topic {topic}"
                     reason = str(response_error(answer, RequestCode.UPDATE_CONSUMER_OFFSET, address, about))

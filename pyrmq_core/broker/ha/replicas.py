@@ -63,7 +63,7 @@ class Replicas:
     def __init__(self, rules: CopyRules) -> None:
         self.rules = rules
         self.connected: dict[Replica, None] = {}
-        # Sorted by the log's end that a wait needs; the number distinguishes equal ends.
+        # Sorted by the log end that a send waits for; the number orders equal ends.
         self._waiting: list[tuple[int, int, trio.Event]] = []
         self._numbers = itertools.count()
 

@@ -49,7 +49,7 @@ RETRY_SECONDS: Final = 1.0
 ADOPT_SECONDS: Final = 1.0
 # SlaveSynchronize's own.
 PAGE_ROWS: Final = 2000
-# The most topics, groups, or pairs of topic and group with offsets; a master that sends more is not believed.
+# The most topics, groups, or pairs of topic and group with offsets; a table with more is refused.
 MOST_ROWS: Final = 500_000
 MOST_PAGES: Final = 1000
 
@@ -85,7 +85,7 @@ class DeliveryState:
 
     async def fetched(self, state: FetchedState) -> None:
         """Notes a state, unless another still waits: a slave that lags far would never reach the latest state."""
-        if self._waiting is None or state.log_end < self._waiting.log_end:  # or the master lost its end
+        if self._waiting is None or state.log_end < self._waiting.log_end:  # less: the master lost the end of its log
             self._waiting = state
         await self.adopt()
 
@@ -141,7 +141,7 @@ class SlaveTables:
         self._delivery = DeliveryState(store, delays)
         self._ask = ask
         self._master_address = master_address
-        self.failed: set[str] = set()  # the tables that could not be fetched last, which is in the log
+        self.failed: set[str] = set()  # the tables whose last fetch failed, which was logged
         self._turn = trio.Lock()
         self._wanted = trio.Event()
         self.tried = trio.Event()

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 CALL_SECONDS: Final = 10.0
 STATUS_SECONDS: Final = 5.0
-# Members are called some at a time. RocketMQ calls one after the other, however many they are.
+# Members are called a few at a time; RocketMQ calls them one after another.
 MEMBERS_AT_ONCE: Final = 8
 MOST_MEMBERS: Final = 256
 # A status has some 80 bytes a queue; a longer answer is not read.

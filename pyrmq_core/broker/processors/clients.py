@@ -33,10 +33,10 @@ from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBea
 from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQueues, UnlockQueues
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 
-# The groups of a heartbeat that are processed before other tasks have a turn.
+# The groups of a heartbeat that are processed before other tasks run.
 GROUPS_AT_ONCE: Final = 25
 
-# Java's clients name all queues of a broker that they hold for a group (RebalanceImpl.lockAll).
+# Java's clients list all queues of a broker that they read for a group (RebalanceImpl.lockAll).
 MAX_LOCKS_BYTES: Final = 4 << 20
 
 

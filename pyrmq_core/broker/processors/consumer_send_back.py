@@ -86,8 +86,8 @@ async def send_back(broker: Broker, request: Command, _: Peer) -> Command:
         else:
             level = back.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
             stored = await _store_again(broker, record, retry_topic, retry_queues, level)
-        # RocketMQ does not wait: what a consumer gave back is lost with its master. A limit that passed is no failure:
-        # the message is stored, and a consumer that hears of a failure sends a copy.
+        # RocketMQ does not wait: a message that was sent back is lost with its master. A time-out is no failure here:
+        # the message is stored, and after a failure the consumer would send a copy.
         await wait_until_safe(broker, stored.end)
         properties = decode_properties(decode_java_utf8(record.properties))
         origin = properties.get(RETRY_TOPIC) or decode_java_utf8(record.topic)

@@ -45,7 +45,7 @@ from pyrmq_core.protocol.requests.client.push_reply import PushReply
 
 log = line_logger(__name__)
 
-# As Broker2Client.callClient waits; a client acknowledges a reply before it looks at it.
+# As in Broker2Client.callClient; a client acknowledges a reply before it processes it.
 PUSH_SECONDS: Final = 10.0
 
 

@@ -64,7 +64,7 @@ async def _keep(broker: Broker, header: ResetOffset, topic: TopicConfig) -> Comm
             offsets[queue] = _offset(broker, header, queue_id)
     except _Refused as refused:
         return refusal(ResponseCode.SYSTEM_ERROR, str(refused))
-    with trio.CancelScope(shield=True):  # a caller that leaves gets no part of its reset
+    with trio.CancelScope(shield=True):  # a reset is complete even if its caller disconnects
         async for queue, offset in InTurns(offsets.items()):
             broker.offsets.reset(header.group, header.topic, queue.queue_id, offset)
             broker.held.wake_group((header.topic, queue.queue_id), header.group)

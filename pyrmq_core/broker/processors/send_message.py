@@ -58,12 +58,12 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED, TRANS
 from pyrmq_core.protocol.requests.broker.recall_message import RecallHandle
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
 
-# A message of another kind in this topic, which RocketMQ takes, ends the delivery of its timers for good.
+# RocketMQ accepts messages of other kinds in this topic, which end the delivery of its timers for good.
 CLOSED_TOPICS: Final = FORBIDDEN_TOPICS | {TIMER_TOPIC}
 MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
 DELAYING: Final = (DELAY, *TIMER_NAMES)
 DELAYS_INSIDE: Final = [f"{name}\x01".encode() for name in DELAYING]
-# One search instead of four: each takes 70 us in 130 KB.
+# The common part of the names of all delay properties: one search in place of four, of 70 us each in 130 KB.
 IN_ALL_DELAYS: Final = b"DEL"
 # A committed message is stored like an ordinary one.
 NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))

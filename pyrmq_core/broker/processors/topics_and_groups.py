@@ -62,7 +62,7 @@ ATTRIBUTE_VALUE: Final = re.compile(f"[!-~]{{1,{MAX_ATTRIBUTE_CHARS}}}")
 # READ, WRITE, INHERIT; PERM_PRIORITY is the next bit (common/constant/PermName.java).
 MAX_PERM: Final = 15
 MAX_SYS_FLAG: Final = 2**31 - 1
-# A group's offsets go with it, in the words of 5.x and of 4.9.
+# The flags of 5.x and of 4.9 by which a group's offsets are deleted with it.
 CLEAN_OFFSET: Final = ("cleanOffset", "removeOffset")
 # Set when the topic is made, and never changed (common/attribute/AttributeUtil.java).
 UNCHANGEABLE: Final = re.compile(r"[+-](queue\.type|cleanup\.policy)(?:=|,|$)")
@@ -196,7 +196,7 @@ def delete_topic(broker: Broker, request: Command, _: Peer) -> Answer:
 
 
 async def _deleted(broker: Broker, topic: str) -> Command:
-    await broker.flusher.flush_queues()  # in a thread: deleting flushes the rest on the loop
+    await broker.flusher.flush_queues()  # in a thread, so that deleting has little left to flush on the loop
     try:
         with refused_by_disk():
             frees = broker.store.delete_topic(topic)

@@ -93,7 +93,7 @@ def first_copy(store: MessageStore, waiting: Iterable[tuple[int, int]], delays_m
         except StoreError:  # no message of the level can be delivered, either
             continue
         if stored_ms is not None:
-            # A time further away than the level's delay counts as due at once.
+            # A time further ahead than the level's delay counts as due at once.
             earliest_ms = due_ms if due_ms <= stored_ms + delays_ms[level - 1] else stored_ms
             since_ms = earliest_ms if since_ms is None else min(since_ms, earliest_ms)
     return store.end if since_ms is None else store.reader.place_before(since_ms)

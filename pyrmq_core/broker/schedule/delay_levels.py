@@ -49,7 +49,7 @@ from pyrmq_core.protocol.routes.topic_config import DataVersion
 log = line_logger(__name__)
 
 FILE_NAME: Final = "delayOffset.json"
-# The most messages of a level that are delivered before other tasks have a turn.
+# The most messages of a level that are delivered before other tasks run.
 DELIVERIES_AT_ONCE: Final = 100
 # Delivery is tried again after this time when the store fails.
 RETRY_MS: Final = 1000
@@ -136,7 +136,7 @@ class DelayLevels:
             for level in self._levels:
                 before, now_ms = self._delivered.get(level), _now_ms()
                 wait_ms = min(wait_ms, self._deliver_level(level, now_ms))
-                if self._delivered.get(level) != before:  # other tasks have a turn after the work of a level
+                if self._delivered.get(level) != before:  # lets other tasks run after the work of a level
                     await trio.lowlevel.checkpoint()
             if wait_ms > max(_now_ms() + RETRY_MS, self._copies.until_ms):  # no level waits for the disk
                 self._copies.forget()
@@ -167,8 +167,8 @@ class DelayLevels:
         for offset in range(first, min(end, first + DELIVERIES_AT_ONCE)):
             try:
                 entry = self._store.reader.entry(key, offset)
-                # A time further away than the level's delay is from another configuration or clock: the message is due
-                # now (correctDeliverTimestamp).
+                # A time further ahead than the level's delay comes from another configuration or clock: then the
+                # message is due now (correctDeliverTimestamp).
                 if now_ms < entry.tags_code <= now_ms + self._delays_ms[level - 1]:
                     return entry.tags_code
                 self._store.reader.store_time(key, offset)  # raises if the entry names another record

@@ -112,7 +112,7 @@ class BrokerConfig:
     delete_consume_queue_files_interval: int = named("deleteConsumeQueueFilesInterval", 100)
     delete_file_batch_max: int = named("deleteFileBatchMax", 10)
     redelete_hanged_file_interval: int = named("redeleteHangedFileInterval", 120_000)
-    # Not RocketMQ's: the size that the store keeps to; 0 for none.
+    # Not a setting of RocketMQ: the limit of the store's size; 0 for none.
     max_store_bytes: int = named("maxStoreBytes", 0)
     # The port for slaves; -1 means listenPort + 1.
     ha_listen_port: int = named("haListenPort", -1)
@@ -173,8 +173,8 @@ class BrokerConfig:
     lite_pull_message_enable: bool = named("litePullMessageEnable", True)
     long_polling_enable: bool = named("longPollingEnable", True)
     short_polling_time_mills: int = named("shortPollingTimeMills", 1000)
-    # Not RocketMQ's, which sets no limit. A client holds one pull for each queue. A connection has at most 10,000
-    # requests under way: if all of these were held pulls, it would be read no further.
+    # Not a setting of RocketMQ, which has no limit. A client has one held pull for each queue. A connection has at most
+    # 10,000 requests under way: with as many held pulls it would not be read any more.
     max_held_pulls: int = named("maxHeldPulls", 100_000)
     max_held_pulls_per_connection: int = named("maxHeldPullsPerConnection", 8_000)
     max_held_pull_bytes: int = named("maxHeldPullBytes", 1 << 30)
@@ -183,7 +183,7 @@ class BrokerConfig:
     max_transfer_bytes_on_message_in_memory: int = named("maxTransferBytesOnMessageInMemory", 262_144)
     flush_consumer_offset_interval: int = named("flushConsumerOffsetInterval", 5000)
     channel_expired_timeout: int = named("channelExpiredTimeout", 120_000)
-    # Not RocketMQ's, which sets no limit. A client of some dozens of groups sends some kilobytes.
+    # Not a setting of RocketMQ, which has no limit. A client of some dozens of groups sends some kilobytes.
     max_heartbeat_bytes: int = named("maxHeartbeatBytes", 1 << 20)
     max_groups_per_connection: int = named("maxGroupsPerConnection", 2_000)
     max_subscriptions_per_heartbeat: int = named("maxSubscriptionsPerHeartbeat", 5_000)
@@ -193,7 +193,7 @@ class BrokerConfig:
     register_broker_timeout_mills: int = named("registerBrokerTimeoutMills", 24_000)
 
     server_channel_max_idle_time_seconds: int = named("serverChannelMaxIdleTimeSeconds", 120)
-    # Not RocketMQ's: limits on all connections together, and on one frame's header.
+    # Not settings of RocketMQ: limits on all connections together, and on one frame's header.
     server_max_connections: int = named("serverMaxConnections", MAX_CONNECTIONS)
     server_max_received_bytes: int = named("serverMaxReceivedBytes", MAX_RECEIVED_BYTES)
     server_max_waiting_bytes: int = named("serverMaxWaitingBytes", MAX_WAITING_BYTES)
@@ -299,7 +299,7 @@ class BrokerConfig:
 
     @property
     def timer_settings(self) -> TimerSettings:
-        # Fewer than 2 slots, or more than the wheel has for a time ahead, mean as many as it has (5.4.0).
+        # Fewer than 2 slots, or more than the wheel has, mean as many as the wheel has (5.4.0).
         roll_slots = self.timer_roll_window_slot
         return TimerSettings(
             precision_ms=self.timer_precision_ms,

@@ -17,7 +17,8 @@ from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.java.properties_text import parse_java_properties
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 
-# RocketMQ also reads these from JVM properties, which win over the file. Here they stand in the same file.
+# The prefix of settings that RocketMQ also reads from JVM properties, which override the file. Here they are in the
+# same file.
 JVM_PREFIX: Final = "rocketmq.broker."
 RATIOS: Final = ("diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio")
 NUMBER: Final = re.compile(r"[+-]?[0-9]+")
@@ -26,13 +27,13 @@ SHOWN: Final = 40
 
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
-# The shortest time between two rounds of a task that writes or looks for work: without a wait it would take the loop.
+# The shortest interval of a periodic task: without a wait it would occupy the loop.
 MIN_INTERVAL_MS: Final = 10
-# Fewer bytes would refuse the heartbeats of a small client, and with access control the requests of administrators.
+# A lower limit would refuse heartbeats of small clients and, with access control, requests of administrators.
 MIN_HEARTBEAT_BYTES: Final = 1024
 # A Java slave's buffer has 4 MiB, the head of the block included (store/ha/DefaultHAClient.java).
 MAX_BLOCK_BYTES: Final = (4 << 20) - 64
-# More slaves than connections that are accepted could never be waited for.
+# The most slaves that a port accepts: a send could never wait for more.
 MAX_REPLICAS: Final = 64
 
 

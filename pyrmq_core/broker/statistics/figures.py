@@ -13,8 +13,8 @@ from pyrmq_core.broker.statistics.store_rates import StoreRates
 from pyrmq_core.broker.statistics.tallies import MINUTE, Period, Tally
 from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 
-# The most figures in each of the four tables. A tally with the samples of a day takes some 10 KiB, so that all together
-# take 200 MB; those that are idle for a day go.
+# The most figures in each of the four tables. A tally with the samples of a day takes some 10 KiB, so all together take
+# 200 MB; tallies that are idle for a day are removed.
 MAX_TALLIES: Final = 5_000
 KEY: Final = "{}@{}"
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"

@@ -57,7 +57,7 @@ FIXED_BYTES: Final = START.size + struct.calcsize(">iqqiq")
 CRC_AT: Final = 8
 FLAG_PLACE: Final = 16
 LONG_BYTES: Final = 8
-# The places of size and tags' hash in a queue entry.
+# The positions of the size and of the tags' hash in a queue entry.
 ENTRY_SIZE_AT, ENTRY_CODE_AT = 8, 12
 # The fields after `START`, by the two host bits of sysFlag.
 MIDDLES: Final = {

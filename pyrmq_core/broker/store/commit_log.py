@@ -15,7 +15,7 @@ from pyrmq_core.broker.store.formats import blank_record, file_name
 from pyrmq_core.broker.store.layout import open_all
 from pyrmq_core.errors import StoreError
 
-# The least that a blank record takes.
+# The least bytes of a blank record.
 BLANK_BYTES: Final = 8
 
 

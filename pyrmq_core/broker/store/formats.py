@@ -34,8 +34,9 @@ from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD
 
 NAME_DIGITS: Final = 20
 ENTRY: Final = struct.Struct(">qiq")
-# A filler stands before the first entry of a queue whose older messages were gone when it was built, and between
-# entries where a record cannot be read. There it has the log offset of the entry before it, so that these ascend.
+# The size in a filler, an entry without a record. Fillers precede the first entry of a queue that was built after its
+# older messages were removed, and replace entries of unreadable records. The latter have the log offset of the entry
+# before, so that offsets ascend.
 FILLER_SIZE: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
 CHECKPOINT: Final = struct.Struct(">qqqqq8sqiqqq")
@@ -43,8 +44,8 @@ NO_FILE: Final = -1
 CHECKPOINT_CRC: Final = struct.Struct(">I")
 CHECKPOINT_BYTES: Final = 4096
 CHECKPOINT_MARK: Final = b"PYRMQ\0\0\5"
-# The forms of earlier versions: without the index file, and without the log's start, each with the CRC in the place
-# of the first field that it lacks; and without entries, with no CRC either.
+# The marks of earlier versions of this broker: without the index file, and without the log's start, with the CRC at the
+# position of the first missing field; and without entries and CRC.
 MARK_WITHOUT_INDEX: Final = b"PYRMQ\0\0\4"
 MARK_WITHOUT_START: Final = b"PYRMQ\0\0\3"
 LONG_BYTES: Final = 8

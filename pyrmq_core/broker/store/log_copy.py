@@ -17,7 +17,8 @@ from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD, MAGIC_V1, MAG
 
 # The records of a step: some 2 ms.
 RECORDS_AT_ONCE: Final = 500
-# After a search without result: the new bytes needed for the next one, and the bytes that both search.
+# How many new bytes must arrive after a search without result before the next one, and how many bytes both searches
+# cover.
 SEARCH_BYTES: Final = 1 << 20
 OVERLAP_BYTES: Final = 64
 

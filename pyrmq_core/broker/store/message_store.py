@@ -108,7 +108,7 @@ class MessageStore:
             self._checkpoint = replace(self._checkpoint, safe_offset=None)
         try:
             files.save(ABORT_NAME, str(process_id).encode(), keep_previous=False)
-        except StoreError:  # on a full disk, whose messages can still be read
+        except StoreError:  # the disk is full, but messages can still be read
             files.open(ABORT_NAME, 0)
         self._last_store_ms = self._checkpoint.log_time_ms
         self._entries = self.queues.count_entries()

@@ -97,7 +97,7 @@ class QueueTable:
         self._log = log
         self.by_key: dict[QueueKey, AnyConsumeQueue] = {}
         self.is_batch_topic: Callable[[str], bool | None] = lambda topic: None
-        # Called for a new queue of an unknown topic; raises `UnknownTopic` if the topic is to be known first.
+        # Called for a new queue of an unknown topic; raises `UnknownTopic` if the queue must wait for the topic.
         self.on_unknown_topic: Callable[[str], None] = lambda topic: None
 
     def open(self) -> None:

@@ -26,17 +26,17 @@ from pyrmq_core.protocol.messages.record import unpack_record
 
 log = line_logger(__name__)
 
-# Times a step's own length, while messages are stored.
+# The rest after a step, as a multiple of its length, while messages are stored.
 REST: Final = 10
 LEAST_REST_SECONDS: Final = 0.005
 RETRY_SECONDS: Final = 1.0
-# The seconds that a look-up waits for its turn, within them for a late index, and then searches at most.
+# The most seconds that a look-up waits for its turn and for a late index, and the most seconds that it then searches.
 TURN_SECONDS: Final = 5.0
 WAIT_SECONDS: Final = 3.0
 LOOK_UP_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.05
-# Look-ups that read at a time, each in turn with other work, and all that wait or read: a flood of them would take the
-# loop's time, and memory for their answers.
+# How many look-ups may read at a time, and how many may wait or read: a flood of them would take the loop's time, and
+# memory for answers.
 READING_AT_ONCE: Final = 4
 MOST_LOOK_UPS: Final = 256
 

@@ -30,9 +30,9 @@ log = line_logger(__name__)
 
 MILLISECONDS: Final = 1000
 SOON_SECONDS: Final = 1.0
-# The rounds in which old segments go after a request to remove them.
+# The number of rounds that remove old segments after a request to do so.
 ROUNDS_BY_HAND: Final = 20
-# The queues that are looked at before other tasks have a turn.
+# The queues that are examined before other tasks run.
 QUEUES_AT_ONCE: Final = 20
 
 # Topic, the group whose offset is the progress of the work, and the kind of its messages.

@@ -34,7 +34,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 }
 
 GroupConfig = Mapping[str, Any]
-# The bit of reading (common/constant/PermName.java), and the most pairs of group and topic with such bits.
+# The bit of reading (common/constant/PermName.java), and the most pairs of group and topic for which it is kept.
 READ: Final = 4
 MAX_FORBIDDEN: Final = 10_000
 

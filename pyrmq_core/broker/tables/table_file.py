@@ -19,13 +19,13 @@ from pyrmq_core.network.log_lines import line_logger
 
 log = line_logger(__name__)
 
-# Makes the file's members, as the table was when `snapshot` returned this function; called in a worker thread.
+# Returns the file's members as of the `snapshot` that returned this function; called in a worker thread.
 Members: TypeAlias = Callable[[], Mapping[str, Any]]
 
 # A file that could not be written is written again after this time, or at the next change.
 RETRY_SECONDS: Final = 5.0
-# A thread that makes the text of a large table takes time from the loop. After a writing with more processor time than
-# this, a pause of the same length follows; without a request that waits for the file, of ten times that length.
+# A thread that makes the text of a large table takes time from the loop. After a write that took more processor time
+# than this, a pause of the same length follows, or of ten times that length if no request waits for the file.
 SHORT_SECONDS: Final = 0.01
 UNASKED_PAUSES: Final = 9
 

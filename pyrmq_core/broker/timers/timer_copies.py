@@ -36,7 +36,7 @@ from pyrmq_core.protocol.messages.record import RawRecord
 # Topic, queue, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES, born time and the body's CRC.
 CopyKey: TypeAlias = tuple[str, int, str, str, str, int, int]
 MARK: Final = TIMER_DEQUEUE_MS.encode()
-# Long.MAX_VALUE: of a message that was due before it came into the timer log.
+# Long.MAX_VALUE: the enqueue time of a message that was due before it entered the timer log.
 NEVER_ENQUEUED: Final = 2**63 - 1
 
 

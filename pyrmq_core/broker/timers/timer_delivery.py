@@ -27,9 +27,9 @@ from pyrmq_core.broker.timers.timer_rules import TIMER_QUEUE, TOPIC_BYTES
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
 
-# The bytes of messages that one step reads, and that it delivers; other tasks have a turn between two steps.
+# The bytes of messages that one step reads, and that it delivers; other tasks run between two steps.
 STEP_BYTES: Final = 256 << 10
-# The least bytes that a message counts: the rest of its work takes as long.
+# The least bytes that a message counts as, for the work that does not depend on its size.
 MESSAGE_BYTES: Final = 5 << 10
 
 
@@ -53,7 +53,7 @@ class TimerDelivery:
         self.copies = DeliveredCopies()
         self._store = store
         self._unreadable = 0  # messages not reported yet
-        self._first_unreadable = 0  # the first message's place in the commit log
+        self._first_unreadable = 0  # the first message's offset in the commit log
 
     def find_copies(self, log_end: int, now_ms: int) -> None:
         """Finds in the commit log, from an offset on, the copies of messages that were delivered before `now_ms`."""

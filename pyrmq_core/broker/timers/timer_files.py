@@ -59,7 +59,7 @@ class TimerFiles:
         Raises `StoreError` for files of the timer log with another length than the settings say.
         """
         checkpoint = TimerCheckpoint.decode(self._files.load(timer_checkpoint.PATH))
-        self.has_checkpoint = checkpoint is not None and checkpoint.read_ms > 0  # zeros: made and never written
+        self.has_checkpoint = checkpoint is not None and checkpoint.read_ms > 0  # not zeros of an unwritten file
         self.saved = saved = checkpoint if checkpoint is not None and self.has_checkpoint else NOTHING
         self.log.open()
         is_whole = self.wheel.open()
@@ -76,7 +76,7 @@ class TimerFiles:
         if not is_whole or not self.wheel.exists or not same_slots:
             are_linked = self._link_all()
         else:
-            # RocketMQ's checkpoint does not record the state of the wheel at the sync.
+            # Without our mark: RocketMQ's checkpoint does not record the wheel's state at the sync.
             start = saved.log_position
             start = start if saved.log_end is not None else max(self.log.start, start - self._settings.log_file_bytes)
             self._link(start)
@@ -195,7 +195,7 @@ class TimerFiles:
     def _count(self, slots: Iterable[tuple[int, Slot]], topics: TopicCounts) -> None:
         """Counts the waiting messages by topic: some 7 us each."""
         for time_ms, slot in slots:
-            with contextlib.suppress(DamagedTimers):  # found again when the slot is opened, and mended
+            with contextlib.suppress(DamagedTimers):  # the damage is found again and repaired when the slot is opened
                 for _, entry in self.chain(time_ms, slot.last):
                     topics.add(entry)
 

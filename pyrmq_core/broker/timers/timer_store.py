@@ -107,7 +107,7 @@ class TimerStore:
         log_end = processed_end(self._store, saved) if saved.log_end is None else saved.log_end
         if log_end is not None:
             self.delivery.find_copies(log_end, now_ms)
-        with contextlib.suppress(StoreError):  # the disk is full: the first message tries again
+        with contextlib.suppress(StoreError):  # the disk is full: the first message's write tries again
             self._begin(now_ms)
         return lines
 
@@ -182,7 +182,7 @@ class TimerStore:
         if slot is None:
             return
         if self._linking is None:
-            self._store.flush()  # a power cut must not take a copy, and leave a slot without its message
+            self._store.flush()  # else a power cut could lose a copy whose message is no longer in its slot
             yield from self.files.rewrite(slot.slot_ms, slot.left(), slot.by_topic)
         has_entries = not self.files.is_empty(slot.slot_ms)
         self._slot = self._linking = None  # not before the read, which may fail

@@ -10,7 +10,7 @@ from typing import Final
 from pyrmq_core.broker.timers.timer_log import DELETE, TimerEntry
 from pyrmq_core.protocol.java.string_hash import string_hash_code
 
-# Topics that have no waiting message are kept up to here, and shown with 0.
+# Up to this number, topics without a waiting message are kept and reported with 0.
 TOPICS_KEPT: Final = 2000
 
 

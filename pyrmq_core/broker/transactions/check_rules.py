@@ -15,7 +15,7 @@ from typing import Final
 from pyrmq_core.broker.transactions.half_messages import HalfMessage
 from pyrmq_core.protocol.java.integers import parse_long
 
-# A half message is stored again in each pass of its immunity; producers choose the immunity and the birth.
+# The longest immunity that counts: an immune half message is stored again in each pass, and producers choose the time.
 LONGEST_POSTPONED_MS: Final = 3_600_000
 
 

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-# The number of ends and successors kept after their pass; older than minutes they do not matter.
+# The number of ends and successors that are kept after their pass; after some minutes they are not needed.
 MOST_KEPT: Final = 100_000
 
 # The most half messages that are counted, for a figure alone.
 MOST_WAITING: Final = 1_000_000
-# Topics that are reported with none, as RocketMQ does, so that a graph falls to 0 and does not break off.
+# The most topics that are reported with 0, as RocketMQ does, so that a graph falls to 0 and does not end.
 MOST_TOPICS: Final = 2_000
 
 

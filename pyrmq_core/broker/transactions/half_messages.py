@@ -35,13 +35,13 @@ from pyrmq_core.protocol.messages.properties import (
 from pyrmq_core.protocol.messages.record import RawRecord, unpack_record
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
-# Both topics have one queue.
+# The only queue of both topics.
 QUEUE: Final = 0
 HALF_QUEUE: Final = (HALF_TOPIC, QUEUE)
 OP_QUEUE: Final = (OP_HALF_TOPIC, QUEUE)
 ENDED_TAG: Final = "d"
 SEPARATOR: Final = ","
-# Set by a producer, these would mark its message as a repetition, or as checked.
+# Properties that only brokers set; a producer's would mark its message as a repetition, or as checked.
 BROKERS_NAMES: Final = (TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET)
 # The most bytes that checks add to the properties: the number of checks, and the first queue offset.
 ADDED_BY_CHECKS: Final = 96

@@ -45,7 +45,7 @@ log = line_logger(__name__)
 
 MakeTopic = Callable[[TopicConfig], Awaitable[None]]
 
-# The half messages examined, and the records of ends read, before other tasks have a turn.
+# How many half messages are examined, or records of ends read, before other tasks run.
 EXAMINED_AT_ONCE: Final = 24
 PASSED_AT_ONCE: Final = 2000
 READ_AT_ONCE: Final = 64

@@ -36,7 +36,7 @@ TRACK_COLUMNS: Final = ("group", "state", "offset", "retries", "dead")
 TRACE_COLUMNS: Final = ("time", "event", "group", "success", "ms", "tries")
 BODY_CHARACTERS: Final = 60
 MAX_RESENT: Final = 100_000
-# A broker returns no more of a key, whatever it is sent (maxMsgsNumBatch of store/config/MessageStoreConfig.java).
+# A broker returns no more messages of a key (maxMsgsNumBatch of store/config/MessageStoreConfig.java).
 MOST_OF_A_BROKER: Final = 64
 PORT_BYTES: Final = 4
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -287,7 +287,7 @@ def _event_members(event: TraceEvent) -> dict[str, object]:
 def _time_of(event: TraceEvent) -> datetime | None:
     try:
         return None if event.timestamp_ms is None else EPOCH + timedelta(milliseconds=event.timestamp_ms)
-    except OverflowError:  # a client's nonsense
+    except OverflowError:  # a client sent an impossible time
         return None
 
 

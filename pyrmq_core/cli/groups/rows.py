@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         QueueProgress,
     )
 
-# The words of heartbeats, as people say them.
+# The consume types of heartbeats, in short.
 TYPES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
 
 

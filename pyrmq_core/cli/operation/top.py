@@ -67,7 +67,7 @@ class Rounds:
         brokers = await self.admin.brokers.list()
         try:
             listed = await self.admin.groups.list()
-        except RocketMQError as error:  # keys that may not, or no broker
+        except RocketMQError as error:  # the keys lack the permission, or no broker answers
             listed = GroupList((), {"all": error})
         listed = replace(listed, groups=tuple(group for group in listed.groups if not is_system_group(group.group)))
         failure = "; ".join(str(error) for error in listed.failures.values()) or None

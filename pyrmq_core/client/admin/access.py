@@ -363,7 +363,7 @@ def _versions(answer: Command) -> tuple[AccountsVersion, ...]:
 def _instant(milliseconds: int) -> datetime | None:
     try:
         return EPOCH + timedelta(milliseconds=milliseconds) if milliseconds > 0 else None
-    except OverflowError:  # a broker's nonsense
+    except OverflowError:  # a broker sent an impossible time
         return None
 
 

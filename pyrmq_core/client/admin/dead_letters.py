@@ -107,7 +107,7 @@ class DeadLetters:
         origin = self.origin(message)
         properties = {name: value for name, value in message.properties.items() if name not in FORMER}
         unique_id = properties.setdefault(UNIQ_KEY, unique_ids(1)[0])
-        properties[WAIT] = "true"  # a broker moves a message to the dead letters with "false"
+        properties[WAIT] = "true"  # brokers store dead letters with "false"
         match to:
             case "retry":
                 topic = self._servers.on_wire(RETRY_PREFIX + self._group)

@@ -113,7 +113,7 @@ class GroupOffsets:
             for name in topics_at[server]:
                 if name.startswith((RETRY_PREFIX, DLQ_PREFIX)) or named not in (None, name):
                     continue
-                # Each by its name: brokers of RocketMQ copy nothing of a request that names no topic.
+                # One request for each topic: RocketMQ's brokers copy nothing for a request without a topic.
                 request = CloneGroupOffset(self._on_wire, target._on_wire, name, offline=True)
                 await self._servers.ask(server, request.to_command(), f"group {to}")
                 copied.add(without_namespace(name, self._servers.namespace))

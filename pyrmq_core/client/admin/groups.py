@@ -165,7 +165,7 @@ class Groups(AdminFamily):
             changed = replace(
                 config,
                 **{name: value for name, value in changes.items() if value is not None},  # type: ignore[arg-type]
-                others={**config.others, "attributes": {}},  # a list of changes on the wire: none
+                others={**config.others, "attributes": {}},  # in a request these are changes: none here
             )
             await self._servers.ask(server, UpdateSubscriptionGroup(changed).to_command(), f"group {group}")
 

@@ -42,5 +42,5 @@ class NameServers(AdminFamily):
         if not nameservers.addresses:
             await nameservers.ask(
                 GetNamesrvConfig().to_command(), timeout=self._servers.timeout
-            )  # says how to name one
+            )  # raises, with the way to set one
         return tuple(Server(address, address) for address in nameservers.addresses)

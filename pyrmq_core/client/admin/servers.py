@@ -132,7 +132,7 @@ class AdminServers:
         """
         session, answers = self.session, dict[str, Command]()
         if not session.nameservers.addresses:
-            await session.nameservers.ask(command, timeout=self.timeout)  # says how to name one
+            await session.nameservers.ask(command, timeout=self.timeout)  # raises, with the way to set one
 
         async def change(server: Server) -> None:
             answer = await session.call(server.address, command, timeout=self.timeout)

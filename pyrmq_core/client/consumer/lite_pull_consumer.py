@@ -77,7 +77,7 @@ class TopicWatch:
                 quietly(self._listeners[topic], topic, queues)
 
 
-# The longest time that other tasks of the loop wait for a task whose polls find messages each time.
+# The longest time that other tasks of the loop wait for a task whose polls always find messages.
 TURN_SECONDS: Final = 0.001
 
 

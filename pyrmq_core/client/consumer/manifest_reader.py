@@ -17,8 +17,8 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import RawPull, decode
 
-# Entries that are read in search of a record that says what is decided: of few writers the last one says it, of more
-# one in 32.
+# How many entries are first read for a record that lists the decided batches: with few writers the last one does, with
+# many one in 32.
 FIRST_LOOK: Final = 2
 NEXT_LOOKS: Final = 64
 

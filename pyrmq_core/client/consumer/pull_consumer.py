@@ -118,7 +118,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
             if not await moved(queue, error.address, timeout=self._timeout, namespace=self._namespace):
                 raise
             pulled = await pull()
-        own = OffsetRange(offset, max(offset, pulled.next_offset))  # a batch topic answers whole records
+        own = OffsetRange(offset, max(offset, pulled.next_offset))  # the answer of a batch topic has complete records
         decoded, left_out = messages_of(pulled, own, rules, allow_gaps=True)
         messages = tuple(
             decoded if wanted.passes_all else [message for message in decoded if wanted.matches(message.tags)]

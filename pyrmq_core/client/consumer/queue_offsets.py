@@ -36,7 +36,7 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 
 # The answer of 5.4.0 where there is no offset.
 NO_OFFSET: Final = -1
-# A search by time reads messages of one millisecond for this many timeouts of a request.
+# The most request timeouts for which a search by time reads messages of one millisecond.
 SEARCH_TIMEOUTS: Final = 20
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
@@ -168,9 +168,9 @@ class QueueOffsets:
             return end  # 5.4.0 fails (NullPointerException) where a batch topic's queue has no messages
         if answer.version >= V5_0_0:  # older brokers ignore `boundaryType`
             offset = _offset_of(queue, answer)
-            # For a batch topic 5.4.0 answers the last record if all are earlier.
+            # For a batch topic 5.4.0 returns the last record if all are earlier.
             return await self._first_at_or_after(queue, offset, when_ms) if await self._keeps_batches(queue) else offset
-        # 4.9 answers an earlier neighbour, or any message of an equal time: messages are read from before that time on.
+        # 4.9 returns an earlier neighbour, or any message of an equal time, so messages before that time are read, too.
         return await self._first_at_or_after(
             queue, await self._offset(queue, self._search(queue, when_ms - 1)), when_ms
         )

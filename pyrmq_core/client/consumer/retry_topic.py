@@ -25,7 +25,7 @@ from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendM
 
 log = logging.getLogger(__name__)
 
-# No message has this place in a broker's log.
+# A log offset at which no broker has a message.
 NOWHERE: Final = -1
 TRY_AGAIN_SECONDS: Final = 30.0
 
@@ -58,7 +58,7 @@ class RetryTopic:
                     self._client, self._group, queue, timeout=self._timeout, namespace=self._namespace
                 )
         except RocketMQError as error:
-            # Later: while servers are silent, each commit would wait for them.
+            # After a pause, or else each commit would wait for silent servers.
             self._next_try[broker_name] = trio.current_time() + TRY_AGAIN_SECONDS
             log.info("group %s may be hidden from tools at %s: %s", self._group, broker_name, error)
 

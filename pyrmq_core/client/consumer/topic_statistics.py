@@ -24,10 +24,10 @@ from pyrmq_core.protocol.framing.codes import PASSING_CODES
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 from pyrmq_core.protocol.requests.figures.topic_stats import GetTopicStats, queue_rows
 
-# With fewer queues of a topic on a broker, each is requested by itself: a broker looks up a message of every queue for
-# its statistics.
+# With fewer queues of a topic on a broker, each has its own request: for statistics a broker looks up a message of
+# every queue.
 MANY_QUEUES: Final = 4
-# Not used if the topic has more than this many times the wanted queues there.
+# Statistics are not used if the topic has more than this many times the wanted queues on the broker.
 FEW_OF_MANY: Final = 8
 # The time for which a broker that refused is not queried again.
 REFUSED_SECONDS: Final = 60.0

@@ -16,7 +16,7 @@ from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, is_retry_topic
 from pyrmq_core.protocol.messages.payload import WAITS_NOT, Payload, check_message
 from pyrmq_core.protocol.messages.properties import checked_ends, plain_ends
 
-# A message with more goes alone, where their exact limit is checked. Even encoded in UTF-8 this is below that limit.
+# A message with longer properties is sent alone, which checks their exact limit. Even in UTF-8 this number is below it.
 MAX_PROPERTIES_CHARS: Final = 8_000
 
 

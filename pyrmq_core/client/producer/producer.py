@@ -155,7 +155,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         With `wait=False` it raises `WindowFull` instead of waiting. What brokers answer is final, as in Java's async
         send: only failures of the wire are tried again.
         """
-        # The steps of a send without arguments are inlined: each call would cost a hundredth of a batched send.
+        # A send without arguments has its steps inlined here: each call would cost a hundredth of a batched send.
         parts = self._parts or self._open()
         seconds = self._settings.send_timeout if timeout is None else self._seconds(timeout)
         payload = self._encoding.content(message, timeout)

@@ -26,7 +26,8 @@ T = TypeVar("T")
 MIN_SHARE_SECONDS: Final = 0.05
 # A NameServer silent for less than this does not count as dead (NettyRemotingClient.java, MIN_CLOSE_TIMEOUT_MILLIS).
 MIN_CLOSE_SECONDS: Final = 0.1
-# If the chosen NameServer lacks a thing, all others are queried at once: for half of the time left, at most this.
+# If the chosen NameServer lacks a topic, broker or value, all others are queried at once: for half of the time left,
+# but at most for this.
 MAX_FURTHER_SECONDS: Final = 1.0
 
 

@@ -19,8 +19,8 @@ STRING_MAP: Final = pa.map_(pa.string(), pa.string())
 # The largest time whose microseconds fit into Arrow's 64 bits.
 MAX_MS: Final = (2**63 - 1) // 1000
 MAX_INT: Final = 2**31 - 1
-# The properties that name the time of a delayed message, the first one that stands: as its producer wrote it, or as a
-# broker rounded it.
+# The properties with the time of a delayed message, of which the first present one counts: set by its producer, or
+# rounded by a broker.
 DELIVER_AT_NAMES: Final = (TIMER_DELIVER_MS, TIMER_OUT_MS)
 
 Value = Callable[[MessageExt], object]
@@ -67,7 +67,7 @@ SOURCE_COLUMNS: Final[Mapping[str, SourceColumn]] = {
         pa.int32(), lambda message: whole_number(message.properties.get(DELAY), MAX_INT), nullable=True
     ),
 }
-# The columns of a read that names none.
+# The columns of a read without named columns.
 DEFAULT_COLUMNS: Final = tuple(SOURCE_COLUMNS)[:12]
 
 

@@ -41,7 +41,7 @@ def with_decompressed_bodies(rows: Rows, rules: BodyRules) -> Iterator[tuple[Row
             first, bodies, plain_bytes = row, [], 0
         bodies.append((row, body))
         plain_bytes += len(body)
-        del body  # else it would live on while the next body is made
+        del body  # frees the body before the next one is made
     yield (_with_bodies(rows, first, len(rows), bodies) if bodies else rows), len(rows)
 
 

@@ -29,7 +29,7 @@ from pyrmq_core.columnar.arrays import (
 NAME_END: Final = b"\x01"
 VALUE_END: Final = b"\x02"
 LAST_SEPARATOR: Final = 2
-# More pairs than messages commonly have, and more layouts than a topic does.
+# Limits above the usual number of pairs in a message, and of layouts in a topic.
 MOST_PAIRS: Final = 24
 MOST_LAYOUTS: Final = 16
 # The first strings mostly show whether there are many layouts: they are examined alone if they are at most 1 in 32.

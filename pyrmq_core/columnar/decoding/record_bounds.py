@@ -43,7 +43,7 @@ def items(octets: Octets, starts: Ints, ends: Ints, least: int) -> tuple[Ints, I
     if not len(rest):
         return places, counts
     more, counts[rest] = _one_by_one(octets, sizes, starts[rest], ends[rest], least)
-    # The parts are runs in order, which a stable sort merges quickly.
+    # The parts are sorted, and a stable sort merges sorted parts quickly.
     return np.sort(np.concatenate((places, *more)), kind="stable"), counts
 
 

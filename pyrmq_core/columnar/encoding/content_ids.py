@@ -40,7 +40,7 @@ SECOND_FACTOR: Final = np.uint64(0x94D049BB133111EB)
 # MASKS[n] keeps the first n bytes of a word.
 MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(WORD_BYTES + 1)], np.uint64)
 NULL: Final = np.uint64(0x6E756C6C)
-# The number of rows computed at once, so that the data stays in the processor's caches.
+# The bytes of rows that are hashed at once, so that the data stays in the processor's caches.
 BYTES_AT_ONCE: Final = 512 * 1024
 
 

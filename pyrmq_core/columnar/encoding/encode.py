@@ -56,7 +56,7 @@ MIB: Final = 1024 * 1024
 BREAK_EVEN_ROWS: Final = 24
 # Brokers ignore both (protocol/messages/batch.py).
 MAGIC_AND_CRC: Final = bytes(8)
-# The bytes that are joined at once; they stay in memory until the last of their requests is answered. Joins of 2 MiB
+# The bytes that are joined at once, which stay in memory until the last of their requests is answered. Joins of 2 MiB
 # cost a third more.
 JOIN_BYTES: Final = 16 * 1024 * 1024
 # The bytes of bodies that are compressed before the first of them is sent.

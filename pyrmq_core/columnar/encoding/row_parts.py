@@ -77,8 +77,8 @@ def joined(parts: Sequence[RowPart], first: int, count: int) -> pa.Array:
     if fixed:
         arguments.append(_together(fixed, first, count))
     if len(arguments) == 3 and not any(argument.null_count for argument in arguments):
-        # Head, body and properties: to join two arguments by the body, as if it separated them, takes two thirds of the
-        # time that joining three by nothing takes.
+        # Head, body and properties: joining the first and the last with the body as separator takes two thirds of the
+        # time of joining three arguments with an empty separator.
         before, between, after = arguments
         return pc.binary_join_element_wise(before, after, between)
     return pc.binary_join_element_wise(*arguments, NOTHING, null_handling="skip")

@@ -33,9 +33,9 @@ SINK_COLUMNS: Final = ("body", "topic", *TEXTS, "properties", "flag")
 # Rows are handled in parts no larger than these, so that their bytes can be counted in 32 bits.
 WINDOW_ROWS: Final = 65_536
 WINDOW_BYTES: Final = 64 * 1024 * 1024
-# Smaller batches of a table are joined up to this. Each batch has the fixed cost of encoding, and a request holds rows
-# of one batch: in batches of 1,000 rows a row costs 1.7 times as much as in batches of 10,000, in those of 100 eleven
-# times.
+# Smaller batches of a table are joined up to this. Encoding has a fixed cost for each batch, and a request has rows of
+# one batch: a row costs 1.7 times as much in batches of 1,000 rows as in batches of 10,000, and eleven times as much in
+# batches of 100.
 JOINED_ROWS: Final = 10_000
 JOINED_BYTES: Final = 8 * 1024 * 1024
 

@@ -47,7 +47,7 @@ TWO_KEYS: Final = f"it sets {SHARDING_KEY} to another value than the column shar
 
 NO_TOPIC: Final = "it is null; name the topic, or give one for all rows"
 
-# For each broken rule: a mark for each element that breaks it, and the reason.
+# For each broken rule: a mask of the elements that break it, and the reason.
 RowFaults = Iterator[tuple[Bools, str]]
 
 
@@ -152,7 +152,7 @@ def _property_faults(properties: UserProperties, sharding_key: BytesColumn | Non
     to_check = names if properties.names is None else names[: len(properties.names)]
     yield from _of_elements("properties", offsets, to_check, _name_rules(to_check))
     yield from _of_elements("properties", offsets, values, _value_rules(values))
-    if sharding_key is not None:  # a key that equals the column's has already left the map
+    if sharding_key is not None:  # a key that equals the column's is already removed from the map
         twice = pc.equal(names, pa.scalar(SHARDING_KEY.encode(), pa.binary())).to_numpy(zero_copy_only=False)
         keyed = _valid(sharding_key.array)
         row_of_pair = np.repeat(np.arange(len(keyed)), np.diff(offsets))

@@ -14,14 +14,14 @@ from typing import Final
 from pyrmq_core.errors import BodyError, HeaderError
 from pyrmq_core.protocol.requests.nameserver.register_broker import RegistrationHeader
 
-# A retry topic is `%RETRY%` and a group of 255 characters at most; nothing of RocketMQ's is longer.
+# The longest of RocketMQ's names is a retry topic: `%RETRY%` and a group of 255 characters.
 MAX_NAME_CHARS: Final = 300
-# 120 s is the default and 5.x's brokers say 10 s; a broker that is silent for longer than this counts as dead.
+# The highest time-out that a broker may choose; the default is 120 s, and 5.x's brokers choose 10 s.
 MAX_HEARTBEAT_TIMEOUT_MS: Final = 24 * 60 * 60 * 1000
 # A broker had a handful of filter servers while they existed (until 4.2).
 MAX_FILTER_SERVERS: Final = 100
 
-# Control characters, line ends of Unicode, marks that turn the direction of text, halves of surrogates.
+# Control characters, line ends of Unicode, marks that change the direction of text, and lone surrogates.
 _UNSAFE: Final = "\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _NAME: Final = re.compile(rf"[^/\\\s{_UNSAFE}](?:[^/\\{_UNSAFE}]*[^/\\\s{_UNSAFE}])?")
 _TOPIC: Final = re.compile(rf"[^/\\\s{_UNSAFE}]+")

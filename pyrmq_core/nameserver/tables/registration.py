@@ -93,7 +93,7 @@ def register(
         if contributes:
             news = holder is None or _differs(live, version)
             changes += yield from _take(tables, header, broker, body, news=news)
-        if header.broker_name not in tables.broker_addr_table:  # it left between two steps
+        if header.broker_name not in tables.broker_addr_table:  # the broker left between two steps
             return RegistrationResult(True, tuple(changes))
         if body.filter_servers is not None:
             tables.put_filter_servers(_key(header), body.filter_servers)
@@ -212,7 +212,7 @@ def _take(
                 changes += tables.drop_queues(topic, (name,))
         if changes:
             tables.forget_digests((name,))
-    # A slave that acts for its master is read from, never written to.
+    # A slave that acts for its master may be read from, but not written to.
     clears_write = header.broker_id != MASTER_ID and broker.enable_acting_master
     changes += yield from _take_topics(tables, name, body.topic_configs, news=news, clears_write=clears_write)
     if news and name in tables.broker_addr_table:

@@ -60,7 +60,7 @@ def scan(tables: RouteTables, now_ms: int) -> Steps[Removal]:
         return Removal()
     leaving = (
         _leaving(tables, key) for key, live in expired.items() if tables.broker_live_table.get(key) is live
-    )  # checked again when its turn comes: it may have sent a sign of life meanwhile
+    )  # checked again at removal: the broker may have sent a sign of life meanwhile
     removal = yield from _remove(tables, leaving, RemovalReason.SILENT)
     connections = {live.connection: None for key, live in expired.items() if key not in tables.broker_live_table}
     return replace(removal, connections=tuple(connections))

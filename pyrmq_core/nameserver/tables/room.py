@@ -23,7 +23,7 @@ from pyrmq_core.nameserver.tables.state import (
 from pyrmq_core.protocol.requests.nameserver.register_broker import RegistrationHeader
 from pyrmq_core.protocol.routes.registration import RegistrationBody
 
-# A master and its slaves are a handful; every operation on one of them goes through all.
+# The most addresses of a name, usually a master and a few slaves; every operation on one walks through all.
 MAX_ADDRESSES_OF_NAME: Final = 100
 # A broker name is in one cluster, or in two when a configuration was copied.
 MAX_CLUSTERS_OF_NAME: Final = 16

@@ -21,7 +21,7 @@ from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
 from pyrmq_core.protocol.routes.topic_config import DataVersion
 
-# The time after which a broker without a time-out of its own is removed (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
+# The time after which a silent broker is removed if it sets no time-out (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
 HEARTBEAT_TIMEOUT_MS: Final = 120_000
 # Work over whole tables pauses after this many topics or brokers, which take a millisecond or two.
 TOPICS_PER_STEP: Final = 2_000

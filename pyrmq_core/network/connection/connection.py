@@ -194,7 +194,7 @@ class Connection:
         except Exception as error:
             self._soon(partial(self._broken, error))
             return call.forget
-        except BaseException:  # an interrupt: it is not known how much of the frame is out
+        except BaseException:  # after an interrupt it is unknown how much of the frame was written
             self._soon(partial(self.close, "a thread was interrupted while it wrote"))
             raise
 
@@ -265,7 +265,7 @@ class Connection:
                     if not self.is_closed:
                         await self._work(nursery)
                 finally:
-                    self.close("this end stopped")  # before the nursery ends: nothing is started in it from now on
+                    self.close("this end stopped")  # before the nursery ends, so that nothing more is started in it
         except* Exception as failures:
             self._broken(failures)
         finally:
@@ -340,7 +340,7 @@ class Connection:
                 if self._memory and self._decoder.held_bytes + self._under_way.bytes != self._held_bytes:
                     self._note_held()
                 await self._take_commands(nursery)
-            async with self._endings:  # an end takes a third of a millisecond, and thousands may come at once
+            async with self._endings:  # one end takes a third of a millisecond, and thousands may come at once
                 self.close("the other end closed it")
         except Exception as error:
             self._broken(error)

@@ -24,11 +24,12 @@ JOIN_CHUNKS: Final = 512
 FULL_BYTES: Final = 16 * 1024 * 1024
 # Bytes written before the queued answers are summed again.
 SUMMED_AFTER_BYTES: Final = FULL_BYTES // 16
-# Queued bytes are noted in steps of the first size; the second bounds them while the server's memory for them is short.
+# Queued bytes are reported in steps of the first size; the second is their limit while the server's memory for them is
+# short.
 NOTE_BYTES: Final = 16 * 1024
 TIGHT_FULL_BYTES: Final = 1024 * 1024
 WOKEN_AT_ONCE: Final = 64
-# While this much is queued, answers that wait for their turn are not made; this many are made between two checks.
+# While this much is queued, waiting answers are not made; the next number is how many are made between two checks.
 TURN_BYTES: Final = JOIN_BYTES
 TURNS_AT_ONCE: Final = 16
 

@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 COMMANDS_AT_ONCE: Final = 64
-# This many received commands begin at once, whatever other connections do: pulls of a few queues wait for no turn.
+# This many received commands begin at once, even if other connections are busy: enough for the pulls of a few queues.
 FIRST_COMMANDS: Final = 4
 # Requests that create topics or files take milliseconds each.
 SECONDS_AT_ONCE: Final = 0.01

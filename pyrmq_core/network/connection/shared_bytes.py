@@ -11,7 +11,7 @@ log = line_logger(__name__)
 
 # Connections are closed until at most this part of the bound is used: else each further byte would close another.
 KEPT_PART: Final = 0.75
-# When this part of the bound is used, each connection may hold less.
+# While this part of the bound is used, each connection may hold less.
 TIGHT_PART: Final = 0.5
 
 

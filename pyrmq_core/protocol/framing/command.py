@@ -68,7 +68,8 @@ class Command:
         return replace(answer, opaque=self.opaque, flag=RESPONSE_BIT, serialization=self.serialization)
 
 
-# For decoders, which make a Command for every frame: every field, in order (see `fast_dataclass` for the reason).
+# For decoders, which make a Command for every frame; arguments are all fields in order (see `fast_dataclass` for the
+# reason).
 make_command: Final = maker_of(Command)
 
 

@@ -47,7 +47,7 @@ def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Ca
         "    return made",
     ]
     room: dict[str, Any] = {"draft": draft, "of_class": of_class}
-    exec("\n".join(lines), room)  # as dataclasses write an `__init__`
+    exec("\n".join(lines), room)  # the way in which dataclasses make an `__init__`
     maker: Callable[..., T] = room[f"make_{of_class.__name__}"]
     return maker
 

@@ -32,8 +32,8 @@ MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 FIRST_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 256 * 1024  # the buffer grows to this size for small frames that arrive in great numbers
 KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024  # a larger buffer is freed between frames
-# A decoder that lends has buffers of this size, or of four of the longest frames that came whole, within a bound. A
-# buffer with less room than `LENT_ROOM_BYTES` left is followed by the next. Bodies below `LENT_FROM_BYTES` are copied.
+# The size of a lending decoder's buffers, or within a limit four times the longest complete frame so far. A buffer with
+# less free room than `LENT_ROOM_BYTES` is replaced. Bodies below `LENT_FROM_BYTES` are copied.
 LENT_BUFFER_BYTES: Final = 1024 * 1024
 LENT_FRAMES: Final = 4
 MOST_LENT_BYTES: Final = 8 * 1024 * 1024
@@ -44,8 +44,8 @@ EARLIER_BYTES: Final = 12 * 1024 * 1024
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
 LAST_WORD: Final = Serialization.ROCKETMQ << 24 | MAX_HEADER_BYTES  # the greatest possible second word of a frame
 # The longest header that a server reads. The largest part of a request's header is its properties: 32,767 bytes, which
-# JSON may make six times as many, 196,602. A header is read in one step: a quarter of a MiB takes some 10 ms at worst.
-# A client needs more, because the answer to a batch names each of its messages.
+# JSON may expand sixfold to 196,602. A header is read in one step: a quarter of a MiB takes some 10 ms at worst. A
+# client needs more, because the answer to a batch names each of its messages.
 SERVER_HEADER_BYTES: Final = 256 * 1024
 PREFIX: Final = struct.Struct(">II")
 LENGTH: Final = struct.Struct(">I")
@@ -100,7 +100,7 @@ class RequestForm:
         for name in varying:  # a text cannot be mistaken for a field: its quotes would be escaped
             form = form.replace(f'"{name}":""', f'"{name}":"%d"')
         form = form.replace(f'"{text}":""', f'"{text}":%s') if text else form
-        self.pattern = form.replace('"opaque":0', '"opaque":%d').encode()  # `%` of bytes takes half the time of text
+        self.pattern = form.replace('"opaque":0', '"opaque":%d').encode()  # `%` takes half the time for bytes
         self._like = like
         self._text = text
         self._varying = varying
@@ -177,7 +177,7 @@ class FrameDecoder:
         self._filled = False
         self.lends = False
         self.answer_form: AnswerForm | None = None
-        self._is_lent = False  # the buffer has bodies that were lent
+        self._is_lent = False  # whether bodies in the buffer were lent
         self._longest = 0
         self._earlier: deque[bytearray] = deque()
         self._use(bytearray())
@@ -215,7 +215,8 @@ class FrameDecoder:
                 self._use(bytearray(2 * size))
         elif self._end == size:
             self._make_room()
-        # A lent buffer is filled in parts, so that frames are taken out while their bytes are in the processor's cache.
+        # A lending buffer is filled in parts, so that frames are decoded while their bytes are in the processor's
+        # cache.
         return self._view[self._end : self._end + READ_AHEAD_BYTES] if self.lends else self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -317,7 +318,7 @@ class FrameDecoder:
             if len(buffer) != size:
                 continue
             try:
-                del buffer[-1:]  # Python refuses to resize bytes that a view shows
+                del buffer[-1:]  # raises BufferError if a view of the buffer exists
             except BufferError:
                 continue
             buffer.append(0)

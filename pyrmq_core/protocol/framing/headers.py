@@ -121,7 +121,7 @@ def encode_json(command: Command, opaque: int | None = None, flag: int | None = 
     if ext:
         fields = f',"extFields":{_json_fields(ext)}'
     elif flag & RESPONSE_BIT and command.code == 0:
-        fields = ',"extFields":{}'  # Java clients dereference it in every success answer with a header class
+        fields = ',"extFields":{}'  # Java clients read it without a check in every success answer with a header class
     else:
         fields = ""
     remark = "" if command.remark is None else f',"remark":{encode_basestring(command.remark)}'
@@ -228,7 +228,7 @@ def _load_object(header: bytes) -> dict[str, Any]:
         if not is_flat:
             check_depth(text)
         members, end = _RAW_DECODE(text) if text.startswith("{") else (None, -1)
-        if end != len(text):  # blanks around the object, or no JSON
+        if end != len(text):  # there are blanks around the object, or it is no JSON
             members = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise HeaderError(f"a JSON header is not JSON: {error}") from error

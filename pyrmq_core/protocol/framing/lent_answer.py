@@ -31,7 +31,7 @@ def lent_answer(form: AnswerForm, header: bytes, body: memoryview) -> LentAnswer
 
 
 def _read(answer: LentAnswer) -> None:
-    """Fills the late fields and makes the object a plain `Command`."""
+    """Parses the unread fields and makes the object a plain `Command`."""
     plain = decode_json(answer.header, answer.body)
     for name, slot in _SLOTS.items():
         slot.__set__(answer, getattr(plain, name))
@@ -46,7 +46,7 @@ class LentAnswer(Command):
     code = 0
     flag = RESPONSE_BIT
     serialization = JSON
-    # Until then the slots of two late fields hold the unread header and its numbers.
+    # Until the header is read, two of its fields' slots hold the unread header and its numbers.
     header: bytes = _SLOTS["ext"]
     numbers: tuple[int, ...] = _SLOTS["version"]
 

@@ -11,7 +11,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode
 V5_0_0: Final = 413
 # The first release whose SQL92 has CONTAINS, STARTSWITH and ENDSWITH.
 V5_1_3: Final = 439
-# From this release on each has two numbers, its snapshot's and its own, and each minor version has ten releases.
+# From this release on, each release has two numbers, its snapshot's and its own, and each minor version ten releases.
 V4_0_0_SNAPSHOT: Final = 212
 RELEASES: Final = 10
 

@@ -12,7 +12,7 @@ MIN_INT: Final = -(2**31)
 MAX_INT: Final = 2**31 - 1
 MIN_LONG: Final = -(2**63)
 MAX_LONG: Final = 2**63 - 1
-# Digits of any script up to U+FFFF: beyond it Java looks at the surrogates alone.
+# Digits of any script up to U+FFFF; for later characters Java sees only surrogates, which are no digits.
 _NUMBER: Final = re.compile(r"[+-]?[^\D\U00010000-\U0010FFFF]+")
 
 

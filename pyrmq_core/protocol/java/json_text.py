@@ -15,8 +15,8 @@ from typing import Any, Final
 from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.java.json_bounds import check_depth, check_surrogates
 
-# Matches outside of strings only: a string is matched first and left alone, one without an end up to the end of the
-# text. Possessive, because with backtracking a hostile text of some megabytes would hold a server for minutes.
+# Finds keys outside of strings only: strings are matched first and kept, an unterminated string up to the end of the
+# text. Possessive, because with backtracking a hostile text of some megabytes would block a server for minutes.
 _BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*+"?)|([{,]\s*+)(-?\d++)(\s*:)', re.DOTALL)
 
 

@@ -13,7 +13,7 @@ from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.java.json_bounds import check_depth
 from pyrmq_core.protocol.java.json_text import dumps, parse_bare
 
-# A string is matched first and left alone, one without an end up to the end of the text. The name is an object without
+# Strings are matched first and kept, an unterminated string up to the end of the text. A name is an object without
 # brackets inside. Possessive, because with backtracking a hostile text of some megabytes takes minutes.
 _STRING: Final = r'"(?:[^"\\]++|\\.)*+"?'
 _KEY: Final = re.compile(rf'({_STRING})|(\{{(?:[^{{}}\[\]"]++|"(?:[^"\\]++|\\.)*+")*+\}})(\s*+:)', re.DOTALL)

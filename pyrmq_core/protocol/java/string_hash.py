@@ -4,7 +4,7 @@ from operator import mul
 from typing import Final
 
 MASK: Final = 0xFFFFFFFF
-# 31**n for n from high to low. Adding up products is faster than a loop, which is left to longer texts.
+# 31**n for n from high to low. A sum of products is faster than a loop, which is used only for longer texts.
 POWERS: Final = tuple(pow(31, exponent, MASK + 1) for exponent in reversed(range(129)))
 
 

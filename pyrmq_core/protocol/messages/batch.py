@@ -82,7 +82,7 @@ def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:
         body_start = position + HEAD.size
         body_end = body_start + body_bytes
         next_position = position + size
-        # No size below the overhead passes. A size of 0 would repeat for ever; it kept a thread of a 5.4.0 broker busy.
+        # Refuses sizes below the overhead. A size of 0 would loop forever, as in a 5.4.0 broker.
         if next_position > end or body_bytes < 0 or body_end + SHORT.size > next_position:
             raise BodyError(
                 f"a batch of {end} bytes: the message at byte {position} declares {size} bytes, {body_bytes} of body"

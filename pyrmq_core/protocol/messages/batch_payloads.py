@@ -19,7 +19,7 @@ from pyrmq_core.protocol.messages.payload import WAITS_NOT, Payload, check_messa
 from pyrmq_core.protocol.messages.properties import message_properties_string, properties_around_id
 
 EMPTY_BATCH: Final = "a batch holds at least one message"
-# Properties of fewer characters fit into a message, with an id and however long their bytes are.
+# Properties with fewer characters always fit into a message, with an id and in any encoding.
 SHORT_CHARS: Final = 8_000
 # A placeholder of an id's length: messages get their ids when they are sent.
 UNIQUE_ID: Final = "0" * 32

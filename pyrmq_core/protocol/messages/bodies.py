@@ -17,11 +17,12 @@ from pyrmq_core.protocol.messages.compression import decompress
 from pyrmq_core.protocol.messages.record import CRC_MASK, RawRecord
 from pyrmq_core.protocol.messages.sysflag import COMPRESSED
 
-# The default limit of a decompressed body: an answer has 16 MiB at most, and brokers take 4 MiB a message by default.
+# The default limit of a decompressed body: an answer has at most 16 MiB, and brokers by default accept messages of 4
+# MiB.
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 # The highest limit that can be set: Arrow counts the bytes of a column in 31 bits.
 MOST_BODY_BYTES: Final = 1024 * 1024 * 1024
-# The limit of all decompressed bodies of one answer: twice the 32 messages of 4 MiB that a default broker may answer.
+# The limit of all decompressed bodies of one answer: twice the 32 messages of 4 MiB that a broker returns by default.
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 

@@ -38,7 +38,7 @@ OFFSET_TAIL: Final = struct.Struct(
 )
 OFFSET_BYTES: Final = 8
 BYTE_TEXTS: Final = [f"{byte:02X}" for byte in range(256)]
-# A clock set back across the month's start by less than this counts as standing at the start, as in Java.
+# A time before the month's start by less than this, from a clock that was set back, counts as the start, as in Java.
 MAX_DRIFT_MS: Final = 1_000_000
 
 
@@ -132,7 +132,7 @@ def offset_msg_id(host_ip: bytes, port: int, offset: int) -> str:
 
 def offset_msg_ids(host_ip: bytes, port: int, offsets: Sequence[int]) -> str:
     """Returns the ids of messages, with commas between them."""
-    if len(offsets) == 1:  # as for single sends: columns cost nine times as much
+    if len(offsets) == 1:  # the case of single sends, for which columns would take nine times as long
         return offset_msg_id(host_ip, port, offsets[0])
     first_id = host_ip + OFFSET_TAIL.pack(port, 0)
     whole, packed = bytearray(first_id * len(offsets)), struct.pack(f">{len(offsets)}q", *offsets)

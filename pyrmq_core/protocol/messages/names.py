@@ -52,7 +52,7 @@ SYSTEM_TOPICS: Final = FORBIDDEN_TOPICS | {
     "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
     "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
 }
-# Java's tools read under this group, which every broker has: reading by a group of another name creates that group.
+# The group of Java's tools, which every broker has: reading by any other group would create it.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 # The groups that every broker has (broker/subscription/SubscriptionGroupManager.java).
 SYSTEM_GROUPS: Final = (
@@ -68,7 +68,7 @@ SYSTEM_GROUPS: Final = (
 # Java's placeholders for a missing group name.
 PLACEHOLDER_GROUPS: Final = frozenset(("DEFAULT_PRODUCER", "DEFAULT_CONSUMER"))
 
-# Topics that `check_sent_topic` let pass, so that each is checked once and not with every message.
+# How many topics that passed `check_sent_topic` are remembered, so that not every message checks its topic.
 SENDABLE_TOPICS_KEPT: Final = 10_000
 SENDABLE_TOPICS: Final[set[str]] = set()
 

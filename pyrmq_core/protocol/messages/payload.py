@@ -272,7 +272,7 @@ def _read_items(pull: RawPull, items: Iterable[_Stored], rules: BodyRules) -> It
                 yield message if namespace is None else message_without_namespace(message, namespace)
 
 
-# A record, and offset, body, properties and flag of a message in it; a body of None stands for the record's.
+# A record, and offset, body, properties and flag of a message in it; a body of None means the record's body.
 _Item = tuple[RawRecord, int, bytes | None, bytes, int]
 _Stored = MessageExt | _Item
 

@@ -31,7 +31,7 @@ NOT_PLAIN: Final = HOSTS_V6 | BATCH_RECORD | COMPRESSED
 
 _set: Final = object.__setattr__
 _SLOTS: Final[dict[str, Any]] = {name: MessageExt.__dict__[name] for name in MessageExt.__slots__}
-# The fields that are set at once; the last two are the source of the fields that are read later.
+# The fields that are set at once; the others are parsed later from the last two.
 EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "properties", "store_host")
 
 
@@ -81,14 +81,14 @@ def add_plain_messages(
 def read_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns the same message with every field read."""
+    """Returns the message in a record with every field read: the plain form of `unread_message`."""
     message = unread_message(queue, topic, raw, offset, body, properties, flag)
     _read(message)
     return message
 
 
 def _read(message: MessageExt) -> None:
-    """Fills the late fields and makes the object a plain `MessageExt`.
+    """Parses the unread fields and makes the object a plain `MessageExt`.
 
     Two threads may do so at once: the values are equal, and the record is replaced last.
     """

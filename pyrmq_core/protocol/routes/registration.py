@@ -43,7 +43,7 @@ TOPICS_PER_STEP: Final = 200
 # A topic takes some 200 characters with its attributes.
 MAX_TOPIC_CHARACTERS: Final = 64 * 1024
 INFLATED_BYTES_PER_STEP: Final = 1 << 18
-# The most bytes that one frame may inflate to; far above the size that brokers send (a topic takes about 50 bytes).
+# The most bytes of a decompressed body; far above the size that brokers send (a topic takes about 50 bytes).
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 # Positions in common/MQVersion.java.
 FULL_BODY_VERSION: Final = 37  # V3_0_11: the body has filter servers beside the topics
@@ -135,7 +135,7 @@ def finished(steps: Steps[T]) -> T:
             return value
 
 
-# The member that 5.x stamps anew each time although nothing changed.
+# The member that 5.x changes in each registration although nothing else changed.
 _RESTAMPED: Final = re.compile(rb'"mappingDataVersion":\{[^{}]{0,200}\},?')
 _HEAD_BYTES: Final = 1024
 

@@ -18,7 +18,7 @@ from pyrmq_core.protocol.messages.names import check_address
 from pyrmq_core.protocol.routes.topic_config import queue_count
 
 MASTER_ID: Final = 0
-# The most queues of all brokers in one route: each is an object in a client, which would hang over more.
+# The most queues of all brokers in one route, since a client makes an object for each.
 MAX_QUEUES_PER_ROUTE: Final = 262_144
 
 

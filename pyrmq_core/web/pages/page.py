@@ -15,7 +15,7 @@ from pyrmq_core.web.zones import form_zone, zone_of
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
-# A name of a topic has 127 characters at most, a group 255, a key or an id a few more.
+# The longest accepted value: topics have at most 127 characters, groups 255, keys and ids a few more.
 MAX_QUERY_CHARACTERS: Final = 1024
 MAX_DIGITS: Final = 19
 ROWS_A_PAGE: Final = 200

@@ -130,7 +130,7 @@ def clone_offsets(broker: Broker, request: Command, _: Peer) -> Answer:
 
 
 async def _clone_offsets(broker: Broker, header: CloneGroupOffset) -> Command:
-    with trio.CancelScope(shield=True):  # a caller that leaves gets no part of its copy
+    with trio.CancelScope(shield=True):  # a copy is complete even if its caller disconnects
         await take_all(_cloning(broker, header))
     return success()
 

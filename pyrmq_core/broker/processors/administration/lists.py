@@ -64,7 +64,7 @@ async def _make_topics(broker: Broker, body: bytes | memoryview, changed: list[T
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
     refusals: list[Command] = []
-    with trio.CancelScope(shield=True):  # a caller that leaves gets no part of its list
+    with trio.CancelScope(shield=True):  # a list is complete even if its caller disconnects
         async for header in InTurns(listed):
             topic = changed_topic(broker, header)  # again: another request may have changed it meanwhile
             if isinstance(topic, Command):

@@ -51,7 +51,7 @@ async def _delete_queues(store: MessageStore, flusher: Flusher, is_gone: Callabl
         for at in range(0, len(keys), AT_ONCE):
             part = [key for key in keys[at : at + AT_ONCE] if is_gone(key)]
             if part:
-                await flusher.flush_queues()  # in a thread: deleting flushes the rest on the loop
+                await flusher.flush_queues()  # in a thread, so that deleting has little left to flush on the loop
             if expired := [key for key in part if key in queues.by_key and is_gone(key)]:
                 names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in expired)
                 log.info("queues without messages or without a topic are deleted: %s", names)

@@ -92,7 +92,7 @@ async def _wait(broker: Broker, header: PullMessage, chosen: PullFilter, peer: P
         if chosen.passes is None or answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY or trio.current_time() >= end:
             return answer
         following = PullAnswer.from_command(answer).next_begin_offset
-        if following <= header.queue_offset:  # a slave moves no reader: the same look would follow at once
+        if following <= header.queue_offset:  # a slave moves no reader: the same pull would be repeated at once
             return answer
         nothing, header = answer, replace(header, queue_offset=following)
         await trio.lowlevel.checkpoint()
@@ -171,7 +171,7 @@ def _get(broker: Broker, header: PullMessage, most: GetLimits, chosen: PullFilte
     key, offset = (header.topic, header.queue_id), header.queue_offset
     if chosen.passes is None:
         return broker.store.reader.get(key, offset, most, chosen.tags_codes)
-    while True:  # one answer examines a limited number of entries, as with tags, then returns the next offset
+    while True:  # each pass examines a limited number of entries, as with tags, and returns the next offset
         result = broker.store.reader.get(key, offset, most)
         if result.status is not GetStatus.FOUND:
             return result if offset == header.queue_offset else replace(result, status=GetStatus.NO_MATCHED_MESSAGE)

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-# A sync, a file being written and a folder that is listed or removed, at the same time.
+# Enough for a sync, a file being written, and a folder being listed or removed at the same time.
 RESERVED: Final = 8
 NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 

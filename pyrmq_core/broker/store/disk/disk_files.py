@@ -22,7 +22,7 @@ from pyrmq_core.errors import StoreError
 
 try:
     import fcntl
-except ImportError:  # on Windows, where a second broker on the directory is not noticed
+except ImportError:  # on Windows; there a second broker on the same directory is not detected
     fcntl = None  # type: ignore[assignment]
 
 MAX_OPEN_FILES: Final = 256
@@ -38,7 +38,7 @@ class DiskFiles:
     def __init__(self, root: Path, *, max_open_files: int = MAX_OPEN_FILES) -> None:
         self._root = root
         self._folders: list[str] = []
-        self._made: dict[str, object] = {}  # a mark for each file that was opened and not removed
+        self._made: dict[str, object] = {}  # an object for each file that was opened and not removed
         self._descriptors = Descriptors(max_open_files, self.full_path)
         self.descriptor = self._descriptors.get  # for the store's thread
         self._lock: IO[str] | None = None
@@ -98,7 +98,7 @@ class DiskFiles:
             self._forget(folder)
             try:
                 place.rename(aside)
-            except OSError:  # another file system
+            except OSError:  # the target is on another file system
                 self._remove_folder(place)
             self._set_aside += 1
             self._sync_folder(place.parent)
@@ -194,7 +194,7 @@ class DiskFiles:
                 file.write("lock")
                 file.flush()
             self._descriptors.reserve()
-        self.remove(ASIDE)  # a killed process left it
+        self.remove(ASIDE)  # left by a killed process
 
     def close(self) -> None:
         with _named("close files of", self._root):

@@ -25,7 +25,7 @@ class ForgetfulFiles:
         self._files = files
         self._synced: dict[Page, bytes] = {}  # pages whose content on the medium differs from the file's
         self._dropped: dict[Page, bytes] = {}  # the medium's content of pages whose sync failed
-        # By file: for each sync under way, which may be several, the pages before a write during it.
+        # By file, for each sync under way: the content of pages before they were written during the sync.
         self._syncing: dict[str, list[dict[Page, bytes]]] = {}
 
     def add_folder(self, folder: str) -> None:

@@ -93,7 +93,7 @@ class IndexFile:
         self.layout = layout
         self.header = header
         self._slots: SlotTable | None = None
-        self._written_to = FIRST_ENTRY  # the entries before this number are in the slots of the file itself
+        self._written_to = FIRST_ENTRY  # the slots in the file include all entries before this number
 
     @property
     def room(self) -> int:

@@ -27,11 +27,11 @@ TAG_TYPE: Final = "T"
 # In the order in which their keys enter the index.
 INDEXED: Final = (UNIQ_KEY.encode(), KEYS.encode(), TAGS.encode())
 UNIQUE, WORDS, TAG = INDEXED
-# With the end of the pair before it.
+# Matches from the end of the pair before.
 INDEXED_PAIR: Final = re.compile(rb"\x02(%b)\x01([^\x02]+)" % b"|".join(INDEXED))
 TAIL_BYTES: Final = 4
 SIGN: Final = 1 << 31
-# Longer words are hashed whole, so that the heads that are kept take little room.
+# Longer words are hashed at once, so that the kept hashes of heads take little memory.
 MOST_WORD_BYTES: Final = 128
 
 

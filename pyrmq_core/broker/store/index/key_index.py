@@ -32,7 +32,7 @@ from pyrmq_core.protocol.messages.sysflag import TRANSACTION_MASK
 
 FOLDER: Final = "index"
 NAME_DIGITS: Final = 17
-# The bytes of the log that may wait for a step.
+# The most log bytes of messages that wait in memory to enter the index.
 MOST_WAITING_BYTES: Final = 64 << 20
 WALKED_AT_ONCE: Final = 250
 
@@ -106,7 +106,7 @@ class KeyIndex:
             return None
         stored = self._store.files.open(path, self._layout.file_bytes)
         header = Header._make(HEADER.unpack(stored.read(0, HEADER.size)))
-        if header.next_entry <= 0:  # RocketMQ writes it with the first entry
+        if header.next_entry <= 0:  # RocketMQ writes the header with the first entry
             header = header._replace(next_entry=FIRST_ENTRY)
         if header.next_entry == FIRST_ENTRY or (
             header.next_entry <= self._layout.entries

@@ -18,8 +18,8 @@ from pyrmq_core.protocol.messages.record import SHORT, RawRecord
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_MASK
 
 ROLLED_BACK: Final = 0xC
-# A record in a step weighs so many bytes of properties more, and a part of its own bytes: a step is also at most 256
-# records, or 1 MiB of the log.
+# A record counts as this many bytes besides its properties, and as a part of its own size: so a step is also at most
+# 256 records, or 1 MiB of the log.
 RECORD_WEIGHT: Final = 128
 LOG_PART: Final = 32
 

@@ -11,8 +11,8 @@ from itertools import accumulate
 from typing import Final
 
 MESSAGES_AT_ONCE: Final = 1000
-# The weight of the properties in one step: as many bytes as one message may have. A space, behind which a word of keys
-# may begin, counts as so many bytes more.
+# The weight of properties in one step: as many bytes as one message may have. A space, which may precede a word of
+# keys, counts as this many bytes more.
 WEIGHT_AT_ONCE: Final = 32 << 10
 SPACE_WEIGHT: Final = 16
 # The entries of one record in one step.

@@ -119,7 +119,7 @@ class AssignedQueues:
         self._on_changed = on_changed
         self._locks = locks
         self._table: dict[MessageQueue, AssignedQueue] = {}
-        self._of_topics: defaultdict[str, dict[MessageQueue, AssignedQueue]] = defaultdict(dict)  # the same queues
+        self._of_topics: defaultdict[str, dict[MessageQueue, AssignedQueue]] = defaultdict(dict)  # the queues by topic
         self._problems = problems
         self._changing = trio.Lock()
 

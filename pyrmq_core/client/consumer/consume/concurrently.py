@@ -169,7 +169,7 @@ class ConcurrentService:
                 now = trio.current_time()
                 for worker in self._workers:
                     queue, run = worker.queue, worker.run
-                    # With hooks a run has one batch, of which they know already.
+                    # With hooks a run has a single batch, which was reported to them already.
                     if queue is None or run is None or run.context is not None:
                         continue
                     if now - worker.began >= RECALL_SECONDS:

@@ -30,13 +30,13 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 log = logging.getLogger(__name__)
 
-# A broker answers at most 32 messages at once by default: if more follow, reading ahead pays.
+# Reading ahead pays if more messages follow; by default a broker returns at most 32 at once.
 READ_AHEAD_MESSAGES: Final = 64
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 # Pulls are received together, and the next pulls sent together: a write for each costs as much as ten messages.
 JOINED_MESSAGES: Final = 256
 READ_AHEAD_PATIENCE_SECONDS: Final = 1.0
-# The messages that a queue reads at a proxy before the next queue has its turn.
+# The messages that a queue reads at a proxy before the next queue may read.
 TURN_MESSAGES: Final = 1000
 QUICK_ANSWER_SECONDS: Final = 0.1
 FIRST_PAUSE_SECONDS: Final = 0.2
@@ -263,7 +263,7 @@ class Intake:
         broker that moves every pull.
         """
         process_queue = self.process_queue
-        if 0 < process_queue.position < moved.min_offset:  # a group that is new begins at 0, and misses nothing
+        if 0 < process_queue.position < moved.min_offset:  # a new group begins at 0, and misses nothing
             self._say_gone(process_queue.position, moved.min_offset)
         was_dropped = process_queue.is_dropped
         process_queue.correct(moved.next_offset)

@@ -172,7 +172,7 @@ class OrderlyService:
     async def _renew_locks(self, locks: QueueLocks) -> None:
         await trio.sleep(FIRST_RENEWAL_SECONDS)
         while True:
-            # A queue that was lost and whose handler still hangs is its next owner's to lock.
+            # Not a lost queue whose handler still hangs: its next owner locks it.
             if own := [assigned.queue for assigned in self._arrived if not assigned.process_queue.is_dropped]:
                 await locks.lock(own)
             await trio.sleep(RENEW_SECONDS)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 PASSIVELY: Final = "CONSUME_PASSIVELY"
 ACTIVELY: Final = "CONSUME_ACTIVELY"
-# A broker that answers another text each time ends up here.
+# Limits the reports about a broker that returns a different text each time.
 MOST_REPORTS: Final = 100
 LEAST_SECONDS: Final = 1.0
 
@@ -75,7 +75,7 @@ class Membership:
     def subscribe(self, topic: str, wanted: Filter) -> Subscription:
         """Adds a subscription, or changes the topic's filter; `announce` reports it to brokers."""
         before = self._subscriptions.get(topic)
-        version = _now_ms() if before is None else max(_now_ms(), before.version_ms + 1)  # a clock may be set back
+        version = _now_ms() if before is None else max(_now_ms(), before.version_ms + 1)  # rises with any clock
         subscription = self._subscriptions[topic] = Subscription(topic, wanted, version)
         self._note()
         return subscription
@@ -169,7 +169,7 @@ class Membership:
         question = Command(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": self._group})
         answer = await self._client.call(address, question)
         if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            return {topic: own.data() for topic, own in self._subscriptions.items()}  # not yet registered at a broker
+            return {topic: own.data() for topic, own in self._subscriptions.items()}  # unknown to the broker yet
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, question.code, address)
         table = load_object(answer.body, "consumer connections").get("subscriptionTable")

@@ -59,7 +59,7 @@ def _queue_of(name: str) -> MessageQueue:
 
 DEFAULT_FOLDER: Final = ".rocketmq_offsets"
 FILE_NAME: Final = "offsets.json"
-# The mark of a name that is not Java's, because the name itself cannot be a folder's.
+# The mark of an escaped name, of which Java has none: the name itself cannot be a folder's name.
 ESCAPED: Final = "="
 
 

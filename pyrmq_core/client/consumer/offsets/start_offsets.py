@@ -14,7 +14,7 @@ from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.model import ConsumeFromWhere, MessageQueue
 from pyrmq_core.protocol.messages.names import is_retry_topic
 
-# The default of TIMESTAMP: this long before the consumer was made.
+# The default start by TIMESTAMP: this long before the consumer was made.
 DEFAULT_AGE: Final = timedelta(minutes=30)
 
 

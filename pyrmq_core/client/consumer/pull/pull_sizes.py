@@ -9,15 +9,15 @@ from typing import Final
 from pyrmq_core.protocol.messages.payload import RawPull
 
 MAX_UNDER_WAY: Final = 128
-# One slice in this many is twice as large, to notice when the broker returns more at once than at first.
+# One of this many slices is twice as large, to detect that the broker now returns more at once.
 LARGER_EVERY: Final = 64
 # A batch topic's next answer is expected to be as large as the largest of this many answers. Too large a guess leaves
 # a gap that is pulled a little later; too small a guess gets the same batch twice.
 ANSWERS_LOOKED_BACK: Final = 32
 # An answer's bytes count for this part of the mean.
 BYTES_SHARE: Final = 16
-# A proxy drops an answer while 64 KiB wait to be written to the connection (AbstractRemotingActivity.writeResponse and
-# Netty's default water mark), and its client waits for nothing: answers of no more than this are under way at once.
+# The most bytes of answers under way from a proxy. It drops an answer while 64 KiB wait to be written to the connection
+# (AbstractRemotingActivity.writeResponse and Netty's default water mark), and the client would wait in vain.
 PROXY_BYTES: Final = 48 * 1024
 
 
@@ -67,7 +67,7 @@ class PullSizer:
             self._recent.append(pull.next_offset - pull.reaches_back_to)
             self.size = max(self._recent)
         elif larger:
-            # Messages that a filter passed over beyond `end` do not show how many are returned at once.
+            # Only up to `end`: messages that a filter skipped after it do not show how many are returned at once.
             self.size = max(self.size, min(pull.next_offset, end) - pull.start)
 
     def next_end(self, start: int) -> tuple[int, bool]:

@@ -80,7 +80,7 @@ class Puller:
         self._namespace = namespace
         self._consumer_group = with_namespace(consumer_group, namespace)
         self.is_member = is_member
-        self._suggested: dict[MessageQueue, int] = {}  # the ids of slaves
+        self._suggested: dict[MessageQueue, int] = {}  # the id of the slave to pull from
         self._proxies: set[str] = set()
 
     async def pull(
@@ -183,7 +183,7 @@ class Puller:
         each within a window of its own. An error of a range is raised after all pulls before it.
         """
         wanted = tuple(ranges)
-        with suppress(RocketMQError):  # the route shows a proxy, at which one range is begun at a time
+        with suppress(RocketMQError):  # at a proxy, which the route shows, ranges begin one at a time
             for queue, _ in wanted[:1]:
                 await self.address(queue, timeout=ROUTE_TIMEOUT_SECONDS)
         async with open_owned_nursery() as nursery:

@@ -148,7 +148,7 @@ class RangeReader:
     async def joined(self, wanted_bytes: int, wanted_messages: int) -> AsyncGenerator[list[RawPull], None]:
         """Yields lists of pulls, each of about `wanted_bytes` or `wanted_messages`."""
         while pulls := await self.take(wanted_bytes, wanted_messages):
-            # The next pulls are posted: let them be written before the caller holds up the loop with decoding.
+            # Lets the next pulls, which are posted, be written before the caller blocks the loop by decoding.
             await trio.lowlevel.checkpoint()
             yield pulls
 
@@ -179,7 +179,7 @@ class RangeReader:
         first = await self._pull(progress.next_start, progress.end)
         self._requests = self._puller.requests(
             self._queue, self._tags
-        )  # the first pull found out if it is a batch topic
+        )  # the first pull found out whether it is a batch topic
         if self._is_moved(first):
             self._end_at(first)
             return

@@ -20,7 +20,7 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 MakeReader = Callable[[MessageQueue, OffsetRange], RangeReader]
 
-# The ranges that are pulled at once. Each holds up to a read window.
+# The ranges that are pulled at once, each within its own read window.
 RANGES_AT_ONCE: Final = 8
 # The ranges that are pulled at once if they have no more messages together than one read window.
 SMALL_RANGES_AT_ONCE: Final = 64
@@ -73,7 +73,7 @@ class RangesReader:
                     yield held.take()
                 held.add(pulls)
                 if more and (held.is_full or not share_lists):
-                    # The next pulls are posted: let them be written before the caller holds up the loop with decoding.
+                    # Lets the next pulls, which are posted, be written before the caller blocks the loop by decoding.
                     await trio.lowlevel.checkpoint()
                     yield held.take()
                 more = more and not current.reader.is_ended
@@ -101,7 +101,7 @@ class RangesReader:
             self._nursery.start_soon(begun.begin, wanted_bytes, wanted_messages)
 
     def _has_room(self, queue: MessageQueue, offsets: OffsetRange) -> bool:
-        if self._is_proxied(queue):  # a proxy drops answers of several ranges that come at once
+        if self._is_proxied(queue):  # a proxy drops answers of several ranges at once
             return not self._begun
         if len(self._begun) < RANGES_AT_ONCE:
             return True

@@ -17,7 +17,7 @@ from pyrmq_core.protocol.messages.record import unpack_record
 
 log = logging.getLogger(__name__)
 
-# With the pauses between tries some 6 s: another broker, or a later try, may return the bytes right.
+# With pauses these take some 6 s, in which another broker, or a later try, may return the right bytes.
 TRIES: Final = 5
 
 
@@ -83,7 +83,7 @@ class UnreadableRecords:
         part = readable(pull, rules)
         if part.next_offset <= pull.start:
             raise error
-        is_whole = part.next_offset >= pull.next_offset  # without faults: of offsets that came twice
+        is_whole = part.next_offset >= pull.next_offset  # a pull without faulty records: then offsets are there twice
         for fault in part.faults or [error] * is_whole:
             log.warning(
                 "%s: a record could not be read in %d tries and is not consumed; the consumer goes on behind it: %s",

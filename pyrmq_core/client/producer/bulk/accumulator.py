@@ -64,7 +64,7 @@ class Accumulator:
         self._max_delay = batching.max_delay
         self._timeout = timeout
         self._open: dict[Key, _Batch] = {}  # the oldest first
-        self._last: _Batch | None = None  # the last message's batch, kept to spare making its key
+        self._last: _Batch | None = None  # the last message's batch, for the next message of the same kind
         self._begun = trio.Event()
 
     def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:
@@ -91,7 +91,7 @@ class Accumulator:
             if not self._open:
                 self._begun = trio.Event()
                 await self._begun.wait()
-            leaves_at = next((batch.leaves_at for batch in self._open.values()), None)  # keeps no batch alive
+            leaves_at = next((batch.leaves_at for batch in self._open.values()), None)  # no reference to the batch
             if leaves_at is not None:
                 await trio.sleep_until(leaves_at)
                 self._flush(trio.current_time())

@@ -24,7 +24,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 log = logging.getLogger(__name__)
 
-# A caller that reads many results that are there lets others run this often: each time costs a turn of the loop.
+# A caller that reads many finished results lets other tasks run after this many; each time costs a round of the loop.
 READS_BETWEEN_CHECKPOINTS: Final = 16
 
 R = TypeVar("R")
@@ -35,7 +35,7 @@ class Pending(Generic[R]):
 
     __slots__ = ("_callbacks", "_error", "_failures", "_result", "_unseen", "_waited", "is_done")
 
-    _reads: ClassVar[int] = 0  # the number of results read that were there already
+    _reads: ClassVar[int] = 0  # the number of results that were read without a wait
 
     def __init__(self, failures: UnseenFailures | None = None) -> None:
         self.is_done = False
@@ -127,7 +127,7 @@ class PendingSend(Pending[SendResult]):
 
     __slots__ = ("_index", "_results", "state")
 
-    def __init__(self, failures: UnseenFailures | None = None) -> None:  # sets all slots itself: one for every message
+    def __init__(self, failures: UnseenFailures | None = None) -> None:  # sets all slots itself, for speed
         self.is_done = False
         self._failures = failures
         self._waited = self._result = self._error = self._callbacks = self._unseen = None
@@ -176,11 +176,11 @@ class PendingBatch(Pending[Sequence[SendResult]]):
             self._end()
 
 
-# A caller that never has to wait lets others run this often: about once a millisecond. Each time costs a turn of the
-# loop; a call that leaves its message to a batch takes a quarter of the time.
+# A caller that never has to wait lets other tasks run after this many calls, about once a millisecond. Each time costs
+# a round of the loop; a call that adds its message to a batch takes a quarter of the time.
 CALLS_BETWEEN_CHECKPOINTS: Final = 64
 BATCHED_CALLS_BETWEEN_CHECKPOINTS: Final = 256
-# Closing waits this much longer than the longest send under way has left.
+# Closing waits this much longer than the timeout of the longest send under way.
 DRAIN_GRACE_SECONDS: Final = 5.0
 
 
@@ -279,7 +279,7 @@ class InFlight:
     ) -> bool:
         """Sends a payload in the background; `pendings`, its messages, receive the results or the error.
 
-        Returns False, and nothing is started, if the `loop` does not allow it now (`BackgroundSends.start`).
+        Returns False, with nothing started, if `loop` cannot start it from this thread now (`BackgroundSends.start`).
         """
         ended = partial(self.end, pendings)
         try:

@@ -32,7 +32,7 @@ from pyrmq_core.protocol.messages.split_payload import halves
 
 log = logging.getLogger(__name__)
 
-# The bound on payloads handed over, as a multiple of the bound on requests under way.
+# The bound on waiting payloads, as a multiple of the bound on requests under way.
 HANDED_OVER: Final = 8
 
 
@@ -104,12 +104,12 @@ class SendWindow:
         self._timeout = timeout
         self._keep_refused = keep_refused
         self._list_ranges = list_ranges
-        self._refused: deque[RefusedMessage] = deque()  # reserved from another thread too
+        self._refused: deque[RefusedMessage] = deque()  # appended on the loop, taken by another thread
         self._room_lock = threading.Lock()
         self._room = WindowRoom(HANDED_OVER * max_requests, max_bytes)
         self._order = SendOrder(max_requests)
         self._changed: trio.Event | None = None
-        self._has_raised = False  # the failure, or the interrupt that is one
+        self._has_raised = False  # whether the failure, or an interrupt, was raised
         self.summary = WriteSummary()
 
     async def put(self, payload: Payload, to: Target) -> None:

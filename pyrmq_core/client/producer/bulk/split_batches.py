@@ -54,10 +54,10 @@ class ChainedResults(Sequence[SendResult]):
             return [self[number] for number in range(count)[index]]
         place = range(count)[index]
         part = bisect_right(self._ends, place)
-        return self._parts[part][place - self._ends[part]]  # from the part's end
+        return self._parts[part][place - self._ends[part]]  # a negative index, from the part's end
 
 
-# The parts of a list that go to one target, one after another, each with the places of its messages in the list.
+# The target of some messages of a list, and their indices in the list.
 Group: TypeAlias = tuple[Target, list[int]]
 
 

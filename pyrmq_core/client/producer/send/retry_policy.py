@@ -39,15 +39,15 @@ RETRY_RESPONSE_CODES: Final = frozenset(
     )
 )
 
-# What a send waits out besides: SYSTEM_ERROR stands for a full disk too. Any other refusal (a permission, a missing
-# topic) stays until an operator acts.
+# Refusals after which a send waits and tries again; SYSTEM_ERROR may mean a full disk. Any other refusal (a permission,
+# a missing topic) lasts until an operator acts.
 WAITED_OUT: Final = PASSING_CODES | {ResponseCode.SYSTEM_ERROR}
-# How a broker refuses a queue that the topic does not have, before it stores: 5.x with INVALID_PARAMETER, 4.9 with
-# SYSTEM_ERROR (AbstractSendMessageProcessor.java, msgCheck).
+# The start of the remark by which a broker refuses a queue that the topic lacks, before it stores: 5.x with
+# INVALID_PARAMETER, 4.9 with SYSTEM_ERROR (AbstractSendMessageProcessor.java, msgCheck).
 WRONG_QUEUE: Final = "request queueId["
 WRONG_QUEUE_CODES: Final = (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
 
-# A broker refuses these before it stores; SYSTEM_ERROR stands for any exception in it, before or after.
+# Codes by which a broker refuses before it stores; SYSTEM_ERROR means any exception, before or after.
 REFUSED_BEFORE_STORING: Final = frozenset(ResponseCode) - {ResponseCode.SYSTEM_ERROR}
 
 # Refusals of the message or of its sender: no other queue, at no other time, would accept it.

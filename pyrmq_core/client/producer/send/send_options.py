@@ -84,7 +84,7 @@ class CommunicationMode(enum.Enum):
     ONEWAY = "ONEWAY"
 
 
-# A member of an enum costs more than a call to look up.
+# Looked up once, since an enum's attribute costs more than a call.
 SYNC: Final = CommunicationMode.SYNC
 ASYNC: Final = CommunicationMode.ASYNC
 

@@ -60,7 +60,7 @@ GO_AWAY: Final = ResponseCode.GO_AWAY.value
 SEND_OK: Final = SendStatus.SEND_OK
 STATUS_OF_CODE: Final = {status.value: status for status in SendStatus}
 WAIT_FOR_BROKER_SECONDS: Final = 0.5
-# The most request forms, one for each queue and kind of message; beyond it all are made anew.
+# The most request forms that are kept, one for each queue and kind of message; beyond it all are dropped.
 FORMS_KEPT: Final = 4096
 
 
@@ -171,7 +171,7 @@ class Sender:
                 await self._before_next_try(state)
             if state.refused is not None and isinstance(state.to, ThisQueue):
                 return self._end(state.refused[1], state)
-            try:  # a queue that was chosen and not tried keeps its turn
+            try:  # a queue that was chosen but not tried is used now
                 state.queue = queue = state.queue or await self._queues.choose(state)
             except RocketMQError as error:
                 if self._awaits_master(state):
@@ -207,7 +207,7 @@ class Sender:
         payload = state.payload
         if can_be_one_record(payload):
             topic = self._queues.on_wire(payload.topic)
-            # Half of the time is left for the send itself when the broker does not answer the question.
+            # Leaves half of the time for the send if the broker does not answer this query.
             timeout = state.seconds_left() / 2
             if await self._batch_topics.keeps_whole(topic, queue.broker_name, timeout=timeout):
                 payload = state.as_one_record()
@@ -325,11 +325,11 @@ class Sender:
         """Queries the route again, since it may be old; waits for the broker if the message may go to no other."""
         topic, tried, state.queue = state.payload.topic, state.queue, None
         with trio.move_on_after(min(1.0, state.seconds_left())):
-            with suppress(RocketMQError):  # the route that is known may still serve
+            with suppress(RocketMQError):  # the known route may still be right
                 await self._client.routes.refresh(self._queues.on_wire(topic))
         if state.refused is None or state.refused[0] != tried:
             waits = waits_for_broker(state.to)
-        else:  # NameServers that still name the queue have not heard of the change yet
+        else:  # NameServers that still list the queue do not know the change yet
             waits = not isinstance(state.to, ThisQueue) and tried in self._queues.known_queues(topic)
         if waits:
             await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, state.seconds_left()))

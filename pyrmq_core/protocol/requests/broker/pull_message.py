@@ -49,7 +49,7 @@ REQUIRED_FIELDS: Final = ("nextBeginOffset", "minOffset", "maxOffset")
 # The three offsets as brokers of 4.9 and 5.x write them, in this order. A text cannot match: its quotes are escaped.
 _OFFSETS: Final = rb'"nextBeginOffset":"(-?\d{1,18})","maxOffset":"(-?\d{1,18})","minOffset":"(-?\d{1,18})"'
 _FIND_OFFSETS: Final = re.compile(_OFFSETS).search
-# No other field of the answer has an `n`, so that the first part ends where the offsets begin.
+# No other field's name has an `n`, so the first part ends where the offsets begin.
 PULL_ANSWER_FORM: Final = re.compile(
     rb'\{"code":0,"extFields":\{[^{}n]{0,400}' + _OFFSETS + rb'[^{}]{0,400}\},"flag":1,"language":"\w{1,16}",'
     rb'"opaque":(\d{1,9}),(?:"remark":"\w{0,80}",)?"serializeTypeCurrentRPC":"JSON","version":\d{1,6}\}'

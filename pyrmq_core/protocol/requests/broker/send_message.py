@@ -30,7 +30,7 @@ from pyrmq_core.protocol.messages.properties import (
     is_reply,
 )
 
-# V1 name of each of V2's letters; `n` is spelled `bname` there because 5.x inherits it from the RPC header.
+# The V1 name of each letter of V2; `n` is `bname` in V1, because 5.x inherits it from the RPC header.
 V1_NAMES: Final = {
     "a": "producerGroup",
     "b": "topic",
@@ -109,12 +109,12 @@ class SendMessage:
     @classmethod
     def from_command(cls, command: Command) -> Self:
         ext = command.ext
-        if command.code in cls.V1_CODES:  # long names alone, as access control reads them: letters of V2 are ignored
+        if command.code in cls.V1_CODES:  # reads only long names, as access control does: letters of V2 are ignored
             ext = {letter: ext[name] for letter, name in V1_NAMES.items() if name in ext}
         request = decode_fields(cls, ext, "SEND_MESSAGE")
         object.__setattr__(
             request, "body", command.body
-        )  # freshly made and not shared yet: no second copy of 14 fields
+        )  # changed in place, since it is new and not shared; a copy would have 14 fields
         return request
 
 

@@ -81,12 +81,12 @@ class TopicConfigFound:
 
 
 def attribute_text(attributes: Mapping[str, str]) -> str:
-    """Returns attributes to set, in the text form of 17."""
+    """Returns attributes to set, in the text form of request 17."""
     return ",".join(f"+{name}={value}" for name, value in attributes.items())
 
 
 def changed_attributes(present: Mapping[str, str], text: str) -> dict[str, str]:
-    """Returns the `present` attributes after the changes of a 17: `+name=value` sets an attribute, `-name` removes it.
+    """Returns the `present` attributes after the changes in request 17: `+name=value` sets one, `-name` removes it.
 
     `HeaderError` for a change in any other form.
     """

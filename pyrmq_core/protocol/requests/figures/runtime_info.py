@@ -17,7 +17,7 @@ from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 
-# 4.9 spells this name so.
+# The second name is 4.9's spelling.
 TRANSFERRED: Final = ("getTransferredTps", "getTransferedTps")
 
 

@@ -29,7 +29,7 @@ _ROW: Final = re.compile(
     rf'\{{"brokerName":{_TEXT},"queueId":(0|[1-9][0-9]{{0,8}}),"topic":{_TEXT}\}}:'
     rf'\{{"lastUpdateTimestamp":{_NUMBER},"maxOffset":{_NUMBER},"minOffset":{_NUMBER}\}}'
 )
-# A body with each such row replaced by a line end.
+# Matches the rest of a body in which each row was replaced by a line end.
 _ROWS_ALONE: Final = re.compile(
     r'\{"offsetTable":\{(?:\n(?:,\n)*+)?\}(?:,"topicPutTps":(?:0|[1-9][0-9]*+)\.[0-9]++(?:E-?[0-9]++)?)?\}'
 )
