@@ -115,7 +115,7 @@ class EmbeddedCluster:
             self._nursery = await self._stack.enter_async_context(open_owned_nursery())
             for nameserver in self._nameservers.values():
                 await nameserver.start(self._nursery)
-            self._stack.push_async_callback(self._stop_brokers)  # before the NameServers, with which they unregister
+            self._stack.push_async_callback(self._stop_brokers)  # first: they unregister at NameServers
             for broker in self._brokers.values():  # masters first
                 running = await broker.start(self._nursery)
                 if not running.config.is_slave:

@@ -179,7 +179,7 @@ class _Parser:
                 part, opposite = conditions.negative(part), None
             elif prefix != "+":
                 if opposite is None:
-                    part = replace(conditions.condition_of(part), kind=Kind.CONDITION)  # TRUE is no constant any more
+                    part = replace(conditions.condition_of(part), kind=Kind.CONDITION)  # even of TRUE
                     opposite = self._checked(conditions.opposite(part))
                 part, opposite = opposite, part
         return part

@@ -62,7 +62,7 @@ class LoopLock(trio.abc.Instrument):
 
     def after_io_wait(self, timeout: float) -> None:
         if timeout > 0:
-            self._loop_waits = False  # set while the loop waits for the lock: a thread uses the loop's state
+            self._loop_waits = False  # first, so that threads that wait for the lock give up
             self._lock.acquire()
 
     def end(self) -> None:

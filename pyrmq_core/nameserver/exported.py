@@ -18,7 +18,7 @@ from pyrmq_core.nameserver.service import NameServer, now_ms
 from pyrmq_core.nameserver.tables.changes import RemovalReason
 from pyrmq_core.nameserver.tables.state import BrokerAddrInfo, BrokerLiveInfo
 
-# The most addresses with a sample of their own; those that are silent for longest have one.
+# The number of addresses with a sample of their own, namely those that are silent for longest.
 MOST_ADDRESSES: Final = 1_000
 BY_ADDRESS: Final = ("cluster", "broker_name", "broker_id", "address")
 

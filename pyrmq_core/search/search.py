@@ -1,6 +1,6 @@
 """`Search`: reads ranges of a topic with many pulls at once, and yields the messages that meet a condition.
 
-It keeps account of its progress: a search that is interrupted, reaches its bound or loses its broker reports the
+It records its progress, so that a search that is interrupted, reaches its limit or loses its broker can report the
 searched offsets. With Arrow a text or pattern is compared with whole columns of bodies, and only pulls that have a
 match are decoded.
 """

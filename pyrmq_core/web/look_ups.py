@@ -268,7 +268,7 @@ class LookUps:
         condition = None
         if wanted.contains or wanted.where or wanted.regex:
             condition = condition_of(wanted.contains or None, wanted.where or None, wanted.regex or None)
-        filter_of(wanted.tags or "*", wanted.sql or None)  # before any query to a broker
+        filter_of(wanted.tags or "*", wanted.sql or None)  # checked before any query to a broker
         return await self._get(wanted, partial(self._search, wanted, condition))
 
     async def _search(self, wanted: Wanted, condition: Condition | None) -> FoundMessages:

@@ -44,7 +44,7 @@ class QueueData:
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
         return cls(
-            broker_name=sys.intern(str(members["brokerName"])),  # a client's topics name few brokers again and again
+            broker_name=sys.intern(str(members["brokerName"])),  # the same few names in many routes
             read_queue_nums=queue_count(members["readQueueNums"]),
             write_queue_nums=queue_count(members["writeQueueNums"]),
             perm=int_member(members["perm"]),
