@@ -59,6 +59,21 @@ def test_a_disk_that_is_full_in_the_middle_of_a_group_repeats_and_loses_none(roo
         assert timed.lines == []
 
 
+def test_a_clock_that_is_set_back_while_the_disk_is_full_does_not_end_the_storing() -> None:
+    """The open slot is left when there is room again: the mark that the disk refuses then is no lost sync."""
+    with timed_store(LARGE, files=FillingDisk) as timed:
+        bodies = sent(timed, 4)
+        timed.now_ms = DUE_MS
+        timed.work()
+        timed.now_ms -= 5000
+        fill_up(timed, 0)
+        assert timed.store.failure == ""
+        timed.send(b"later", {"TIMER_DELIVER_MS": str(DUE_MS + 1000)})
+        timed.run_until(DUE_MS + 5000)
+        assert [record.body for record in timed.records("T", 0)] == [*bodies[::2], b"later"]
+        assert [record.body for record in timed.records("T", 1)] == bodies[1::2]
+
+
 @given(kept=st.integers(0, 100), room=st.integers(0, 600_000))
 @settings(deadline=None, max_examples=40)
 def test_copies_of_an_earlier_run_within_a_group_are_not_stored_again(kept: int, room: int) -> None:

@@ -375,7 +375,10 @@ class MessageStore:
             self._checkpoint = checkpoint
 
     def flush(self, leaving: Collection[QueueKey] | None = None) -> None:
-        """Syncs everything in this thread; not the queues `leaving`, which are being deleted."""
+        """Syncs everything in this thread; not the queues `leaving`, which are being deleted.
+
+        Raises `StoreError`. A sync that fails ends the storing; a mark that a full disk refuses is written later.
+        """
         with self._failing():
             end, syncs = self._log.unsynced()
             for sync in syncs:
@@ -387,8 +390,8 @@ class MessageStore:
                 sync()
             for queue in queues:
                 queue.synced()
-            if leaving is None:
-                self.mark_safe(mark)
+        if leaving is None:
+            self.mark_safe(mark)
 
     def _mark(self) -> Mark:
         """Returns the mark of the messages stored now; a slave's mark covers its replayed records."""
