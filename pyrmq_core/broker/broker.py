@@ -39,12 +39,13 @@ from pyrmq_core.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.broker.timers.service import Timers
 from pyrmq_core.broker.transactions.transactions import Transactions
+from pyrmq_core.network import LateAnswer
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.message_id import UniqueIdMaker, month_start_ms
 from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
 
-# A coroutine if the answer has to wait for something; None for no answer.
-Answer: TypeAlias = Command | Coroutine[Any, Any, Command | None] | None
+# A coroutine or a late answer if the answer has to wait for something; None for no answer.
+Answer: TypeAlias = Command | Coroutine[Any, Any, Command | None] | LateAnswer | None
 
 # How many requests may walk whole tables at a time, and how many may wait or walk: each takes time of the loop, and
 # memory for its answer. A request waits this many seconds for its turn.

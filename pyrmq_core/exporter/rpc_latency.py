@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from pyrmq_core.exporter.families import Family, Kind
 from pyrmq_core.exporter.series import Histogram
-from pyrmq_core.network import Handler, Peer
+from pyrmq_core.network import Handler, LateAnswer, Peer
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES, RESPONSE_NAMES, RequestCode, ResponseCode
-from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.command import NO_FIELDS, Command
 
 NAME: Final = "rocketmq_rpc_latency_milliseconds"
 LABELS: Final = ("protocol_type", "request_code", "response_code", "is_long_polling", "result")
@@ -45,11 +47,13 @@ class RpcLatency:
             if answer is None or isinstance(answer, Command):
                 self._ended(request, answer, began, is_held=False)
                 return answer
-            return self._wait(request, answer, began)
+            if isinstance(answer, LateAnswer):
+                return _Timed(answer, partial(self._wait, replace(request, ext=NO_FIELDS, body=b""), began))
+            return self._wait(request, began, answer)
 
         return measure
 
-    async def _wait(self, request: Command, waiting: Awaitable[Command | None], began: int) -> Command | None:
+    async def _wait(self, request: Command, began: int, waiting: Awaitable[Command | None]) -> Command | None:
         try:
             answer = await waiting
         except Exception:
@@ -81,3 +85,24 @@ class RpcLatency:
 
     def family(self) -> Family:
         return Family(NAME, Kind.HISTOGRAM, "Times of requests.", LABELS, self._times.samples(), BOUNDS)
+
+
+class _Timed(LateAnswer):
+    """A late answer whose making is timed."""
+
+    __slots__ = ("_answer", "_timed")
+
+    def __init__(
+        self, answer: LateAnswer, timed: Callable[[Awaitable[Command | None]], Awaitable[Command | None]]
+    ) -> None:
+        self._answer = answer
+        self._timed = timed
+
+    def wait(self, ready: Callable[[LateAnswer], None]) -> None:
+        self._answer.wait(lambda _: ready(self))
+
+    async def make(self) -> Command | None:
+        return await self._timed(self._answer.make())
+
+    def drop(self) -> None:
+        self._answer.drop()

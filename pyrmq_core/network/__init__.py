@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyrmq_core.network.connection.answers import ask
     from pyrmq_core.network.connection.calls import BulkCall, Call, Done
     from pyrmq_core.network.connection.connection import Connection
-    from pyrmq_core.network.connection.peer import CutConnection, Handler, Peer
+    from pyrmq_core.network.connection.peer import CutConnection, Handler, LateAnswer, Peer
     from pyrmq_core.network.loop_access import ON_LOOP, LoopAccess
     from pyrmq_core.network.nurseries import failure_in, open_lasting_nursery, open_owned_nursery
     from pyrmq_core.network.pool import ConnectionPool
@@ -32,6 +32,7 @@ __all__ = [
     "CutConnection",
     "Done",
     "Handler",
+    "LateAnswer",
     "Listening",
     "LoopAccess",
     "Peer",
@@ -60,6 +61,7 @@ _LAZY: Final = {
     "Connection": "pyrmq_core.network.connection.connection",
     "CutConnection": "pyrmq_core.network.connection.peer",
     "Handler": "pyrmq_core.network.connection.peer",
+    "LateAnswer": "pyrmq_core.network.connection.peer",
     "Peer": "pyrmq_core.network.connection.peer",
     "ON_LOOP": "pyrmq_core.network.loop_access",
     "LoopAccess": "pyrmq_core.network.loop_access",

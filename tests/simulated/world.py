@@ -249,9 +249,11 @@ class World:
 
                 self._doors[address] = connect
                 task_status.started(listening)
-                await trio.sleep_forever()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    del self._doors[address]  # before the nursery ends: none can connect from now on
         finally:
-            self._doors.pop(address, None)
             if listening is not None:
                 listening._closed.set()
 

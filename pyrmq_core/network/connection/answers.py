@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import trio
 
 from pyrmq_core.network.connection.failures import describe
 from pyrmq_core.network.connection.outbox import Answer
-from pyrmq_core.network.connection.peer import Handler, Peer
+from pyrmq_core.network.connection.peer import Handler, LateAnswer, Peer
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.framing.codes import ResponseCode, request_name
-from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.framing.command import NO_FIELDS, Command, refusal
 from pyrmq_core.protocol.framing.frame import encode_answer_head
 
 log = line_logger(__name__)
 
 # The assumed cost of a request under way beside its body: a task, its frames, the request's fields.
 REQUEST_BYTES: Final = 4096
+# The late answers that an ended connection drops before other tasks run.
+DROPPED_AT_ONCE: Final = 128
 
 
 async def ask(handler: Handler, request: Command, peer: Peer) -> Command | None:
@@ -55,12 +59,31 @@ def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
 class OpenRequests:
     """The requests of one connection that have no answer yet, and the bytes that they take."""
 
-    __slots__ = ("_done", "bytes", "count", "most")
+    __slots__ = ("_done", "_late", "bytes", "count", "most")
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.count = self.bytes = 0
         self._done: trio.Event | None = None
+        self._late: dict[LateAnswer, Command] = {}
+
+    def begin_late(self, request: Command, answer: LateAnswer, ready: Callable[[LateAnswer], None]) -> None:
+        """Counts a request and begins its answer's wait, without the request's fields: they are most of its memory."""
+        self._late[answer] = bare = replace(request, ext=NO_FIELDS, body=b"")
+        self.begin(bare)
+        answer.wait(ready)
+
+    def request_of(self, answer: LateAnswer) -> Command:
+        """Returns the request of a late answer whose wait is over; `end` is called with it later."""
+        return self._late.pop(answer)
+
+    async def drop_late(self) -> None:
+        """Drops the late answers that still wait, some at a time: the connection has ended."""
+        while self._late:
+            for _ in range(min(DROPPED_AT_ONCE, len(self._late))):
+                self._late.popitem()[0].drop()
+            with trio.CancelScope(shield=True):
+                await trio.lowlevel.checkpoint()
 
     def begin(self, request: Command) -> None:
         self.count += 1

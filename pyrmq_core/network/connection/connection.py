@@ -19,7 +19,7 @@ from pyrmq_core.network.connection.answers import OpenRequests, answer_frame, fa
 from pyrmq_core.network.connection.calls import BulkCall, Call, Calls, DeadlineSweeper, Done
 from pyrmq_core.network.connection.failures import not_running, reason_to_close
 from pyrmq_core.network.connection.outbox import Outbox
-from pyrmq_core.network.connection.peer import CutConnection, Handler, Peer
+from pyrmq_core.network.connection.peer import CutConnection, Handler, LateAnswer, Peer
 from pyrmq_core.network.connection.read_slice import ReadSlice, ReadTurns
 from pyrmq_core.network.connection.shared_bytes import Memory
 from pyrmq_core.network.connection.stall_detector import ConnectionActivity, ConnectionTimeouts, StallDetector
@@ -311,6 +311,7 @@ class Connection:
         self.close("this end stopped")
         self._sweeper.discard(self)
         await close_wire(self._wire)
+        await self._under_way.drop_late()
         self._closed.set()
         try:
             if self._on_close is not None:
@@ -401,9 +402,16 @@ class Connection:
         else:
             if isinstance(answer, Command):
                 self.answer(request, answer)
+            elif isinstance(answer, LateAnswer):
+                self._under_way.begin_late(request, answer, self._answer_ready)
             elif answer is not None:
                 self._under_way.begin(request)
                 nursery.start_soon(self._answer_later, request, answer)
+
+    def _answer_ready(self, answer: LateAnswer) -> None:
+        request = self._under_way.request_of(answer)
+        if self._nursery is not None and not self.is_closed:
+            self._nursery.start_soon(self._answer_later, request, answer.make())
 
     async def _answer_later(self, request: Command, waiting: Awaitable[Command | None]) -> None:
         answer: Command | None = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Protocol, TypeAlias
+
+import trio
 
 from pyrmq_core.network.addresses import parse_address
 from pyrmq_core.network.connection.calls import Done
@@ -60,7 +63,43 @@ class Peer:
         return parse_address(self.address)[1]
 
 
-# A plain function answers at once and costs no task; an async function may wait. On None nothing is sent;
+class LateAnswer(ABC):
+    """An answer that has no task while it waits: a connection may have thousands of them.
+
+    The connection calls `wait` once, and awaits `make` when `ready` was called. A handler around another handler may
+    await the answer as a whole.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def wait(self, ready: Callable[[LateAnswer], None]) -> None:
+        """Begins the wait. `ready` is called at its end, once, on the loop, unless `drop` was called."""
+
+    @abstractmethod
+    async def make(self) -> Command | None:
+        """Returns the answer after the wait; it may wait further."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Ends the wait without an answer: the connection has ended."""
+
+    def __await__(self) -> Generator[Any, Any, Command | None]:
+        return self._wait_and_make().__await__()
+
+    async def _wait_and_make(self) -> Command | None:
+        ended = trio.Event()
+        self.wait(lambda _: ended.set())
+        try:
+            await ended.wait()
+        except BaseException:
+            self.drop()
+            raise
+        return await self.make()
+
+
+# A plain function answers at once and costs no task; an async function may wait, and so may a `LateAnswer`, which
+# costs a task at its end alone. On None nothing is sent;
 # `peer.connection.answer(request, answer)` may send the answer later.
 Handler: TypeAlias = Callable[[Command, Peer], "Command | Awaitable[Command | None] | None"]
 

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import trio
 
 from pyrmq_core.broker.broker import HELP, Answer, Broker
-from pyrmq_core.broker.clients.held_pulls import MILLISECONDS, MOST_MS, held_bytes
+from pyrmq_core.broker.clients.held_pulls import MILLISECONDS, MOST_MS, HeldPull, held_bytes
 from pyrmq_core.broker.processors.offsets import commit
 from pyrmq_core.broker.processors.pulls.pull_advice import MOVES, is_unmoved, suggested_broker, unmoved
 from pyrmq_core.broker.processors.pulls.pull_filters import PullFilter, filter_of, forbidden
-from pyrmq_core.broker.store.reading import MAX_SCANNED_ENTRIES, GetLimits, GetResult, GetStatus
+from pyrmq_core.broker.store.reading import MAX_SCANNED_ENTRIES, GetLimits, GetResult, GetStatus, QueueKey
 from pyrmq_core.broker.tables.consumer_filters import Passes
 from pyrmq_core.broker.tables.topics import READ
-from pyrmq_core.network import Peer
+from pyrmq_core.network import LateAnswer, Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.properties import decode_properties
@@ -67,35 +68,65 @@ def pull(broker: Broker, request: Command, peer: Peer) -> Answer:
         size_bytes = held_bytes(request, chosen.tags_codes)
         if broker.held.has_room(peer, size_bytes):
             if answer.code == ResponseCode.PULL_NOT_FOUND:
-                return _wait(broker, header, chosen, peer, size_bytes)
+                return _HeldPull(broker, header, chosen, peer, size_bytes)
             if is_unmoved(broker, answer, header.queue_offset):
                 return _wait_for_copy(broker, header, chosen, peer, size_bytes)
     return answer
 
 
-async def _wait(broker: Broker, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int) -> Command:
-    """Waits for messages, then answers with messages from the store, which are read when the connection can send them.
+class _HeldPull(LateAnswer):
+    """The answer to a pull that waits for a message; the store is read when the connection can send the answer.
 
-    A pull with SQL92 is woken by any message, and waits on while none of them passes.
+    A pull with SQL92 is woken by any message, and waits on, with a task, while none of them passes.
     """
-    config, key = broker.config, (header.topic, header.queue_id)
-    timeout_ms = header.suspend_timeout_ms if config.long_polling_enable else config.short_polling_time_mills
-    end, nothing = trio.current_time() + min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS, None
-    while True:
-        if nothing is None or header.queue_offset >= broker.store.reader.bounds(key)[1]:
-            left_ms = round((end - trio.current_time()) * MILLISECONDS)
-            await broker.held.wait(key, chosen.tags_codes, left_ms, peer, size_bytes, header.consumer_group)
-        await peer.connection.wait_answer_turn()
-        answer = _moved(broker, header, peer, None) or _look(broker, header, chosen)
-        if answer.code == ResponseCode.PULL_NOT_FOUND and nothing is not None:
-            return nothing
-        if chosen.passes is None or answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY or trio.current_time() >= end:
-            return answer
-        following = PullAnswer.from_command(answer).next_begin_offset
-        if following <= header.queue_offset:  # a slave moves no reader: the same pull would be repeated at once
-            return answer
-        nothing, header = answer, replace(header, queue_offset=following)
-        await trio.lowlevel.checkpoint()
+
+    __slots__ = ("_broker", "_chosen", "_ends", "_header", "_held", "_peer", "_size_bytes")
+
+    def __init__(self, broker: Broker, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int) -> None:
+        config = broker.config
+        timeout_ms = header.suspend_timeout_ms if config.long_polling_enable else config.short_polling_time_mills
+        self._ends = trio.current_time() + min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS
+        self._broker, self._header, self._chosen = broker, header, chosen
+        self._peer, self._size_bytes = peer, size_bytes
+        self._held: HeldPull | None = None
+
+    @property
+    def _key(self) -> QueueKey:
+        return self._header.topic, self._header.queue_id
+
+    @property
+    def _left_ms(self) -> int:
+        return round((self._ends - trio.current_time()) * MILLISECONDS)
+
+    def wait(self, ready: Callable[[LateAnswer], None]) -> None:
+        codes, group, wake = self._chosen.tags_codes, self._header.consumer_group, partial(ready, self)
+        held = self._broker.held
+        self._held = held.add(self._key, codes, self._left_ms, self._peer, self._size_bytes, group, wake)
+
+    def drop(self) -> None:
+        if self._held is not None:
+            self._broker.held.drop(self._held)
+
+    async def make(self) -> Command:
+        broker, peer, chosen, nothing = self._broker, self._peer, self._chosen, None
+        while True:
+            header = self._header
+            await peer.connection.wait_answer_turn()
+            answer = _moved(broker, header, peer, None) or _look(broker, header, chosen)
+            if answer.code == ResponseCode.PULL_NOT_FOUND and nothing is not None:
+                return nothing
+            is_filtered = chosen.passes is not None and answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            if not is_filtered or trio.current_time() >= self._ends:
+                return answer
+            following = PullAnswer.from_command(answer).next_begin_offset
+            if following <= header.queue_offset:  # a slave moves no reader: the same pull would be repeated at once
+                return answer
+            nothing, self._header = answer, replace(header, queue_offset=following)
+            await trio.lowlevel.checkpoint()
+            if following >= broker.store.reader.bounds(self._key)[1]:
+                await broker.held.wait(
+                    self._key, chosen.tags_codes, self._left_ms, peer, self._size_bytes, header.consumer_group
+                )
 
 
 async def _wait_for_copy(
