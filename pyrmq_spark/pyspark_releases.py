@@ -73,6 +73,6 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    if "timezone" in signature(to_arrow_schema).parameters:  # since 4.2; UTC before it
+    if "timezone" in signature(to_arrow_schema).parameters:  # since 4.2; earlier releases use UTC
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)

@@ -100,7 +100,7 @@ class ConcurrentWrite(RocketMQError):
 
 
 class RocketMQSparkError(Exception):
-    """The error that Spark shows: `[CONDITION] fault, place and remedy`."""
+    """The error that Spark shows: `[CONDITION] fault, where it is, and remedy`."""
 
 
 def one_line(error: RocketMQError, where: str = "") -> str:

@@ -101,7 +101,7 @@ def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
 def unframed(body: Column, *, protobuf: bool = False) -> Column:
     """Returns the bodies without the five bytes that serializers of Confluent's schema registry write before them.
 
-    With `protobuf`, it also removes the byte that stands for the first message of a schema. Other bodies become null.
+    With `protobuf`, it also removes the byte that means the first message of a schema. Other bodies become null.
     """
     head = "00" if protobuf else ""
     start = 7 if protobuf else 6

@@ -69,7 +69,7 @@ def _asyncio_method(
 
 
 class Admin(OwnerFace[TrioAdmin]):
-    """The asyncio form of `pyrmq_core.Admin`; `client` is an asyncio one."""
+    """The asyncio form of `pyrmq_core.Admin`; `client` is an asyncio `Client`."""
 
     @parameters_of(AdminSettings[Client])
     def __init__(self, settings: AdminSettings[Client]) -> None:

@@ -17,7 +17,7 @@ from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 
 class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
-    """The asyncio form of `pyrmq_core.LitePullConsumer`; `client` is an asyncio one. One task polls."""
+    """The asyncio form of `pyrmq_core.LitePullConsumer`; `client` is an asyncio `Client`. One task polls."""
 
     @parameters_of(LitePullSettings[Client])
     def __init__(self, settings: LitePullSettings[Client]) -> None:

@@ -96,7 +96,7 @@ CALLS_BETWEEN_TURNS: Final = 64
 
 
 class Producer(OwnerFace[TrioProducer]):
-    """The asyncio form of `pyrmq_core.Producer`; `client` is an asyncio one.
+    """The asyncio form of `pyrmq_core.Producer`; `client` is an asyncio `Client`.
 
     A send that was cancelled says nothing about storage: the message is perhaps stored. `transaction_listener` may have
     a coroutine function, which runs on the asyncio loop that opened the producer.

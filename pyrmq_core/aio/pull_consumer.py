@@ -10,7 +10,7 @@ from pyrmq_core.client.parameters import parameters_of
 
 
 class PullConsumer(OwnerFace[TrioPullConsumer]):
-    """The asyncio form of `pyrmq_core.PullConsumer`; `client` is an asyncio one.
+    """The asyncio form of `pyrmq_core.PullConsumer`; `client` is an asyncio `Client`.
 
     `read` takes one call to the library's loop for each pull; `read_joined` and `read_arrow` one call for many.
     """

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class PushConsumer(OwnerFace[TrioPushConsumer]):
-    """The asyncio form of `pyrmq_core.PushConsumer`; `client` is an asyncio one.
+    """The asyncio form of `pyrmq_core.PushConsumer`; `client` is an asyncio `Client`.
 
     `async with PushConsumer("audit", nameserver=...) as consumer:`, then `await consumer.subscribe("orders")` and
     `await consumer.run(handler)`, or `async for delivery in consumer`.

@@ -17,7 +17,7 @@ from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 
 class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
-    """The blocking `pyrmq_core.LitePullConsumer`; `client` is a blocking one too. One thread polls."""
+    """The blocking `pyrmq_core.LitePullConsumer`; `client` is a blocking `Client`. One thread polls."""
 
     @parameters_of(LitePullSettings[Client])
     def __init__(self, settings: LitePullSettings[Client]) -> None:

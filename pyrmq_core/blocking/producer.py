@@ -41,7 +41,7 @@ R = TypeVar("R")
 
 
 class Producer(OwnerFace[AsyncProducer]):
-    """The blocking form of `pyrmq_core.Producer`; `client` is a blocking one. Safe to use from many threads."""
+    """The blocking form of `pyrmq_core.Producer`; `client` is a blocking `Client`. Safe to use from many threads."""
 
     @parameters_of(ProducerSettings[Client])
     def __init__(self, settings: ProducerSettings[Client]) -> None:

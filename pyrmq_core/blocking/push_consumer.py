@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 
 class PushConsumer(OwnerFace[AsyncPushConsumer]):
-    """The blocking `pyrmq_core.PushConsumer`; `client` is a blocking one too. Safe to use from many threads.
+    """The blocking `pyrmq_core.PushConsumer`; `client` is a blocking `Client`. Safe to use from many threads.
 
     `with PushConsumer("audit", nameserver=...) as consumer:`, then `consumer.subscribe("orders")` and
     `consumer.run(handler)`. A child after `fork` has the same subscriptions, and is a member of the group of its own.
@@ -59,7 +59,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
         """Subscribes to a topic, or changes its subscription; a running consumer reports it to its brokers at once.
 
         `tags` is "*" or "TagA || TagB"; `sql` is an SQL92 expression over properties instead. If the topic's brokers
-        are known, one checks the expression now: raises `ResponseError` if it cannot evaluate it.
+        are known, a broker checks the expression now: raises `ResponseError` if it cannot evaluate it.
         """
         self._run(lambda consumer: consumer.subscribe(topic, tags=tags, sql=sql))
         self._subscribed[topic] = (tags, sql)

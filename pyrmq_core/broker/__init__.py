@@ -18,8 +18,8 @@ folders:
 - `statistics` measures what the broker does, by topic and group.
 
 Static topics, pop consumption and controllers are not built. A request that needs one of these is refused by name, and
-so is a setting that would switch one on. No slave becomes a master by itself: with `enableSlaveActingMaster` one
-answers in its master's place while that is away, but takes no sends.
+so is a setting that would switch one on. No slave becomes a master by itself: with `enableSlaveActingMaster` a slave
+answers for its master while that is away, but refuses sends.
 """
 
 from pyrmq_core.broker.processors.topics_and_groups import make_topics

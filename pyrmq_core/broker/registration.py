@@ -1,7 +1,8 @@
 """The registration with every NameServer: at the start, every 30 s, and at once when a topic changes.
 
-Each NameServer has a task and a connection of its own: a slow or missing one then delays no other, and a NameServer
-forgets one broker per closed connection. Source: broker/out/BrokerOuterAPI.java, BrokerController.java (5.4.0).
+Each NameServer has a task and a connection of its own: a slow or missing NameServer then delays no other, and a
+NameServer forgets one broker per closed connection. Source: broker/out/BrokerOuterAPI.java, BrokerController.java
+(5.4.0).
 """
 
 from __future__ import annotations

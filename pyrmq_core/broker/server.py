@@ -126,7 +126,7 @@ async def run_broker(
 ) -> None:
     """Serves until cancelled or stopped; it counts as started once a NameServer has registered it, if any is set.
 
-    `files` takes the place of storePathRootDir. `wrap_handler` gets the broker's handler and returns a handler that
+    `files` replace the directory storePathRootDir. `wrap_handler` gets the broker's handler and returns a handler that
     receives all requests instead. Cancelled, the broker stops in order: it unregisters, closes port and connections,
     and flushes. Raises `StoreError` if the store cannot be opened, `NetworkError` if the port cannot, `InvalidArgument`
     for settings that contradict each other.

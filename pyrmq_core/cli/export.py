@@ -143,7 +143,7 @@ class LinesCopy:
 
 
 class ParquetCopy:
-    """A Parquet file, made of whole columns."""
+    """The output as a Parquet file, written by columns."""
 
     def __init__(self, file: IO[bytes], tags: TagFilter) -> None:
         from pyrmq_core.client.arrow_library import columnar

@@ -1,7 +1,8 @@
 """`pyrmq send`: one message, or the lines of standard input or of files, sent in batches as fast as they come.
 
 Results are printed in the order of the lines. After a failed line no further line is read, and the sends under way are
-waited for: the error says how many messages are stored, not stored, and perhaps stored, and where to go on.
+waited for: the error says how many messages are stored, not stored, and perhaps stored, and with which line to
+continue.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def check_trio() -> None:
     """Raises `InvalidState` outside a trio program; the error names the face to use there."""
     if trio.lowlevel.in_trio_run():
         return
-    asyncio = sys.modules.get("asyncio")  # only a program that uses asyncio has loaded it
+    asyncio = sys.modules.get("asyncio")  # loaded only in a program that uses asyncio
     if asyncio is not None and asyncio._get_running_loop() is not None:
         raise InvalidState(
             "this program runs under asyncio, and the names of pyrmq_core itself run under trio: use those of "

@@ -20,7 +20,7 @@ S = TypeVar("S", bound=ClientChoice[Any])
 class SessionOwner(AsyncOnly, Generic[S]):
     """An object with the session of a shared client, or of a client of its own, which it opens and closes."""
 
-    _KIND: ClassVar[str]  # in errors about its state
+    _KIND: ClassVar[str]  # the name of the kind in errors about its state
 
     @classmethod
     def _of(cls, settings: S, client: Client | None) -> Self:

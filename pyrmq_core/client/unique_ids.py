@@ -30,7 +30,7 @@ class UniqueIds:
         self._month_ms = 0
         self._month_of = -1
         self._now_ms = 0
-        self._ends_ns = 0  # the end of that millisecond
+        self._ends_ns = 0  # the end of the millisecond `_now_ms`
         self._counter = 0
         self._prefix = ""
 

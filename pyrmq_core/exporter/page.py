@@ -37,7 +37,7 @@ class _Families:
 
 
 class MetricsPage:
-    """The page of one server, shared by all requests; `common` labels stand before each sample's own."""
+    """The page of one server, shared by all requests; `common` labels precede each sample's own labels."""
 
     def __init__(self, collect: Collect, common: dict[str, str]) -> None:
         self._collect = collect

@@ -13,7 +13,7 @@ from pyrmq_core.network.log_lines import line_logger
 
 log = line_logger(__name__)
 
-# RocketMQ's exporters that exist here.
+# RocketMQ's names of the exporters that exist here.
 EXPORTERS: Final = ("DISABLE", "PROM")
 PROM: Final = "PROM"
 # Loopback unless settings say otherwise; RocketMQ listens on all addresses.

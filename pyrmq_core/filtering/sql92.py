@@ -80,7 +80,7 @@ class _Parser:
         self._advance()
 
     def condition(self) -> Part:
-        """Returns the whole expression."""
+        """Parses and returns a complete condition."""
         try:
             return conditions.condition_of(self._either())
         except UnfitOperand as reason:
@@ -179,7 +179,7 @@ class _Parser:
                 part, opposite = conditions.negative(part), None
             elif prefix != "+":
                 if opposite is None:
-                    part = replace(conditions.condition_of(part), kind=Kind.CONDITION)  # even of TRUE
+                    part = replace(conditions.condition_of(part), kind=Kind.CONDITION)  # also of a constant
                     opposite = self._checked(conditions.opposite(part))
                 part, opposite = opposite, part
         return part

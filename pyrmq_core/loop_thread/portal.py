@@ -102,7 +102,7 @@ class Portal:
     def submit(self, call: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
         """Starts the call on the loop and returns its future; cancelling the future cancels the call.
 
-        The call has a copy of the caller's context variables, so that a trace goes on in it.
+        The call has a copy of the caller's context variables, so that a trace continues in it.
         """
         future: Future[T] = Future()
         self._started.add(future)
@@ -169,7 +169,7 @@ class Portal:
 
     @property
     def is_broken(self) -> bool:
-        """True if a defect ended the loop, or is ending it: another loop can take its place."""
+        """True if a defect ended the loop, or is ending it: another loop can replace it."""
         return self.crash is not None or (self._is_ending and not self._is_stopped)
 
     def on_crash(self, owner: object, end: Callable[[InvalidState], None]) -> None:

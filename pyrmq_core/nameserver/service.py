@@ -54,7 +54,7 @@ log = line_logger(__name__)
 
 # The topics removed with a broker that have a log line each; further topics are counted, and logged at DEBUG.
 TOPIC_LINES: Final = 20
-# About two milliseconds.
+# The lines logged before other tasks run: about two milliseconds.
 LINES_PER_STEP: Final = 100
 # The size of queries and removals in `FairSteps`: smaller than a large registration, so that they come first.
 LOOK_SIZE: Final = 1024 * 1024

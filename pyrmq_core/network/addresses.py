@@ -28,7 +28,7 @@ def parse_address(text: str) -> tuple[str, int]:
 def local_ip() -> str:
     """Returns this machine's address as others are likely to see it; 127.0.0.1 without a network.
 
-    It asks the kernel which source address a packet to the outside would carry; nothing is sent.
+    It queries the kernel for the source address of a packet to the outside; nothing is sent.
     """
     for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:

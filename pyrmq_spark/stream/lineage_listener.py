@@ -79,7 +79,7 @@ class LineageListener(StreamingQueryListener):
     is the dataset `rocketmq://` and the first NameServer, with the topic's name on brokers. `outputs` has, by
     `queryName`, the datasets that a query writes: a topic, or namespace and name of another dataset. `inputs` has the
     datasets that it reads, in place of the topics of its progress. RUNNING comes with new topics, and every
-    `running_every` seconds at most. An event that cannot be emitted is logged, and the query goes on.
+    `running_every` seconds at most. An event that cannot be emitted is logged, and the query continues.
     """
 
     def __init__(

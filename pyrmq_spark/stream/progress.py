@@ -94,8 +94,8 @@ def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets
 class OffsetPublisher(StreamingQueryListener):
     """A listener that publishes offsets after every batch, also the last, of the session's queries of RocketMQ.
 
-    `spark.streams.addListener(OffsetPublisher("audit", nameServer="..."))`. Failures are logged, and the query goes on.
-    `query_name` restricts it to one query.
+    `spark.streams.addListener(OffsetPublisher("audit", nameServer="..."))`. Failures are logged, and the query
+    continues. `query_name` restricts it to one query.
     """
 
     def __init__(self, group: str, *, query_name: str | None = None, **options: str) -> None:

@@ -13,7 +13,7 @@ is used instead.
 beginning: after a restart with `availableNow`, PySpark before 4.2 requests an end before it passes the query's offsets.
 The batch then begins at the stored offset, and `from` counts only for batch 0, which has none.
 
-`UNRESOLVED` stands for a start that cannot be computed again, for example because the topic has new queues that the
+`UNRESOLVED` represents a start that cannot be computed again, for example because the topic has new queues that the
 options do not name. It is returned only as a start, and never stored.
 
 Spark compares offsets as text, so names are sorted.

@@ -281,7 +281,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next_commits(self, followed: FollowedOffsets, since: float | None) -> Backlog | None:
         """Returns how many records of the manifest to read, at least one, so that their rows stay within the limits."""
         limits, rows, is_first = self._options.limits, 0, True
-        for queue, size in followed.backlog.items():  # of one queue
+        for queue, size in followed.backlog.items():  # a committed stream has one queue
             begin = followed.begins[queue]
             for commit in self._commits(queue, begin, begin + size):
                 if limits.max_offsets is not None and rows + commit.rows > limits.max_offsets and not is_first:

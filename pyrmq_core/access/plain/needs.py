@@ -2,9 +2,9 @@
 
 Groups stand as their retry topics. Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java (4.9.7).
 Some holes of 4.9.7 are closed here: batches (320) and 361 are checked as their single and older forms; a send to a
-retry topic needs the group of that topic, not one that the request names; the end of a transaction needs its topic, if
-it names one, and locks and resets of offsets need their group; rules of access, lists of topics and groups, the removal
-of files and the other changes of groups are for administrators alone. 5.3 closed some of them too.
+retry topic needs the group of that topic, not a group that the request names; the end of a transaction needs its topic,
+if it names one, and locks and resets of offsets need their group; rules of access, lists of topics and groups, the
+removal of files and the other changes of groups are for administrators alone. 5.3 closed some of them too.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-# The members of a file.
+# The names of a file's members.
 GLOBAL_ADDRESSES: Final = "globalWhiteRemoteAddresses"
 ACCOUNTS: Final = "accounts"
 

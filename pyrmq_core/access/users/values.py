@@ -118,7 +118,7 @@ class PolicyEntry:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Entries of one type; entries of type Default count only where no Custom one fits."""
+    """Entries of one type; entries of type Default count only if no entry of type Custom applies."""
 
     policy_type: str
     entries: tuple[PolicyEntry, ...]

@@ -17,7 +17,7 @@ MAX_REMARK_CHARS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """The limits of open calls and of their requests' bytes, in all and for each client, since one may never answer."""
+    """The limits of open calls and of their requests' bytes, in all and for each client: a client may never answer."""
 
     calls: int
     request_bytes: int

@@ -70,7 +70,7 @@ class _Amount:
 
 
 class _Queue:
-    """Pulls that wait at one queue, by the tags codes they want; None stands for any."""
+    """Pulls that wait at one queue, by the tags codes that they want; None means any."""
 
     __slots__ = ("by_code",)
 

@@ -1,8 +1,8 @@
 """`HaClient`: follows a master, so that this store's log has the master's bytes.
 
-The slave reports how far its log reaches, takes blocks that begin there, and reports again after each. Between blocks
-the slave replays the copied bytes in steps: queues and index are this store's own. Nothing here ends the broker: a
-failure is one line in the log, and is tried again. Source: store/ha/DefaultHAClient.java (5.4.0).
+The slave reports the end of its log, receives blocks that begin there, and reports again after each. Between blocks the
+slave replays the copied bytes in steps: queues and index are this store's own. Nothing here ends the broker: a failure
+is one line in the log, and is tried again. Source: store/ha/DefaultHAClient.java (5.4.0).
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ V = TypeVar("V")
 PERIOD_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
 ADOPT_SECONDS: Final = 1.0
-# SlaveSynchronize's own.
+# The number of RocketMQ's SlaveSynchronize.
 PAGE_ROWS: Final = 2000
 # The most topics, groups, or pairs of topic and group with offsets; a table with more is refused.
 MOST_ROWS: Final = 500_000
@@ -218,7 +218,7 @@ class SlaveTables:
             _note_left_out("groups", address, page)
 
     async def _fetch_offsets(self, address: str) -> None:
-        """Sends the master the offsets committed here, then takes the master's table."""
+        """Sends the master the offsets committed here, then merges the master's table."""
         fetched = await read_in_steps(offset_rows(await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)))
         await self._own.give_back(fetched.rows, self._ask, address)
         async for (topic, group), row in InTurns(fetched.rows.items()):

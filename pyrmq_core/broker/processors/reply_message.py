@@ -1,4 +1,4 @@
-"""SEND_REPLY_MESSAGE (324, 325): pushes a reply (326) to the client that asked, and stores it in the reply topic.
+"""SEND_REPLY_MESSAGE (324, 325): pushes a reply (326) to the requesting client, and stores it in the reply topic.
 
 The reply is stored before it is pushed (`storeReplyMessageEnable`). The answer to its sender has the reply's offset in
 the store and the code of the push. A stored reply is never delivered later: a client that is away misses it. Source:
@@ -50,7 +50,7 @@ PUSH_SECONDS: Final = 10.0
 
 
 async def reply(broker: Broker, request: Command, peer: Peer) -> Command:
-    """Pushes and stores a reply; its sender learns whether the client that asked has it."""
+    """Pushes and stores a reply; the answer to its sender says whether the requesting client received it."""
     message = SendMessage.from_command(request)
     try:
         _check_reply_topic(broker, message.topic)
@@ -97,7 +97,7 @@ def _append(broker: Broker, message: SendMessage, queue_id: int, properties: dic
 
 
 async def _push(broker: Broker, message: SendMessage, properties: dict[str, str], peer: Peer) -> str | None:
-    """Pushes the reply to the client that asked; returns why that is not possible, or None."""
+    """Pushes the reply to the requesting client; returns why that is not possible, or None."""
     client_id = properties.get(REPLY_TO_CLIENT)
     if client_id is None:
         return f"reply message properties[{REPLY_TO_CLIENT}] is null"

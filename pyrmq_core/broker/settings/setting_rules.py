@@ -1,4 +1,4 @@
-"""RocketMQ's settings that this broker lacks: those it refuses, and those it can ignore without harm.
+"""RocketMQ's settings that this broker lacks: some are refused, others can be ignored without harm.
 
 A setting that protects, removes, copies or stores elsewhere would do harm if it were ignored: it is refused, unless its
 value switches nothing on. The others tune what this broker does in another way, or belong to requests that it refuses

@@ -44,7 +44,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 class BrokerFigures:
-    """Tallies by topic, by `topic@group`, by `queue@topic@group` and of the whole broker, and the store's rates."""
+    """Tallies by topic, by `topic@group`, by `queue@topic@group` and of all the broker, and the store's rates."""
 
     def __init__(self, cluster: str, is_system: Callable[[str], bool]) -> None:
         self.store = StoreRates()
@@ -160,7 +160,7 @@ class BrokerFigures:
         self._deleted_groups.add(group)
 
     def forget_deleted(self) -> Iterator[None]:
-        """Removes the tallies of the topics and groups deleted since the last call; looks at one a step."""
+        """Removes the tallies of the topics and groups deleted since the last call; examines one tally a step."""
         topics, groups = self._deleted_topics, self._deleted_groups
         if topics or groups:
             self._deleted_topics, self._deleted_groups = set(), set()

@@ -1,4 +1,4 @@
-"""One queue of a batch topic: an entry of 46 bytes for each record, which holds one message or a whole batch.
+"""One queue of a batch topic: an entry of 46 bytes for each record, which has one message or all messages of a batch.
 
     entry                      bytes
     commit-log offset          8
@@ -6,7 +6,7 @@
     tags code                  8      of the record's own TAGS, 0 without
     store time                 8      ms
     offset of its first message 8
-    messages                   2      1 for a single one
+    messages                   2      1 for a single message
     compacted offset           4      -1
     reserved                   4      0
 

@@ -153,7 +153,7 @@ class CommitLog:
 
     @property
     def oldest(self) -> OldSegment | None:
-        """The oldest segment; None if it is the last segment, which takes the writes."""
+        """The oldest segment; None if it is also the last segment, to which messages are written."""
         if len(self._segments) < 2:
             return None
         path, (first, second) = self._path(file_name(self.start)), itertools.islice(self._segments, 2)

@@ -30,7 +30,7 @@ class ConsumeQueue(EntryFiles):
         self.next_offset = self.end
 
     def entry(self, index: int) -> Entry:
-        """Returns the entry at a queue offset between the first file's beginning and the last one's end."""
+        """Returns the entry at a queue offset, which must lie within the files."""
         return Entry._make(ENTRY.unpack(self.read(index, 1)))
 
     def some(self, index: int, count: int) -> list[Entry]:

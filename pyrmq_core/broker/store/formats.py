@@ -81,7 +81,7 @@ def file_name(offset: int) -> str:
 
 
 def file_offset(name: str) -> int | None:
-    """Returns the offset that a file's name stands for; None for a name of another kind."""
+    """Returns the offset in a file's name; None for a name of another kind."""
     return int(name) if len(name) == NAME_DIGITS and name.isascii() and name.isdigit() else None
 
 
@@ -129,7 +129,7 @@ class Checkpoint:
 
     @classmethod
     def decode(cls, data: bytes | None) -> Self:
-        """Decodes a checkpoint; a missing or short one gives the defaults, and the log is read from its start."""
+        """Decodes a checkpoint; returns defaults for missing or short data, so that the log is read from its start."""
         if data is None or len(data) < CHECKPOINT.size + CHECKPOINT_CRC.size:
             return cls()
         *times, mark, safe, queues, entries, log_start, file = CHECKPOINT.unpack_from(data)

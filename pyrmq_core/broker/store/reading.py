@@ -59,7 +59,7 @@ class GetStatus(enum.Enum):
 class GetLimits:
     """The limits of one answer; the first message is returned whatever its size.
 
-    `requested_messages` is the number in the request, which may be more: it limits whole batches.
+    `requested_messages` is the number in the request, which may be more: it limits the messages of complete batches.
     """
 
     max_messages: int = 32

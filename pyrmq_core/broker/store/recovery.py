@@ -6,8 +6,8 @@ entries before the start and filled again from the records read, so that a secon
 are cut become zeros, and a copy stays (damage.py). If a queue lacks entries, all queues are built anew.
 
 RocketMQ (store/CommitLog.java recoverAbnormally, store/ConsumeQueue.java recover, 5.4.0) differs in two points: it
-starts at a whole segment, and it leaves the bytes that it cuts, which may count as messages later. Each of the two
-brokers opens the other's store.
+starts at the begin of a segment, and it leaves the bytes that it cuts, which may count as messages later. Each of the
+two brokers opens the other's store.
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ class Replay:
         """Reads from `start` to the log's end, or `most` records.
 
         `end` has the offset and the reason of the stop; `is_cut_short` is True if `most` records were read. If the
-        `whole` log is read, fillers take the place of missing entries. Otherwise it raises `MissingEntries` if a queue
-        lacks entries of records before `start`. It stops before a record that `queue_of` has no queue for yet, as its
-        topic is unknown: `unknown_topic` is its name.
+        `whole` log is read, fillers replace missing entries. Otherwise it raises `MissingEntries` if a queue lacks
+        entries of records before `start`. It stops before a record that `queue_of` has no queue for yet, as its topic
+        is unknown: `unknown_topic` is its name.
         """
         count = 0
         for part in scan(self._log, start, self._trusted):

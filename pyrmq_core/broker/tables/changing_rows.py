@@ -18,7 +18,7 @@ class ChangingRows(Generic[K, V]):
     def __init__(self, make: Callable[..., V]) -> None:
         self._make = make
         self._rows: dict[K, V] = {}
-        self._unshared: dict[K, V] = {}  # rows that no snapshot shares
+        self._unshared: dict[K, V] = {}  # rows that belong to no snapshot
 
     def find(self, key: K) -> V | None:
         """Returns a row to read; None for an unknown key."""

@@ -109,7 +109,7 @@ class GroupOffsets:
         return queues
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Commits the offset, and keeps it for the group's pulls of the queue until a member goes on there.
+        """Commits the offset, and returns it to the group's pulls of the queue until a member continues there.
 
         Until then the consumers' own commits have no effect: they do not know of the reset yet.
         """
@@ -150,7 +150,7 @@ class GroupOffsets:
     def moved_to(
         self, group: str, topic: str, queue_id: int, offset: int | None, now: float, member: str = ""
     ) -> int | None:
-        """Returns the offset to which a reset moves a member's pull; None if the pull goes on.
+        """Returns the offset to which a reset moves a member's pull; None if the pull is not moved.
 
         `offset` is the pull's, None if the pull began before the reset. The reset ends when a moved member pulls at the
         new offset: other answers may be lost, or reach a client that no longer reads the queue. Other members are

@@ -38,7 +38,7 @@ OWN: Final = struct.Struct(">8x8sqi")
 CRC: Final = struct.Struct(">I")
 MARK: Final = b"PYRMQTM1"
 
-# Some 20 s of reading.
+# The most bytes of the log that a start reads in search of copies, in some 20 s.
 MAX_LOOKED_AT_BYTES: Final = 4 << 30
 
 

@@ -110,7 +110,7 @@ def exact_ms(properties: Mapping[str, str], stored_ms: int, out_ms: int, precisi
 def rolled_slot(out_ms: int, write_ms: int, settings: TimerSettings) -> tuple[int, bool]:
     """Returns the time of the slot in which a message waits, and True if it is then stored again for a later slot.
 
-    Otherwise removal of old messages might remove it before its time.
+    Without that, removal of old messages could remove a message before its time.
     """
     window_ms = settings.roll_slots * settings.precision_ms
     beyond_ms = out_ms - write_ms - window_ms

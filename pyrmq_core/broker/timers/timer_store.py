@@ -162,7 +162,7 @@ class TimerStore:
         return self._store.end, self._read_ms
 
     def close(self, now_ms: int) -> None:
-        """Writes the files so that any broker can go on and repeats nothing; raises `StoreError` if a write fails."""
+        """Writes the files so that any broker can continue without repeats; raises `StoreError` if a write fails."""
         if self.files.names:
             log_end, slot = self.state(now_ms).log_end, self._slot
             for _ in self._leaving or self._leave_slot():

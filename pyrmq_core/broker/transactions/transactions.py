@@ -169,7 +169,7 @@ class Transactions:
     async def check(self, now_ms: int, make_topic: MakeTopic) -> None:
         """Examines half messages from the position on, until a half message is too young for a check.
 
-        Raises `StoreError` if the disk fails; the next call goes on.
+        Raises `StoreError` if the disk fails; the next call continues.
         """
         await self.read_queues(now_ms)
         self._has_topic = False

@@ -142,7 +142,7 @@ async def _slaves_of(admin: Admin, broker: str) -> int:
 
 
 async def _check_nameservers(connection: Connection) -> list[Check]:
-    """Checks each NameServer; if there are several, a missing one is a warning, since clients go on to the next.
+    """Checks each NameServer; if there are several, a missing NameServer is a warning, since clients try the next.
 
     NameServers that list different brokers are a failure: a Java client believes the NameServer that it chose.
     """

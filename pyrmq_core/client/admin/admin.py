@@ -60,7 +60,7 @@ class AdminSettings(ClientChoice[AnyClient]):
 class Admin(SessionOwner[AdminSettings[Any]]):
     """Administration of a cluster, with a client of its own or a shared client; errors name the server that refused.
 
-    `namespace` stands in front of topics at servers, and nowhere else.
+    `namespace` is the prefix of topics at servers, and appears nowhere else.
     """
 
     _KIND = "Admin"

@@ -174,7 +174,7 @@ class Groups(AdminFamily):
     async def delete(self, group: str, *, cluster: str | None = None, force: bool = False) -> None:
         """Deletes the group, its offsets, and its retry and dead-letter topics on every master, as `mqadmin` does.
 
-        Raises `InvalidState` while members are connected, unless with `force`; they go on and create it anew.
+        Raises `InvalidState` while members are connected, unless with `force`: the members then create the group anew.
         A group that does not exist is no error.
         """
         check_group(group)

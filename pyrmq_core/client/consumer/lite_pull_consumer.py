@@ -111,7 +111,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         self._running: RunningLitePull | None = None
         self._changing = trio.Lock()
         self._is_polling = False
-        self._others_ran = -TURN_SECONDS  # on the loop's clock
+        self._others_ran = -TURN_SECONDS  # when others last ran, on the loop's clock
         self._received: int | None = None  # the last poll whose messages reached a thread, for the blocking face
 
     async def _opens(self, stack: AsyncExitStack) -> None:
@@ -121,7 +121,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def _closes(self, *, has_failed: bool) -> None:
         """Stores offsets and leaves the group; the last poll's messages count as consumed if the block did not fail."""
         running, self._running = self._running, None
-        self._life.ended()  # a poll under way ends
+        self._life.ended()  # makes a poll under way end
         if running is not None:
             if not has_failed:
                 running.settle(self._received)

@@ -41,8 +41,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     """Reads queues; it takes no part in its group's rebalancing and sends no heartbeats.
 
     `async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
-    `client=` it shares one. `timeout` is for one request to a broker, in seconds. `namespace` stands in front of topics
-    and the group at brokers, and nowhere else.
+    `client=` it shares one. `timeout` is for one request to a broker, in seconds. `namespace` is the prefix of topics
+    and the group at brokers, and appears nowhere else.
     """
 
     _KIND = "consumer"
@@ -140,8 +140,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
 
         In the blocking form without `async`. Decode each with `decode(pull, OffsetRange(pull.start,
         pull.next_offset))`, which proves, unless there is a filter, that each offset has its message. Raises `DataLost`
-        for offsets that are gone, and `BrokerNotFound` instead while their broker has no master. `sql` is an expression
-        over properties, instead of `tags`: check it with `check_sql` first.
+        for offsets that are no longer kept, but `BrokerNotFound` while their broker has no master. `sql` is an
+        expression over properties, instead of `tags`: check it with `check_sql` first.
         """
         check_range(queue, start, end)
         return self._pulling().read(queue, start, end, tags=filter_of(tags, sql), window=window)
@@ -229,8 +229,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> AsyncIterator[AsyncIterator[RawPull]]:
         """Reads each row of committed writes to the topic exactly once, in pulls as `read` gives them.
 
-        `start` and `end` are offsets of the manifest (`TOPIC-committed` by default): records of batches, by default
-        all that are kept. To go on later, begin at the `end` that `read_manifest` gives. Rows are in order within each
+        `start` and `end` are offsets of the manifest (`TOPIC-committed` by default): records of batches, by default all
+        that are kept. To continue later, begin at the `end` that `read_manifest` returns. Rows are in order within each
         queue. Raises `NoRoute` without a manifest, and `DataLost` if committed rows, or records, are no longer kept.
         """
         commits = await self.read_manifest(manifest or manifest_of(topic), start, end, window=window)

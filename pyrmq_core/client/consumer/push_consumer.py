@@ -74,7 +74,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         """Subscribes to a topic, or changes its subscription; a running consumer reports it to its brokers at once.
 
         `tags` is "*" or "TagA || TagB"; `sql` is an SQL92 expression over properties instead. If the topic's brokers
-        are known, one checks the expression now: raises `ResponseError` if it cannot evaluate it.
+        are known, a broker checks the expression now: raises `ResponseError` if it cannot evaluate it.
         """
         self._life.check_running()
         wanted = filter_of(tags, sql)

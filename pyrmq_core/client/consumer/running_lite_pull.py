@@ -106,7 +106,7 @@ class RunningLitePull:
         self._clusters = settings.message_model is MessageModel.CLUSTERING
         self._store = self._new_store(group)
         self._starts = StartOffsets(lookups, self._store, settings.consume_from_where, settings.consume_timestamp)
-        self._checked: set[tuple[str, str]] = set()  # SQL expressions by broker
+        self._checked: set[tuple[str, str]] = set()  # SQL expressions that a broker has checked
         self._puller = Puller(client, group, is_member=True)
         self._intake_settings = IntakeSettings(settings.pull_batch_size, HOLD_SECONDS)
         self._gates: dict[MessageQueue, Gate] = {}

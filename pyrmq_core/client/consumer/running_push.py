@@ -86,7 +86,7 @@ class RunningPushConsumer:
         self._clusters = settings.message_model is MessageModel.CLUSTERING
         self._store = self._new_store()
         self._starts = StartOffsets(self._lookups, self._store, settings.consume_from_where, settings.consume_timestamp)
-        self._checked: set[tuple[str, str]] = set()  # SQL expressions by broker
+        self._checked: set[tuple[str, str]] = set()  # SQL expressions that a broker has checked
         self._intake_settings = IntakeSettings(batch_size=settings.pull_batch_size, interval=settings.pull_interval)
         locks = QueueLocks(client, group, self.problems) if orderly and self._clusters else None
         self.service = self._new_service(calls, locks)

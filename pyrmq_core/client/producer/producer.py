@@ -64,7 +64,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     it shares one. Times are seconds; a send's `timeout` counts routes, tries and waits. A sent request stays with its
     broker for all of that time; `timeout_per_attempt` caps a try after which another broker can take over. With
     `batching`, messages that come fast are sent together; `trace` (True, or a topic) reports each to the trace topic;
-    `hooks` are plain functions around each try; `namespace` stands in front of topics and the group.
+    `hooks` are plain functions around each try; `namespace` is the prefix of topics and the group at brokers.
     """
 
     _KIND = "producer"
@@ -244,7 +244,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> SendResult:
         """Answers a message that `request` sent and a consumer read; raises `InvalidArgument` for any other message.
 
-        Returns when a broker pushed the reply to the client that asked; nothing is stored.
+        Returns when a broker pushed the reply to the requesting client; nothing is stored.
         """
         topic, own = reply_properties(request)
         payload = self._encoding.one(Message(topic, body, properties=properties), own)
@@ -358,7 +358,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return ThisQueue(chosen_by(select, info.queues, message)), deadline - trio.current_time()
 
     def _draft(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> Draft:
-        """Checks and encodes a message, which needs no server; in any thread, for the faces that stand on the loop."""
+        """Checks and encodes a message without any server, in any thread; for the blocking and asyncio faces."""
         began, parts = time.monotonic(), self._open()
         payload = self._encoding.content(message, timeout)
         return Draft(parts, payload, target_of(message, queue), self._seconds(timeout), began)

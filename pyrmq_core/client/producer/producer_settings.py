@@ -1,4 +1,4 @@
-"""The settings of a whole producer: the parameters of both `Producer`s, written once."""
+"""The settings of a producer: the parameters of both `Producer`s, written once."""
 
 from __future__ import annotations
 

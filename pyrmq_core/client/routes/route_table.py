@@ -2,7 +2,7 @@
 
 Routes are fetched when first needed, every 30 s and after failures, one query a topic at a time. They do not name batch
 topics: the client queries the broker for the topic's settings (GET_TOPIC_CONFIG), once for each topic, and again after
-each query for its route. Brokers before 5.0 have no batch topics, and are not asked.
+each query for its route. Brokers before 5.0 have no batch topics, and are not queried.
 """
 
 from __future__ import annotations

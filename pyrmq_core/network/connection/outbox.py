@@ -215,7 +215,7 @@ class Outbox:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _write(self, frame: Outgoing) -> bool:
-        """Writes as much as the wire accepts at once; returns whether that is the whole frame."""
+        """Writes as much as the wire accepts at once; returns whether that is all of the frame."""
         if not frame.chunks:
             return False
         count = self.wire.send_nowait(frame.chunks)

@@ -5,7 +5,7 @@ from typing import Final
 
 
 class RequestCode(enum.IntEnum):
-    """The operation that a request asks for."""
+    """The operations of requests."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -145,7 +145,7 @@ class RequestCode(enum.IntEnum):
 
 
 class ResponseCode(enum.IntEnum):
-    """The result of a request."""
+    """The results of requests."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

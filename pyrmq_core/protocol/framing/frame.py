@@ -54,7 +54,7 @@ LENGTH_BYTES: Final = LENGTH.size
 
 
 def encode_frame(command: Command) -> bytes:
-    """Returns the whole frame, header and body joined: one copy costs less than a second write."""
+    """Returns a frame with header and body joined: one copy costs less than a second write."""
     return b"".join((encode_frame_head(command), command.body))
 
 
@@ -107,7 +107,7 @@ class RequestForm:
         self.code = int(like.code)
 
     def frame(self, opaque: int, numbers: tuple[int, ...]) -> bytes:
-        """Returns the whole frame of a request without a body; `numbers` in the order of the varying fields."""
+        """Returns the frame of a request without a body; `numbers` are in the order of the varying fields."""
         header = self.pattern % (*numbers, opaque)
         header_bytes = len(header)
         return PREFIX.pack(4 + header_bytes, header_bytes) + header

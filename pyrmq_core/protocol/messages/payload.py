@@ -110,7 +110,7 @@ class RawPull:
     def own(self, within: OffsetRange) -> OffsetRange:
         """Returns the part of `within` whose messages this pull has to contain.
 
-        The answer of a batch topic has whole records; their messages outside this part belong to another pull.
+        The answer of a batch topic has complete batch records; their messages outside this part belong to another pull.
         """
         return OffsetRange(max(self.start, within.start), min(self.next_offset, within.end))
 

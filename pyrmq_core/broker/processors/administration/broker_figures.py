@@ -1,4 +1,4 @@
-"""The broker's figures: all together (28), one by its name and key (315), and those of replication (907).
+"""The broker's figures: all of them (28), one by its name and key (315), and the state of replication (907).
 
 Source: broker/processor/AdminBrokerProcessor.java prepareRuntimeInfo, ViewBrokerStatsData (5.4.0).
 """
@@ -64,7 +64,7 @@ def ha_status(broker: Broker, _request: Command, _: Peer) -> Command:
 
 
 def _following(broker: Broker) -> dict[str, object]:
-    """Returns the state of a slave's connection with its master; a time of 0 stands for none.
+    """Returns the state of a slave's connection with its master; a time of 0 means that there is none.
 
     A slave never has its master's flushed offset, which is 0 in 5.4.0, too.
     """

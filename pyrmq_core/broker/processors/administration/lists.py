@@ -1,7 +1,7 @@
 """Lists: topics (18) and groups (225) to make or change, system topics (305), and all producers (328).
 
-Source: broker/processor/AdminBrokerProcessor.java, broker/client/ProducerManager.java (5.4.0). A list is checked as a
-whole before anything is changed. RocketMQ leaves out all topics of a list if one of them is unchanged.
+Source: broker/processor/AdminBrokerProcessor.java, broker/client/ProducerManager.java (5.4.0). All of a list is checked
+before anything is changed. RocketMQ leaves out all topics of a list if one of them is unchanged.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class DiskFiles:
         self._folders: list[str] = []
         self._made: dict[str, object] = {}  # an object for each file that was opened and not removed
         self._descriptors = Descriptors(max_open_files, self.full_path)
-        self.descriptor = self._descriptors.get  # for the store's thread
+        self.descriptor = self._descriptors.get  # returns a descriptor in the store's thread
         self._lock: IO[str] | None = None
         self._set_aside = 0
 

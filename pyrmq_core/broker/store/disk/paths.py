@@ -40,7 +40,7 @@ def queue_folder(topic: str, queue_id: int) -> str:
 
 
 def queue_number(name: str) -> int | None:
-    """Returns the queue id that a folder's name stands for; None for a folder that is not a queue's."""
+    """Returns the queue id in a folder's name; None for a folder that is not a queue's."""
     if not (name.isascii() and name.isdigit()) or len(name) > len(str(MAX_QUEUE_ID)):
         return None
     return int(name) if str(int(name)) == name and int(name) <= MAX_QUEUE_ID else None

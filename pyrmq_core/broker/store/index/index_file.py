@@ -7,7 +7,7 @@
     end offset                 8      of the last entry's
     used slots                 4
     next entry                 4      1 in an empty file: entry 0 is never used
-    slots                      4      each: number of its newest entry, 0 without one
+    slots                      4      each: number of its newest entry, 0 if empty
     entries                    20     each
 
     entry                      bytes
@@ -16,10 +16,9 @@
     seconds                    4      of the store time after the file's begin time, cut to a positive int
     previous entry             4      of the same slot, 0 without one
 
-A key's slot is its hash modulo the number of slots. A file that takes entries keeps its slots in memory, since they are
-written in no order: they reach the disk when the file is full, and when the store is closed. The entries suffice to
-make the slots again, so a killed process loses none.
-Sources: store/index/IndexFile.java, IndexHeader.java (5.4.0).
+A key's slot is its hash modulo the number of slots. A file to which entries are added keeps its slots in memory, since
+they change in no order: they reach the disk when the file is full, and when the store is closed. The entries suffice to
+make the slots again, so a killed process loses none. Sources: store/index/IndexFile.java, IndexHeader.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class IndexEntry(NamedTuple):
 
 
 class IndexFile:
-    """One file. From `begin`, `load_slots` or `relink` to `seal` it keeps its slots in memory, and takes entries."""
+    """One file. From `begin`, `load_slots` or `relink` to `seal` its slots are in memory, and entries can be added."""
 
     def __init__(self, file: StoredFile, name: str, layout: Layout, header: Header) -> None:
         self.file = file
@@ -199,7 +198,7 @@ class IndexFile:
         return True
 
     def seal(self) -> None:
-        """Drops the slots from memory, after they were written: the file takes no more entries."""
+        """Drops the slots from memory, after they were written: no more entries can be added."""
         self._slots = None
 
     def newest(self, key_hash: int) -> int:

@@ -61,7 +61,7 @@ class AssignedQueue:
         return self.process_queue.queue
 
     def drop(self) -> None:
-        """Ends the pulling and every wait for messages; handlers at work go on."""
+        """Ends the pulling and every wait for messages; running handlers continue."""
         self.process_queue.drop()
         self.dropped_at = min(self.dropped_at, trio.current_time())
         self.scope.cancel()

@@ -35,7 +35,7 @@ LEAST_SECONDS: Final = 1.0
 
 
 class Membership:
-    """A consumer's place in its group; `consume_type` is PASSIVELY for a push consumer, ACTIVELY for lite pull."""
+    """A consumer's membership in its group; `consume_type` is PASSIVELY for push consumers, ACTIVELY for lite pull."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Membership:
     def subscribe(self, topic: str, wanted: Filter) -> Subscription:
         """Adds a subscription, or changes the topic's filter; `announce` reports it to brokers."""
         before = self._subscriptions.get(topic)
-        version = _now_ms() if before is None else max(_now_ms(), before.version_ms + 1)  # rises with any clock
+        version = _now_ms() if before is None else max(_now_ms(), before.version_ms + 1)  # ascends
         subscription = self._subscriptions[topic] = Subscription(topic, wanted, version)
         self._note()
         return subscription
@@ -115,7 +115,7 @@ class Membership:
     async def run(self) -> None:
         """Announces changes for the life of the consumer, in one round of heartbeats a second at most.
 
-        A consumer that takes the queues of many topics has a change for each topic, and each round goes to all brokers.
+        A consumer that gets queues of many topics has a change for each topic, and each round goes to all brokers.
         """
         while True:
             await self._changed.wait()
@@ -169,7 +169,7 @@ class Membership:
         question = Command(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": self._group})
         answer = await self._client.call(address, question)
         if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            return {topic: own.data() for topic, own in self._subscriptions.items()}  # unknown to the broker yet
+            return {topic: own.data() for topic, own in self._subscriptions.items()}  # not registered there
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, question.code, address)
         table = load_object(answer.body, "consumer connections").get("subscriptionTable")

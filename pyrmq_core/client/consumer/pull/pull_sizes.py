@@ -40,7 +40,7 @@ class ReadWindow:
 class PullSizer:
     """Divides a range into slices of the broker's own answer size.
 
-    The broker of a batch topic answers with whole batches, whatever the request (`is_batched`). Slices of a batch's
+    The broker of a batch topic returns complete batches, whatever the request (`is_batched`). Slices of a batch's
     length get each batch once, even if they begin inside a batch.
     """
 

@@ -259,7 +259,7 @@ class Puller:
         return address == master
 
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
-        """Returns the requests for many offsets of one queue; a `pull` before learned whether batches stay whole."""
+        """Returns the requests for many offsets of one queue; call `pull` before, which learns the kind of topic."""
         if tags.passes_all or not self._client.batch_topics.is_known(self._on_wire(queue), queue.broker_name):
             return QueuePulls(self._consumer_group, queue, tags, namespace=self._namespace)
         return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate(), namespace=self._namespace)

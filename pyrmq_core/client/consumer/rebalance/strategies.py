@@ -2,7 +2,7 @@
 
 Every member sorts queues and members for itself before it allocates, so a member that sorts otherwise takes queues of
 others and leaves some unread. The order is Java's (MessageQueue.compareTo, String.compareTo), which compares UTF-16
-units: upper case stands before lower case, `b-10` before `b-2`, and characters above U+FFFF, which are two surrogates
+units: upper case sorts before lower case, `b-10` before `b-2`, and characters above U+FFFF, which are two surrogates
 there, before U+E000.
 """
 
@@ -268,8 +268,8 @@ def md5_hash(key: str) -> int:
 class AllocateMessageQueueConsistentHash:
     """The owner of a queue is the next member on a ring (AllocateMessageQueueConsistentHash.java).
 
-    Each member stands on the ring `virtual_nodes` times; more of them share the queues more evenly. All members need
-    the same number and the same `hash_function`.
+    Each member has `virtual_nodes` positions on the ring; more positions divide the queues more evenly. All members
+    need the same number and the same `hash_function`.
     """
 
     __slots__ = ("hash_function", "virtual_nodes")

@@ -63,7 +63,7 @@ class Accumulator:
         self._max_bytes = batching.max_bytes
         self._max_delay = batching.max_delay
         self._timeout = timeout
-        self._open: dict[Key, _Batch] = {}  # the oldest first
+        self._open: dict[Key, _Batch] = {}  # by kind, the oldest first
         self._last: _Batch | None = None  # the last message's batch, for the next message of the same kind
         self._begun = trio.Event()
 
@@ -91,7 +91,7 @@ class Accumulator:
             if not self._open:
                 self._begun = trio.Event()
                 await self._begun.wait()
-            leaves_at = next((batch.leaves_at for batch in self._open.values()), None)  # no reference to the batch
+            leaves_at = next((batch.leaves_at for batch in self._open.values()), None)  # a copy of the time
             if leaves_at is not None:
                 await trio.sleep_until(leaves_at)
                 self._flush(trio.current_time())

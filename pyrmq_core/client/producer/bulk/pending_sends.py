@@ -203,8 +203,8 @@ class InFlight:
         self._lock = threading.Lock()
         self._max_count = max_count
         self._max_bytes = max_bytes
-        self._entered: dict[Pending[Any], int] = {}  # bytes of each
-        self._bytes = 0  # their sum
+        self._entered: dict[Pending[Any], int] = {}  # the admitted sends with their bytes
+        self._bytes = 0  # the sum of these bytes
         self._calls = 0
         self._calls_between = BATCHED_CALLS_BETWEEN_CHECKPOINTS if batching else CALLS_BETWEEN_CHECKPOINTS
         self._turn = trio.Lock()

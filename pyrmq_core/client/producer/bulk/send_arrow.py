@@ -1,4 +1,4 @@
-"""Sends whole columns: record batches, encoded and sent by a window. Arrow's types are called `Any` here."""
+"""Sends record batches: encodes them by columns and sends them by a window. Arrow's types are called `Any` here."""
 
 from __future__ import annotations
 

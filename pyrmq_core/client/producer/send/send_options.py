@@ -48,7 +48,7 @@ class ThisQueue:
 
 @dataclass(frozen=True, slots=True)
 class KeyedQueue:
-    """The queue of a sharding key. A send waits for its broker while there is time; no other queue takes its place.
+    """The queue of a sharding key. A send waits for the queue's broker while there is time; no other queue is used.
 
     With `queues` the choice is fixed to the publish list that the caller saw first, even if routes change. When the
     broker refuses that queue, since the topic does not have it any more, the send uses the key's queue of the new

@@ -1,9 +1,8 @@
 """The path of every send: `Sender` calls brokers, retries, and reports what they stored.
 
-It takes a `Payload` and returns a `Receipt`, or raises `SendFailed` with its outcome and its attempts. A first try that
-has to wait for nothing (`_prepare_nowait`) needs no task; `go_on` waits, and makes the later tries. All tries end in
-`_judge`.
-Source: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl), 5.3.3.
+Its argument is a `Payload`, its result a `Receipt`, or a `SendFailed` with outcome and attempts. A first try that has
+to wait for nothing (`_prepare_nowait`) needs no task; `go_on` waits, and makes the later tries. All tries end in
+`_judge`. Source: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl), 5.3.3.
 """
 
 from __future__ import annotations

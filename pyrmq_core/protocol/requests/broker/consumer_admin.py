@@ -28,8 +28,8 @@ NO_OFFSET: Final = -1
 class ResetOffset(HeaderRequest):
     """A request for new offsets of a group: of the first messages stored at or after a time, or one offset.
 
-    A time below 0 stands for the end of each queue. `offset` counts for one queue only. Without `is_force` clients are
-    never moved forward, when the broker leaves the reset to them.
+    A time below 0 means the end of each queue. `offset` counts for one queue only. Without `is_force` clients are never
+    moved forward, when the broker leaves the reset to them.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET

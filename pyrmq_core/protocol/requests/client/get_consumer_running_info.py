@@ -37,7 +37,7 @@ PROP_CONSUMER_START_TIMESTAMP: Final = "PROP_CONSUMER_START_TIMESTAMP"
 
 @dataclass(frozen=True, slots=True)
 class GetConsumerRunningInfo(HeaderRequest):
-    """A request for the state of one consumer; `jstack_enable` asks for the stacks too."""
+    """A request for the state of one consumer, with `jstack_enable` also for its threads' stacks."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_CONSUMER_RUNNING_INFO
     consumer_group: str = wire("consumerGroup")
