@@ -33,7 +33,7 @@ def addresses(value: str, name: str) -> str:
 def page(value: str, name: str) -> str:
     """Returns the text; raises `InvalidOption` unless it is the URL of a page with a list of NameServers."""
     if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value.strip()):
-        raise InvalidOption(f"option {name} is {value!r}; it is http://host:port/path, a page with host:port;host:port")
+        raise InvalidOption(f"option {name} is {value!r}; it must be the URL of a page with host:port;host:port")
     return value.strip()
 
 
@@ -67,7 +67,7 @@ def pattern(value: str, name: str) -> str:
 def at_least(minimum: int, maximum: int = MAX_INT) -> Callable[[str, str], int]:
     def whole_number(value: str, name: str) -> int:
         if not re.fullmatch(r"\s*[0-9]{1,19}\s*", value) or not minimum <= int(value) <= maximum:
-            raise InvalidOption(f"option {name} is {value!r}; it is a whole number from {minimum} to {maximum}")
+            raise InvalidOption(f"option {name} is {value!r}; it must be a whole number from {minimum} to {maximum}")
         return int(value)
 
     return whole_number
@@ -84,7 +84,7 @@ def one_of(*words: str) -> Callable[[str, str], str]:
         for allowed in words:
             if value.strip().lower() == allowed.lower():
                 return allowed
-        raise InvalidOption(f"option {name} is {value!r}; it is one of {', '.join(words)}")
+        raise InvalidOption(f"option {name} is {value!r}; it must be one of {', '.join(words)}")
 
     return word
 
@@ -96,7 +96,7 @@ def time_span(value: str, name: str) -> float:
     """Returns the seconds of Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`; a number alone is milliseconds."""
     match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
     if match is None:
-        raise InvalidOption(f"option {name} is {value!r}; it is a time such as 500ms, 30s, 15m, 1h or 1d")
+        raise InvalidOption(f"option {name} is {value!r}; it must be a time such as 500ms, 30s, 15m, 1h or 1d")
     return int(match[1]) * TIME_UNITS[match[2] or "ms"]
 
 

@@ -306,7 +306,7 @@ def read_source(raw: Options) -> SourceOptions:
     if len(chosen) != 1:
         what = f"only one of them may be set, not {' and '.join(chosen)}" if chosen else "one of them has to be set"
         hint = "" if raw else TABLE_HINT
-        raise InvalidOption(f"what to read is named by topic, topicPattern or assign: {what}{hint}")
+        raise InvalidOption(f"topic, topicPattern and assign choose what is read: {what}{hint}")
     start, _ = options.start(Word.EARLIEST)
     if start is Word.COMMITTED and options.consumer_group is None:
         raise InvalidOption("startingOffsets=committed needs consumerGroup: the group whose offsets are meant")
@@ -381,7 +381,9 @@ def _check_committed_write(options: SinkOptions, raw: Options, *, stream: bool) 
     if len(options.txn_app_id or "") > MAX_APP_ID:
         raise InvalidOption(f"txnAppId has {len(options.txn_app_id or '')} characters; {MAX_APP_ID} at most")
     if stream and options.txn_app_id is not None:
-        raise InvalidOption("txnAppId is of a batch: a stream is committed by its query's id and the batch's number")
+        raise InvalidOption(
+            "txnAppId is for batch writes: a stream is committed by query id and batch number"
+        )
     if any(name.lower() == ASYNC_PROGRESS and value.strip().lower() == "true" for name, value in raw.items()):
         raise InvalidOption(
             "asyncProgressTrackingEnabled: Spark then repeats batches with other rows, and delivery=committed cannot "

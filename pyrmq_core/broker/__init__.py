@@ -1,10 +1,9 @@
 """A broker that stores messages in RocketMQ's own files, and answers pulls from them.
 
-`server` starts and ends it, `broker` holds its parts, `registration` keeps it registered with the NameServers, `roles`
-does what only a master or a slave does, `upkeep` what is done at intervals, and `__main__` runs it as a process. The
-folders:
+`server` starts and ends it, `broker` has its parts, `registration` keeps it registered with the NameServers, `roles`
+has the work of masters and of slaves, `upkeep` the periodic work, and `__main__` runs it as a process. The folders:
 
-- `settings` has its settings, and says what becomes of RocketMQ's others.
+- `settings` has its settings, and the treatment of RocketMQ's others.
 - `processors` answers requests: one module a family, and the table from request codes to functions.
 - `store` keeps the messages: commit log, consume queues, index of keys, checkpoint, recovery.
 - `store_services` works on the store in the background: it syncs it to the disk, indexes it, and
@@ -13,8 +12,8 @@ folders:
 - `clients` knows the connected clients, their queue locks and their waiting pulls.
 - `schedule` delivers messages with a delay level.
 - `timers` delivers messages at any time, from Java's timer log and wheel.
-- `transactions` keeps half messages and checks them back with their producers.
-- `ha` sends the log to slaves, has sends wait for them, and follows a master.
+- `transactions` keeps half messages, and queries their producers for missing ends.
+- `ha` sends the log to slaves, makes sends wait for them, and follows a master.
 - `statistics` measures what the broker does, by topic and group.
 
 Static topics, pop consumption and controllers are not built. A request that needs one of these is refused by name, and

@@ -39,7 +39,7 @@ def topic() -> None:
 @topic.command("list")
 @connection_options
 @click.option("--cluster", help="Only topics of this cluster.", shell_complete=cluster_names)
-@click.option("-a", "--all", "all_topics", is_flag=True, help="RocketMQ's own, retry and dead-letter topics, too.")
+@click.option("-a", "--all", "all_topics", is_flag=True, help="Also RocketMQ's own, retry and dead-letter topics.")
 @json_option
 def list_topics(connection: Connection, cluster: str | None, all_topics: bool, as_json: bool) -> None:
     """List the topics that the NameServer knows."""
@@ -56,7 +56,7 @@ def list_topics(connection: Connection, cluster: str | None, all_topics: bool, a
 @connection_options
 @json_option
 def route(name: str, connection: Connection, as_json: bool) -> None:
-    """Show the brokers that have the topic, and how many queues."""
+    """Show the brokers that have the topic, and their numbers of queues."""
 
     async def work(admin: Admin) -> None:
         show(_route_rows(await admin.route(name)), ROUTE_COLUMNS, as_json=as_json)
@@ -81,8 +81,24 @@ def _route_rows(route_data: TopicRouteData) -> list[dict[str, object]]:
 @topic.command()
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @connection_options
-@click.option("-r", "--readQueueNums", "read_queues", default=8, show_default=True, type=click.IntRange(1))
-@click.option("-w", "--writeQueueNums", "write_queues", default=8, show_default=True, type=click.IntRange(1))
+@click.option(
+    "-r",
+    "--readQueueNums",
+    "read_queues",
+    default=8,
+    show_default=True,
+    type=click.IntRange(1),
+    help="The number of queues to read.",
+)
+@click.option(
+    "-w",
+    "--writeQueueNums",
+    "write_queues",
+    default=8,
+    show_default=True,
+    type=click.IntRange(1),
+    help="The number of queues to write.",
+)
 @click.option(
     "-c",
     "--cluster",
@@ -91,13 +107,13 @@ def _route_rows(route_data: TopicRouteData) -> list[dict[str, object]]:
     help="Only brokers of this cluster; else all.",
     shell_complete=cluster_names,
 )
-@click.option("-o", "--order", is_flag=True, help="An order topic.")
-@click.option("--batch", is_flag=True, help="A batch topic (5.x): a whole batch is one record.")
+@click.option("-o", "--order", is_flag=True, help="Create an order topic.")
+@click.option("--batch", is_flag=True, help="Create a batch topic (5.x): a batch is one record.")
 @click.option(
     "--type",
     "message_type",
     type=click.Choice(("normal", "fifo", "delay", "transaction")),
-    help="The messages that a proxy lets through (5.x).",
+    help="The type of messages that a proxy accepts (5.x).",
 )
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="Another attribute of 5.x.")
 @json_option

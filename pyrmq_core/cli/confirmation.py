@@ -13,12 +13,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def yes_option(command: Command) -> Command:
     """Adds `--yes`, and passes it as `yes`."""
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def confirm(question: str) -> None:
     """Asks at the terminal and raises unless the answer is yes; without a terminal and `--yes` raises a usage error."""
     if not sys.stdin.isatty():
-        raise click.UsageError("this deletes what cannot be brought back; give --yes where no terminal is")
+        raise click.UsageError("this deletion cannot be undone; without a terminal it needs --yes")
     if not click.confirm(question, err=True):
         raise click.ClickException("nothing is deleted")

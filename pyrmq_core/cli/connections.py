@@ -161,15 +161,18 @@ OPTIONS: Final = (
         help="A page with the list of NameServers, in place of -n.  [PYRMQ_NAMESERVER_URL]",
     ),
     _option(
-        "--unit-name", envvar="PYRMQ_UNIT_NAME", help="The unit of the client, and of the page.  [PYRMQ_UNIT_NAME]"
+        "--unit-name", envvar="PYRMQ_UNIT_NAME", help="RocketMQ's unit, in client ids and the URL.  [PYRMQ_UNIT_NAME]"
     ),
     _option(
-        "--namespace", "tenant", envvar="PYRMQ_NAMESPACE", help="Stands before topics and groups.  [PYRMQ_NAMESPACE]"
+        "--namespace",
+        "tenant",
+        envvar="PYRMQ_NAMESPACE",
+        help="The namespace before topics and groups.  [PYRMQ_NAMESPACE]",
     ),
     _option(
         "--namespace-v2",
         envvar="PYRMQ_NAMESPACE_V2",
-        help="The other form, of 5.x: goes with each request.  [PYRMQ_NAMESPACE_V2]",
+        help="A 5.x namespace, sent with each request.  [PYRMQ_NAMESPACE_V2]",
     ),
     _option(
         "--timeout",
@@ -180,8 +183,12 @@ OPTIONS: Final = (
         metavar="SECONDS",
         help="The time that one request may take.  [PYRMQ_TIMEOUT]",
     ),
-    _option("--access-key", envvar="PYRMQ_ACCESS_KEY", help="Signs requests.  [PYRMQ_ACCESS_KEY]"),
-    _option("--secret-key", envvar="PYRMQ_SECRET_KEY", help="Better in the variable or a file.  [PYRMQ_SECRET_KEY]"),
+    _option("--access-key", envvar="PYRMQ_ACCESS_KEY", help="The access key that signs requests.  [PYRMQ_ACCESS_KEY]"),
+    _option(
+        "--secret-key",
+        envvar="PYRMQ_SECRET_KEY",
+        help="Its secret; better in the variable or a file.  [PYRMQ_SECRET_KEY]",
+    ),
     _option(
         "--credentials",
         envvar="PYRMQ_CREDENTIALS",
@@ -190,8 +197,13 @@ OPTIONS: Final = (
     ),
     _option("--tls", "tls_enabled", is_flag=True, envvar="PYRMQ_TLS", help="Encrypts every connection.  [PYRMQ_TLS]"),
     _option("--tls-ca", envvar="PYRMQ_TLS_CA", type=_file, help="Authorities to trust, PEM.  [PYRMQ_TLS_CA]"),
-    _option("--tls-cert", envvar="PYRMQ_TLS_CERT", type=_file, help="The client's own, PEM.  [PYRMQ_TLS_CERT]"),
-    _option("--tls-key", envvar="PYRMQ_TLS_KEY", type=_file, help="Its key, if apart.  [PYRMQ_TLS_KEY]"),
+    _option("--tls-cert", envvar="PYRMQ_TLS_CERT", type=_file, help="The client's certificate, PEM.  [PYRMQ_TLS_CERT]"),
+    _option(
+        "--tls-key",
+        envvar="PYRMQ_TLS_KEY",
+        type=_file,
+        help="The certificate's key, if in another file.  [PYRMQ_TLS_KEY]",
+    ),
     _option(
         "--tls-verify",
         envvar="PYRMQ_TLS_VERIFY",

@@ -34,12 +34,12 @@ LOOK_SECONDS: Final = 0.5
 )
 @click.option(
     "--from", "start", callback=start_of, default="latest", show_default=True,
-    help="As for tail, where no offset is stored.",
+    help="The start without a stored offset: earliest, latest, or a time.",
 )  # fmt: skip
 @click.option("--tags", help='As "TagA || TagB".')
 @click.option("--sql", help="An SQL92 expression over properties, instead of --tags.")
-@click.option("--orderly", is_flag=True, help="Lock each queue, and take its messages in their order.")
-@click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option("--orderly", is_flag=True, help="Lock each queue, and consume its messages in order.")
+@click.option("--max", "limit", type=click.IntRange(1), help="Stop after this many messages.")
 @form_options
 def consume(
     topic: str,

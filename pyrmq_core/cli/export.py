@@ -46,10 +46,10 @@ CSV_FIELDS: Final = (*JSON_FIELDS, "properties", "body", "bodyBase64")
 def export(
     topic: str, connection: Connection, part: Part, form: str, target: str, overwrite: bool, as_json: bool
 ) -> None:
-    """Copy a part of a topic to a file."""
+    """Copy messages of a topic to a file."""
     if os.path.lexists(target) and not (overwrite and os.path.isfile(target)):
         hint = "--overwrite replaces it" if os.path.isfile(target) else "it is no file"
-        raise click.BadParameter(f"{target} is there: {hint}", param_hint="--to")
+        raise click.BadParameter(f"{target} exists: {hint}", param_hint="--to")
     run(_export, connection, topic, part, form, target, overwrite, as_json)
 
 

@@ -165,7 +165,7 @@ def form_options(command: Callable[..., None]) -> Callable[..., None]:
         message_form(value)
         return value
 
-    json_flag = click.option("--json", "as_json", is_flag=True, help="As -o json: one JSON object a message.")
+    json_flag = click.option("--json", "as_json", is_flag=True, help="Same as -o json: one JSON object a message.")
     form = click.option(
         "-o",
         "form",

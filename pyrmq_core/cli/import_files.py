@@ -40,13 +40,13 @@ Placed: TypeAlias = tuple[Place, Message]
 @click.argument("source", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
 @connection_options
 @click.option("--topic", required=True, help="The topic to send to.")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="By default what the file's name ends with.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="The format of the file; by default from its name.")
 @json_option
 def import_file(source: str, connection: Connection, topic: str, form: str | None, as_json: bool) -> None:
     """Send the messages of a file that export wrote."""
     form = form or os.path.splitext(source)[1].lstrip(".")
     if form not in FORMATS:
-        raise click.BadParameter(f"the name of {source} ends with no format: give one", param_hint="--format")
+        raise click.BadParameter(f"the name of {source} does not end with a format", param_hint="--format")
     with open(source, "rb") as file:
         run(_import, connection, file, topic, form, as_json)
 

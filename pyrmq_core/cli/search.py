@@ -66,17 +66,23 @@ def part_options(command: Callable[..., None]) -> Callable[..., None]:
 
     for add in (
         click.option(
-            "--queue", "queues", multiple=True, metavar="QUEUE", help="BROKER/3, BROKER, or 3 of every broker."
+            "--queue",
+            "queues",
+            multiple=True,
+            metavar="QUEUE",
+            help="Only these queues: BROKER/3, BROKER, or 3 (of every broker).",
         ),
         click.option("--sql", help="An SQL92 expression over properties, instead of --tags."),
         click.option("--tags", default="*", show_default=True, help='As "TagA || TagB"; the broker filters.'),
-        click.option("--until", metavar="TIME", callback=_end, help="Only those stored before then.  [default: now]"),
+        click.option(
+            "--until", metavar="TIME", callback=_end, help="Only messages stored before this time.  [default: now]"
+        ),
         click.option(
             "--since",
             required=True,
             metavar="TIME",
             callback=_begin,
-            help="Stored from then on: 15m, 1h, 2d (ago), an ISO-8601 time, or earliest.",
+            help="Only messages stored since: 15m, 1h, 2d (ago), an ISO-8601 time, or earliest.",
         ),
     ):
         with_part = add(with_part)
@@ -109,8 +115,10 @@ def _bytes(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--contains", metavar="TEXT", help="Bodies that contain this text.")
 @click.option("--where", metavar="CONDITION", help="As \"json.user.id == 42 and properties.region == 'eu'\".")
 @click.option("--regex", metavar="PATTERN", help="Bodies with a match in their first 64 KiB.")
-@click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
-@click.option("--max-bytes", default=MAX_BYTES, show_default=True, callback=_bytes, help="Stop after reading so much.")
+@click.option("--max", "limit", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option(
+    "--max-bytes", default=MAX_BYTES, show_default=True, callback=_bytes, help="Stop after reading this many bytes."
+)
 @form_options
 def search(
     topic: str,
@@ -123,7 +131,7 @@ def search(
     limit: int | None,
     max_bytes: int,
 ) -> None:
-    """Find messages by what is in them."""
+    """Find messages by their content."""
     from pyrmq_core.search.conditions import condition_of
 
     if [contains, where, regex].count(None) != 2:

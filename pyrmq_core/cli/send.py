@@ -21,16 +21,23 @@ from pyrmq_core.cli.servers import SectionedCommand, run
 @click.argument("topic", shell_complete=topic_names)
 @click.argument("body", required=False)
 @connection_options
-@click.option("--file", "files", multiple=True, type=click.Path(exists=True, dir_okay=False), help="Send its lines.")
+@click.option(
+    "--file", "files", multiple=True, type=click.Path(exists=True, dir_okay=False), help="Send the lines of this file."
+)
 @click.option(
     "--input", "form", type=click.Choice(("text", "json")), default="text", show_default=True,
     help="A line is a body, or a JSON object: body, tags, keys, properties, ...",
 )  # fmt: skip
 @click.option("--tags", help="One word that consumers filter by.")
-@click.option("--keys", help="Words that an index finds, separated by spaces.")
+@click.option("--keys", help="Keys for look-ups, separated by spaces.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
-@click.option("--sharding-key", help="Messages of one key share a queue, in their order.")
-@click.option("--delay", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Deliver later (5.0 on).")
+@click.option("--sharding-key", help="Messages with the same key go to one queue, in order.")
+@click.option(
+    "--delay",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Deliver after this time (5.0 or later).",
+)
 @click.option("--delay-level", type=click.IntRange(1, 18), help="Deliver later: 1 (1 s) to 18 (2 h).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the number of messages, at the end.")

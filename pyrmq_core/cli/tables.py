@@ -46,9 +46,13 @@ def watch_options(command: Command) -> Command:
     interval = click.FloatRange(0.1, 3600)
     for add in (
         click.option(
-            "--interval", default=WATCH_SECONDS, show_default=True, type=interval, help="Seconds, of --watch."
+            "--interval",
+            default=WATCH_SECONDS,
+            show_default=True,
+            type=interval,
+            help="With --watch: seconds between two tables.",
         ),
-        click.option("--watch", "watched", is_flag=True, help="Make the table again and again, until Ctrl-C."),
+        click.option("--watch", "watched", is_flag=True, help="Repeat the table until Ctrl-C."),
     ):
         watching = add(watching)
     return watching  # type: ignore[return-value]  # the same function to click, which calls it by names

@@ -75,15 +75,21 @@ class Wanted:
 @click.option(
     "-g",
     "--group",
-    help="Begin where this consumer group goes on; nothing is acknowledged.",
+    help="Begin at this group's committed offsets; nothing is acknowledged.",
     shell_complete=group_names,
 )
-@click.option("--queue", "queues", multiple=True, metavar="QUEUE", help="BROKER/3, BROKER, or 3 of every broker.")
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="QUEUE",
+    help="Only these queues: BROKER/3, BROKER, or 3 (of every broker).",
+)
 @click.option("--tags", default="*", show_default=True, help='As "TagA || TagB".')
 @click.option("--sql", help="An SQL92 expression over properties, instead of --tags.")
-@click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option("--max", "limit", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option("--committed", is_flag=True, help="Only rows of committed writes, each once.")
-@click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more messages, until Ctrl-C.")
 @form_options
 def tail(
     topic: str,

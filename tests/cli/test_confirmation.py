@@ -54,7 +54,7 @@ def asked(cluster: EmbeddedCluster, words: str, answer: str, home: Path) -> tupl
 @pytest.mark.parametrize("words", DELETIONS)
 def test_without_a_terminal_a_deletion_needs_yes(cluster: EmbeddedCluster, words: str) -> None:
     refused = Terminal(cluster.nameserver).refused(2, *words.split())
-    assert refused == "Error: this deletes what cannot be brought back; give --yes where no terminal is"
+    assert refused == "Error: this deletion cannot be undone; without a terminal it needs --yes"
 
 
 @pytest.mark.parametrize("words", DELETIONS)

@@ -210,7 +210,7 @@ def test_a_broker_that_goes_away_leaves_no_file(cluster: EmbeddedCluster, termin
         ("a.jsonl", b"\x1f\x8b\x08\x00", "it is no JSON ('utf-8' codec"),
         ("a.parquet", b"PAR1 cut", "a.parquet cannot be read as Parquet"),
         ("a.parquet", b"no parquet at all", "a.parquet cannot be read as Parquet"),
-        ("a.txt", b"", "ends with no format"),
+        ("a.txt", b"", "does not end with a format"),
     ],
 )
 def test_files_that_cannot_be_read(

@@ -231,7 +231,7 @@ def test_options_of_streams_are_listed_for_a_batch() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("minPartitions", "a", "'a'; it is a whole number from 1 to"),
+        ("minPartitions", "a", "'a'; it must be a whole number from 1 to"),
         ("minPartitions", "1.0", "whole number"),
         ("minPartitions", "0", "whole number"),
         ("minPartitions", "-1", "whole number"),
@@ -312,7 +312,7 @@ COMMITTED = {"topic": "orders", "delivery": "committed"}
         (COMMITTED | {"txnAppId": "a"}, False, "txnAppId and txnVersion belong together"),
         (COMMITTED | {"txnAppId": "a", "txnVersion": "-1"}, False, "txnVersion is '-1'"),
         (COMMITTED | {"txnAppId": "a" * 256, "txnVersion": "1"}, False, "txnAppId has 256 characters; 255 at most"),
-        (COMMITTED | {"txnAppId": "a", "txnVersion": "1"}, True, "txnAppId is of a batch"),
+        (COMMITTED | {"txnAppId": "a", "txnVersion": "1"}, True, "txnAppId is for batch writes"),
         (COMMITTED | {"manifestTopic": "orders"}, True, "manifestTopic is orders, to which rows are written"),
         (
             COMMITTED | {"asyncProgressTrackingEnabled": "true"},

@@ -1,10 +1,11 @@
 """The permissions that plain ACL requires for each request, and the requests for administrators only.
 
-Groups stand as their retry topics. Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java (4.9.7).
-Some holes of 4.9.7 are closed here: batches (320) and 361 are checked as their single and older forms; a send to a
-retry topic needs the group of that topic, not a group that the request names; the end of a transaction needs its topic,
-if it names one, and locks and resets of offsets need their group; rules of access, lists of topics and groups, the
-removal of files and the other changes of groups are for administrators alone. 5.3 closed some of them too.
+A group is represented by its retry topic. Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java
+(4.9.7). Some holes of 4.9.7 are closed here. Batches (320) and 361 are checked as their single and older forms. A send
+to a retry topic needs the group of that topic, not a group that the request names. The end of a transaction needs its
+topic, if it names one, and locks and resets of offsets need their group. Changes of access rules, of lists of topics
+and groups, removal of files and other changes of groups are for administrators only. 5.3 closed some of these holes,
+too.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 `reading` chooses those of a pull. `recovery` makes log and queues agree by a `log_scan`, and `damage` copies what it
 cuts. `formats` packs entries and names files, `layout` names folders and sizes, and opens a folder's files.
 
-The folder `disk` has what the store needs of a disk, `index` the index of keys.
+The folder `disk` has the files on a disk, `index` the index of keys.
 
 Synced bytes are on the medium and survive a power cut. Nothing here is async, reads a clock or logs.
 """

@@ -15,7 +15,7 @@
     safe offset                8      log and queues are synced up to here
     queues                     4      number of queues with entries
     entries                    8      number of their entries before the safe offset, of each queue from 0 on
-    log start                  8      the log was removed up to here; bytes behind it that are missing are lost
+    log start                  8      the log was removed up to here; missing bytes after it are lost
     index file                 8      the name, a number, of the newest file of the index that is full and synced
     CRC                        4      CRC-32 of all fields before: another broker's change makes the mark invalid
     zeros                      to 4096

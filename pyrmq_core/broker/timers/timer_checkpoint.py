@@ -10,7 +10,7 @@
     number of changes          8
     zeros                      8      this and the next four are not RocketMQ's
     mark                       8      `PYRMQTM1`
-    commit log                 8      copies that were delivered later than this checkpoint lie behind this offset
+    commit log                 8      copies that were delivered later than this checkpoint lie after this offset
     precision                  4      of the slots, in ms
     CRC                        4      of all fields before: another broker's change makes the mark invalid
     zeros                      to 4096

@@ -54,7 +54,7 @@ def group() -> None:
 
 @group.command("list")
 @connection_options
-@click.option("-a", "--all", "all_groups", is_flag=True, help="RocketMQ's own, too.")
+@click.option("-a", "--all", "all_groups", is_flag=True, help="Also RocketMQ's own groups.")
 @watch_options
 @json_option
 def list_groups(connection: Connection, all_groups: bool, watch: Watch, as_json: bool) -> None:
@@ -123,11 +123,11 @@ def description_text(description: GroupDescription, *, as_json: bool) -> str:
 @click.argument("name", metavar="GROUP", shell_complete=group_names)
 @connection_options
 @click.option("-t", "--topic", help="Only this topic.", shell_complete=topic_names)
-@click.option("--members", is_flag=True, help="Name the client of each queue; a request to each member.")
+@click.option("--members", is_flag=True, help="Show the client of each queue, by a request to each member.")
 @watch_options
 @json_option
 def progress(name: str, connection: Connection, topic: str | None, members: bool, watch: Watch, as_json: bool) -> None:
-    """Show how far a group is in each queue, its lag, and how long messages wait."""
+    """Show a group's offset and lag in each queue, and how long messages wait."""
 
     async def work(admin: Admin) -> None:
         async def make() -> str:
@@ -193,8 +193,10 @@ def reset(name: str, connection: Connection, topic: str, target: str, offline: b
 @click.option(
     "-b", "--broker", required=True, metavar="BROKER", help="The queue's broker.", shell_complete=broker_names
 )
-@click.option("-q", "--queue", "queue_id", required=True, type=click.IntRange(0), help="Its number.")
-@click.option("-o", "--offset", required=True, type=click.IntRange(0), help="The next message's offset.")
+@click.option("-q", "--queue", "queue_id", required=True, type=click.IntRange(0), help="The queue's number.")
+@click.option(
+    "-o", "--offset", required=True, type=click.IntRange(0), help="The offset of the next message to consume."
+)
 @json_option
 def seek(name: str, connection: Connection, topic: str, broker: str, queue_id: int, offset: int, as_json: bool) -> None:
     """Give a group a new offset in one queue."""
@@ -227,11 +229,29 @@ def clone(name: str, to: str, connection: Connection, topic: str | None, as_json
 @click.argument("name", metavar="GROUP", shell_complete=group_names)
 @connection_options
 @cluster_option
-@click.option("-r", "--retryMaxTimes", "retry_max_times", type=click.IntRange(-1), help="Tries after the first.")
-@click.option("-q", "--retryQueueNums", "retry_queue_nums", type=click.IntRange(0), help="Queues of its retry topic.")
+@click.option(
+    "-r", "--retryMaxTimes", "retry_max_times", type=click.IntRange(-1), help="The most retries of a message."
+)
+@click.option(
+    "-q",
+    "--retryQueueNums",
+    "retry_queue_nums",
+    type=click.IntRange(0),
+    help="The number of queues of its retry topic.",
+)
 @click.option("--consume/--no-consume", "consume_enable", default=None, help="Whether members may consume.")
-@click.option("--broadcast/--no-broadcast", "consume_broadcast_enable", default=None, help="Whether they may all.")
-@click.option("--orderly/--no-orderly", "consume_message_orderly", default=None, help="For clients that ask, 5.x.")
+@click.option(
+    "--broadcast/--no-broadcast",
+    "consume_broadcast_enable",
+    default=None,
+    help="Whether members may consume in broadcast mode.",
+)
+@click.option(
+    "--orderly/--no-orderly",
+    "consume_message_orderly",
+    default=None,
+    help="Whether messages are consumed in order (5.x).",
+)
 @json_option
 def create(
     name: str,
@@ -265,7 +285,7 @@ def create(
 @click.argument("name", metavar="GROUP", shell_complete=group_names)
 @connection_options
 @cluster_option
-@click.option("--force", is_flag=True, help="Although members are connected.")
+@click.option("--force", is_flag=True, help="Also delete while members are connected.")
 @yes_option
 @json_option
 def delete(name: str, connection: Connection, cluster: str | None, force: bool, yes: bool, as_json: bool) -> None:

@@ -41,7 +41,9 @@ MOST_OF_A_BROKER: Final = 64
 PORT_BYTES: Final = 4
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-from_option = click.option("--from", "begin", metavar="TIME", help="Only those stored from then on, ISO-8601.")
+from_option = click.option(
+    "--from", "begin", metavar="TIME", help="Only messages stored at or after this ISO-8601 time."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +60,25 @@ class Life:
 @click.command(cls=SectionedCommand)
 @click.argument("topic", shell_complete=topic_names)
 @connection_options
-@click.option("--key", help="One word of the messages' keys.")
+@click.option("--key", help="One of the messages' keys.")
 @click.option("--id", "msg_id", metavar="ID", help="A message id, or an offset message id.")
-@click.option("--unique-key", metavar="ID", help="A message id alone.")
+@click.option("--unique-key", metavar="ID", help="A message id (UNIQ_KEY).")
 @from_option
-@click.option("--until", "end", metavar="TIME", help="Only those stored up to then.")
-@click.option("--max", "limit", default=32, show_default=True, type=click.IntRange(1), help="The newest of a broker.")
-@click.option("--track", is_flag=True, help="The state of each message in each group.")
-@click.option("--trace", is_flag=True, help="The events that tracing clients reported.")
-@click.option("--consume-by", metavar="GROUP", help="Have a member consume the message.", shell_complete=group_names)
-@click.option("--client", "client_id", metavar="CLIENT", help="With --consume-by: this member.")
+@click.option("--until", "end", metavar="TIME", help="Only messages stored up to this time.")
+@click.option(
+    "--max",
+    "limit",
+    default=32,
+    show_default=True,
+    type=click.IntRange(1),
+    help="The most messages of a broker; the newest count.",
+)
+@click.option("--track", is_flag=True, help="Show the state of each message in each group.")
+@click.option("--trace", is_flag=True, help="Show the events that tracing clients reported.")
+@click.option(
+    "--consume-by", metavar="GROUP", help="Make a member of this group consume the message.", shell_complete=group_names
+)
+@click.option("--client", "client_id", metavar="CLIENT", help="With --consume-by: the member's client id.")
 @json_option
 def query(
     topic: str,
@@ -300,10 +311,17 @@ def dlq() -> None:
 @click.argument("group", shell_complete=group_names)
 @connection_options
 @from_option
-@click.option("--max", "limit", default=1000, show_default=True, type=click.IntRange(1), help="The newest of a queue.")
+@click.option(
+    "--max",
+    "limit",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(1),
+    help="The most messages of a queue; the newest count.",
+)
 @json_option
 def list_letters(group: str, connection: Connection, begin: str | None, limit: int, as_json: bool) -> None:
-    """List the messages that a group gave up."""
+    """List a group's dead letters."""
     since = optional_instant(begin, "--from")
 
     async def work(admin: Admin) -> None:
@@ -326,15 +344,15 @@ def list_letters(group: str, connection: Connection, begin: str | None, limit: i
 @dlq.command()
 @click.argument("group", shell_complete=group_names)
 @connection_options
-@click.option("--id", "ids", multiple=True, metavar="ID", help="The message id; may be given several times.")
-@click.option("--all", "everything", is_flag=True, help="All dead letters, or those stored --from a time on.")
+@click.option("--id", "ids", multiple=True, metavar="ID", help="A message id; may be given several times.")
+@click.option("--all", "everything", is_flag=True, help="All dead letters, or with --from those stored since.")
 @from_option
 @click.option(
     "--to",
     default="retry",
     show_default=True,
     type=click.Choice(("retry", "origin")),
-    help="retry: this group alone; origin: the first topic, every group.",
+    help="retry: to this group only; origin: to the first topic, for every group.",
 )
 @json_option
 def resend(
@@ -346,7 +364,7 @@ def resend(
     to: Literal["retry", "origin"],
     as_json: bool,
 ) -> None:
-    """Send dead letters again; they stay among the dead letters all the same."""
+    """Send dead letters again; the dead letters themselves stay."""
     if bool(ids) == everything:
         raise click.UsageError("give --id, once or more, or --all")
     since = optional_instant(begin, "--from")

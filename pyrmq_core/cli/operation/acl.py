@@ -67,9 +67,12 @@ def list_users(text: str, connection: Connection, broker: str | None, cluster: s
 @broker_option
 @cluster_option
 @click.option(
-    "--password", envvar="PYRMQ_NEW_PASSWORD", required=True, help="Better in the variable.  [PYRMQ_NEW_PASSWORD]"
+    "--password",
+    envvar="PYRMQ_NEW_PASSWORD",
+    required=True,
+    help="Better in the environment variable.  [PYRMQ_NEW_PASSWORD]",
 )
-@click.option("--super", "is_super", is_flag=True, help="May do anything.")
+@click.option("--super", "is_super", is_flag=True, help="A super user, who may do anything.")
 @json_option
 def create_user(
     name: str,
@@ -80,7 +83,7 @@ def create_user(
     is_super: bool,
     as_json: bool,
 ) -> None:
-    """Make a user."""
+    """Create a user."""
     kind = "Super" if is_super else "Normal"
     change(
         connection,
@@ -96,9 +99,13 @@ def create_user(
 @connection_options
 @broker_option
 @cluster_option
-@click.option("--password", envvar="PYRMQ_NEW_PASSWORD", help="Better in the variable.  [PYRMQ_NEW_PASSWORD]")
-@click.option("--type", "user_type", type=click.Choice(("Normal", "Super")))
-@click.option("--status", "user_status", type=click.Choice(("enable", "disable")))
+@click.option(
+    "--password", envvar="PYRMQ_NEW_PASSWORD", help="Better in the environment variable.  [PYRMQ_NEW_PASSWORD]"
+)
+@click.option("--type", "user_type", type=click.Choice(("Normal", "Super")), help="Super users may do anything.")
+@click.option(
+    "--status", "user_status", type=click.Choice(("enable", "disable")), help="Whether the user may do anything at all."
+)
 @json_option
 def update_user(
     name: str,
@@ -110,7 +117,7 @@ def update_user(
     user_status: str | None,
     as_json: bool,
 ) -> None:
-    """Change a user; what is not given stays."""
+    """Change a user; settings that are not given stay."""
     if password is None and user_type is None and user_status is None:
         raise click.UsageError("give --password, --type or --status")
     given: dict[str, Any] = {"password": password, "user_type": user_type, "user_status": user_status}

@@ -64,7 +64,7 @@ def list_accounts(connection: Connection, broker: str | None, cluster: str | Non
 @cluster_option
 @json_option
 def account_versions(connection: Connection, broker: str | None, cluster: str | None, as_json: bool) -> None:
-    """Show the version of each broker's files of accounts, which differ while a change is not everywhere."""
+    """Show the versions of each broker's account files, which differ while a change is incomplete."""
 
     async def work(admin: Admin) -> None:
         gathered = await admin.accounts.versions(broker=broker, cluster=cluster)
@@ -83,11 +83,13 @@ def account_versions(connection: Connection, broker: str | None, cluster: str | 
 @connection_options
 @broker_option
 @cluster_option
-@click.option("--secret", envvar="PYRMQ_NEW_SECRET", required=True, help="Better in the variable.  [PYRMQ_NEW_SECRET]")
-@click.option("--admin", "is_admin", is_flag=True, help="May administer.")
-@click.option("--white-address", help="Needs no signature from there.")
-@click.option("--topics", "default_topic_perm", type=PERMISSIONS, help="For topics that are not named.")
-@click.option("--groups", "default_group_perm", type=PERMISSIONS, help="For groups that are not named.")
+@click.option(
+    "--secret", envvar="PYRMQ_NEW_SECRET", required=True, help="Better in the environment variable.  [PYRMQ_NEW_SECRET]"
+)
+@click.option("--admin", "is_admin", is_flag=True, help="The account may administer.")
+@click.option("--white-address", help="No signature is needed from this address.")
+@click.option("--topics", "default_topic_perm", type=PERMISSIONS, help="The permission for all other topics.")
+@click.option("--groups", "default_group_perm", type=PERMISSIONS, help="The permission for all other groups.")
 @click.option("--topic", "topic_perms", multiple=True, metavar="NAME=PERMISSION", help="May be given several times.")
 @click.option("--group", "group_perms", multiple=True, metavar="NAME=PERMISSION", help="May be given several times.")
 @json_option
@@ -105,7 +107,7 @@ def put_account(
     group_perms: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Make or change an account; permissions that are not given stay."""
+    """Create or change an account; permissions that are not given stay."""
     change(
         connection,
         {"accessKey": key},

@@ -27,7 +27,9 @@ CLEAN_UPS: Final = (UNUSED_TOPICS, "expired-queues", "expired-logs")
 cluster_option = click.option(
     "-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.", shell_complete=cluster_names
 )
-id_option = click.option("--id", "broker_id", default=0, show_default=True, type=click.IntRange(0), help="0: master.")
+id_option = click.option(
+    "--id", "broker_id", default=0, show_default=True, type=click.IntRange(0), help="The broker's id; 0 is the master."
+)
 
 
 def _run_broker(arguments: list[str]) -> int:
@@ -112,7 +114,9 @@ def _state(row: BrokerStatus) -> str:
 @click.argument("settings", metavar="[SETTING]...", nargs=-1)
 @connection_options
 @id_option
-@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change it; may be given several times.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change a setting; may be given several times."
+)
 @click.option("--all", "everywhere", is_flag=True, help="With --set: at all masters, instead of BROKER.")
 @cluster_option
 @click.option("--force", is_flag=True, help="With --set: also a setting that the broker does not list.")
@@ -211,7 +215,7 @@ def _periods(stats: BrokerStats) -> list[dict[str, object]]:
 @id_option
 @json_option
 def ha(name: str, connection: Connection, broker_id: int, as_json: bool) -> None:
-    """Show a master's slaves and how far each is; or with --id how a slave follows (5.0 and later)."""
+    """Show a master's slaves and their lag, or with --id how a slave follows (5.0 and later)."""
 
     async def work(admin: Admin) -> None:
         status = await admin.brokers.ha_status(name, broker_id=broker_id)
@@ -238,7 +242,7 @@ def ha(name: str, connection: Connection, broker_id: int, as_json: bool) -> None
 @yes_option
 @json_option
 def clean(what: str, name: str | None, connection: Connection, cluster: str | None, yes: bool, as_json: bool) -> None:
-    """Have a broker, or all masters, remove data that they no longer need.
+    """Make a broker, or all masters, remove data that they no longer need.
 
     unused-topics are queues of topics without settings at a broker: they are deleted, so their messages cannot be read
     any more.

@@ -32,16 +32,22 @@ MOST_NAMES: Final = 5
 
 @click.command(cls=SectionedCommand)
 @connection_options
-@click.option("--max-lag", type=click.IntRange(0), help="No group may be more messages behind.")
+@click.option("--max-lag", type=click.IntRange(0), help="The most messages that a group may lag.")
 @click.option(
     "-g",
     "--group",
     "groups",
     multiple=True,
-    help="With --max-lag: only this group; may be given again.",
+    help="With --max-lag: only this group; may be given several times.",
     shell_complete=group_names,
 )
-@click.option("--max-disk", default=90, show_default=True, type=click.IntRange(1, 100), help="Percent of a log's disk.")
+@click.option(
+    "--max-disk",
+    default=90,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    help="The most used percent of a commit log's disk.",
+)
 @json_option
 def health(connection: Connection, max_lag: int | None, groups: tuple[str, ...], max_disk: int, as_json: bool) -> None:
     """Check masters, queues, disks and lag; ends with 1 if something is wrong."""

@@ -31,7 +31,9 @@ nameserver = ServerGroup(
 @nameserver.command()
 @click.argument("settings", metavar="[SETTING]...", nargs=-1)
 @connection_options
-@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change it; may be given several times.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change a setting; may be given several times."
+)
 @json_option
 def config(settings: tuple[str, ...], connection: Connection, changes: tuple[str, ...], as_json: bool) -> None:
     """Show the settings of every NameServer, all or those named; or change some at each."""

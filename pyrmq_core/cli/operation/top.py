@@ -29,14 +29,20 @@ GROUP_COLUMNS: Final = ("group", "members", "lag", "lag/s", "topics")
 
 @click.command(cls=SectionedCommand)
 @connection_options
-@click.option("--once", is_flag=True, help="Print it once and end.")
-@click.option("--groups", "most", default=20, show_default=True, type=click.IntRange(0), help="So many at most.")
+@click.option("--once", is_flag=True, help="Print one round and end.")
 @click.option(
-    "--interval", default=INTERVAL_SECONDS, show_default=True, type=click.FloatRange(0.1, 3600), help="Seconds between."
+    "--groups", "most", default=20, show_default=True, type=click.IntRange(0), help="The most groups to show."
+)
+@click.option(
+    "--interval",
+    default=INTERVAL_SECONDS,
+    show_default=True,
+    type=click.FloatRange(0.1, 3600),
+    help="Seconds between two rounds.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a round.")
 def top(connection: Connection, once: bool, most: int, interval: float, as_json: bool) -> None:
-    """Show brokers with their rates and the groups furthest behind, live."""
+    """Show brokers with their rates and the groups with the greatest lag, live."""
     import trio
 
     async def work(admin: Admin) -> None:

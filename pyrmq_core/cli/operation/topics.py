@@ -91,7 +91,7 @@ def _stats_rows(stats: TopicStats, written: Callable[[datetime | None], str | No
 def perm(
     name: str, perm: str | None, connection: Connection, broker: str | None, cluster: str | None, as_json: bool
 ) -> None:
-    """Show whether the topic is read (r), written (w) or both; or change that, and nothing else."""
+    """Show or change the topic's permission: to read (r), write (w) or both (rw)."""
     if perm is None and (broker or cluster):
         raise click.UsageError("--broker and --cluster belong to a change: give r, w or rw")
 
@@ -180,11 +180,17 @@ def clusters(name: str, connection: Connection, as_json: bool) -> None:
 @topic.command()
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @connection_options
-@click.option("--sample", default=100, show_default=True, type=click.IntRange(1), help="Newest messages of a queue.")
-@click.option("--ddl", is_flag=True, help="As Spark's DDL, for from_json.")
+@click.option(
+    "--sample",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1),
+    help="The number of newest messages of each queue.",
+)
+@click.option("--ddl", is_flag=True, help="Print Spark's DDL, for from_json.")
 @json_option
 def schema(name: str, connection: Connection, sample: int, ddl: bool, as_json: bool) -> None:
-    """Show the columns that the bodies have, by the newest messages of each queue."""
+    """Show the columns of the topic's bodies, inferred from each queue's newest messages."""
     if ddl and as_json:
         raise click.UsageError("--ddl and --json exclude each other")
 

@@ -11,13 +11,17 @@ from pyrmq_core.cli.serving.web import PORT as WEB_PORT
 
 
 @click.command(cls=SectionedCommand)
-@click.option("--brokers", default=2, show_default=True, type=click.IntRange(1, 26), help="How many brokers.")
-@click.option("--slaves", default=0, show_default=True, type=click.IntRange(0, 9), help="How many slaves each has.")
+@click.option("--brokers", default=2, show_default=True, type=click.IntRange(1, 26), help="The number of brokers.")
+@click.option(
+    "--slaves", default=0, show_default=True, type=click.IntRange(0, 9), help="The number of slaves of each broker."
+)
 @click.option("--sync", is_flag=True, help="Answer a send when a slave has the message.")
 @click.option("--port", default=9876, show_default=True, type=click.IntRange(0, 65535), help="The NameServer's port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address that all servers listen on.")
 @click.option("--dir", "directory", type=click.Path(file_okay=False), help="Keep the stores here, and open them again.")
-@click.option("--topic", "topics", multiple=True, metavar="NAME[:QUEUES]", help="Make this topic, too; repeat.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="NAME[:QUEUES]", help="Create this topic; may be given several times."
+)
 @click.option("--web", is_flag=True, help="Serve a page in the browser as well.")
 @click.option("--web-port", default=WEB_PORT, show_default=True, type=click.IntRange(0, 65535), help="The page's port.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all addresses, when they serve.")

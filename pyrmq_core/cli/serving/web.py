@@ -19,9 +19,11 @@ PORT = 8080
 
 
 @click.command()
-@click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0 is a free one.")
+@click.option(
+    "--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="The page's port; 0 for a free port."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--allow-host", "allow_hosts", multiple=True, help="A further name that browsers use for it.")
+@click.option("--allow-host", "allow_hosts", multiple=True, help="A further host name of the page in browsers.")
 @click.option("--allow-changes", is_flag=True, help="Let the page send, reset and resend, each after a confirmation.")
 @connection_options
 def web(connection: Connection, port: int, host: str, allow_hosts: tuple[str, ...], allow_changes: bool) -> None:

@@ -3,11 +3,11 @@
     payload          `Payload`, the content of a send request, and `RawPull`, the answer to a pull; the rules for a
                      message before it is sent
     split_payload    a refused batch divided in halves; a message readdressed to another topic
-    record           the stored record of a message, as it lies in a commit log and in a pull's answer
+    record           the stored record of a message, in a commit log and in a pull's answer
     batch            the body of a batch: several messages in one request
     batch_payloads   messages that share requests, checked, and cut into requests
     batch_topic      5.x topics whose brokers store a batch as one record
-    bodies           stored bodies to plain ones: CRC and decompression
+    bodies           the check and the decompression of stored bodies
     completeness     the check that an answer has every message of its range
     compression      zlib, LZ4 and Zstandard
     properties       the properties string, and the properties that a message is sent with
