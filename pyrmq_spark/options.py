@@ -381,9 +381,7 @@ def _check_committed_write(options: SinkOptions, raw: Options, *, stream: bool) 
     if len(options.txn_app_id or "") > MAX_APP_ID:
         raise InvalidOption(f"txnAppId has {len(options.txn_app_id or '')} characters; {MAX_APP_ID} at most")
     if stream and options.txn_app_id is not None:
-        raise InvalidOption(
-            "txnAppId is for batch writes: a stream is committed by query id and batch number"
-        )
+        raise InvalidOption("txnAppId is for batch writes: a stream is committed by query id and batch number")
     if any(name.lower() == ASYNC_PROGRESS and value.strip().lower() == "true" for name, value in raw.items()):
         raise InvalidOption(
             "asyncProgressTrackingEnabled: Spark then repeats batches with other rows, and delivery=committed cannot "
