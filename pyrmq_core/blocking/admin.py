@@ -32,47 +32,47 @@ class Admin(OwnerFace[AsyncAdmin]):
 
     @property
     def topics(self) -> Topics:
-        """The family of topics."""
+        """Calls about topics: their configurations, offsets and order."""
         return Topics(self, lambda admin: admin.topics)
 
     @property
     def users(self) -> Users:
-        """The family of users (5.x)."""
+        """Calls about users (5.x)."""
         return Users(self, lambda admin: admin.users)
 
     @property
     def policies(self) -> Policies:
-        """The family of policies about users (5.x)."""
+        """Calls about the policies of users (5.x)."""
         return Policies(self, lambda admin: admin.policies)
 
     @property
     def accounts(self) -> Accounts:
-        """The family of accounts of `plain_acl.yml` (4.9)."""
+        """Calls about the accounts in `plain_acl.yml` (4.9)."""
         return Accounts(self, lambda admin: admin.accounts)
 
     @property
     def brokers(self) -> Brokers:
-        """The family of brokers: their health, figures, settings and clean-up."""
+        """Calls about brokers: their health, figures, settings and clean-up."""
         return Brokers(self, lambda admin: admin.brokers)
 
     @property
     def nameservers(self) -> NameServers:
-        """The family of NameServers: their settings."""
+        """Calls about the settings of NameServers."""
         return NameServers(self, lambda admin: admin.nameservers)
 
     @property
     def groups(self) -> Groups:
-        """The family of consumer groups."""
+        """Calls about consumer groups."""
         return Groups(self, lambda admin: admin.groups)
 
     @property
     def messages(self) -> Messages:
-        """The family of stored messages: look-ups, traces and dead letters."""
+        """Calls about stored messages: look-ups, traces and dead letters."""
         return Messages(self, lambda admin: admin.messages)
 
     @property
     def producers(self) -> Producers:
-        """The family of producers that are connected."""
+        """Calls about the connected producers."""
         return Producers(self, lambda admin: admin.producers)
 
     cluster_info = blocking_form(AsyncAdmin.cluster_info)

@@ -52,7 +52,7 @@ UNREGISTER_SECONDS: Final = 3.0
 UNREGISTER_CALL_SECONDS: Final = 2.5
 # How long a registration waits for the file of its topics.
 FILE_SECONDS: Final = 1.0
-# More topics are encoded in a worker thread: 10,000 take some 50 ms, every 30 s.
+# Registrations of more topics are encoded in a worker thread: 10,000 topics take some 50 ms, every 30 s.
 TOPICS_AT_ONCE: Final = 100
 
 

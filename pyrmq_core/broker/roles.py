@@ -40,7 +40,7 @@ from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 
 CHECK_SECONDS: Final = 5.0
-# A table may have 16 MiB.
+# The most seconds to fetch a master's table, which may have 16 MiB.
 TABLE_SECONDS: Final = 30.0
 # How long a record waits for its unknown topic, which decides the kind of its queue.
 LEARN_SECONDS: Final = 5.0
@@ -137,7 +137,7 @@ def mark_slave(files: Files) -> None:
 
 
 def resume_as_master(broker: Broker) -> None:
-    """Sets a new master's offsets beyond the end of their queues back to it, before it delivers and serves; blocks."""
+    """Lowers committed offsets that exceed a queue's end to that end, before a new master serves clients; blocks."""
     broker.delays.look_back()
     files = broker.store.files
     if files.size(MARK) is None:

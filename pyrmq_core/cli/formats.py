@@ -129,7 +129,7 @@ def _shown(value: object, spec: str) -> str:
     return format("" if value is None else visible_text(str(value)), spec)
 
 
-# The forms that have names.
+# The output forms by their names.
 FORMS: Final[Mapping[str, MessageLine]] = {
     "text": text_line,
     "json": json_line,

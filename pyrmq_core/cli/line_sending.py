@@ -37,7 +37,7 @@ from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 from pyrmq_core.protocol.messages.payload import COMPRESS_OVER_BYTES
 
 PRODUCER_GROUP: Final = "pyrmq-cli"
-# Single messages and lists under way.
+# The most single messages and lists of messages under way.
 MAX_UNDER_WAY: Final = 256
 MAX_BYTES_UNDER_WAY: Final = 32 * 1024 * 1024
 LIST_MESSAGES: Final = 4000

@@ -40,7 +40,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 CHUNK_BYTES: Final = 1024 * 1024
-# Above the 4 MiB of a message; a longer line is not read to its end.
+# The most bytes of a line, more than the 4 MiB of a message; a longer line is not read to its end.
 MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 PIPE_BYTES: Final = 1024 * 1024
 # The members of a line of `tail` that say where the message was stored.

@@ -92,7 +92,7 @@ BOUNDS: Final = (
     "server_max_waiting_bytes",
     "server_max_header_bytes",
 )
-# Longer than any path; a value is kept in memory and written with every change.
+# The most characters of a value, more than any path has; values are kept in memory and written with every change.
 MAX_VALUE_CHARS: Final = 4096
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 

@@ -19,10 +19,10 @@ from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker, RegistrationHeader
 from pyrmq_core.protocol.routes.registration import RegistrationBody, finished, lasting_parts, registration_steps
 
-# About 200 topics, which take a millisecond.
+# Registrations up to this size, about 200 topics, are not queued: they take a millisecond.
 SHORT_BODY_BYTES: Final = 32 * 1024
-# The most waiting registrations of one connection, and the most bytes of all. A broker has one under way, or two when a
-# topic is created meanwhile.
+# The most waiting registrations of one connection, and the most bytes of all that wait. A broker has one registration
+# under way, or two when a topic is created meanwhile.
 WAITING_OF_PEER: Final = 4
 WAITING_BYTES: Final = 512 * 1024 * 1024
 # Half of `WAITING_BYTES` is reserved for bodies up to this size (20,000 topics).

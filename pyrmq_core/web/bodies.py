@@ -17,7 +17,7 @@ Receive = Callable[[], Awaitable[AsgiMessage]]
 
 # A message has at most 4 MiB, and a form's percent-encoding can triple each byte.
 MAX_BODY_BYTES: Final = 13 << 20
-# The bodies of all requests together.
+# The most bytes of all request bodies together.
 MAX_BODIES_BYTES: Final = 5 * MAX_BODY_BYTES
 BODY_SECONDS: Final = 5.0
 LEAST_BYTES_A_SECOND: Final = 32 * 1024

@@ -247,7 +247,7 @@ class LookUps:
         return await self._get(("at", queue, offset), look_up)
 
     async def body_text(self, body: bytes, form: str, part: int) -> BodyText:
-        """Returns a part of a body to show; long JSON is laid out in a thread, in the turn of the viewer's address.
+        """Returns a part of a body to show; long JSON is laid out in a thread, when the viewer's address has its turn.
 
         Raises `TooManyLookUps` if that cannot begin in time.
         """

@@ -48,7 +48,7 @@ SEND_SECONDS: Final = 5.0
 
 # The manifests that this process has seen with one queue.
 _ensured: set[tuple[ConnectionOptions, str]] = set()
-# The last look of this worker for a task: tasks of one stage share it.
+# The latest read of a manifest for a task, as key and result: the tasks of a stage in this worker share it.
 _last_look: tuple[tuple[object, ...], bool] | None = None
 
 

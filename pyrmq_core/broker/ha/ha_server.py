@@ -31,7 +31,7 @@ from pyrmq_core.network.server import TlsMode
 log = line_logger(__name__)
 
 RECEIVED_AT_ONCE: Final = 64 << 10
-# Several blocks are one write, which is faster for a slave that lags.
+# The most bytes of one write: several blocks in one write are faster for a slave that lags.
 SENT_AT_ONCE: Final = 1 << 20
 # The most refused reports that are remembered.
 MOST_OTHERS: Final = 1000
@@ -154,7 +154,7 @@ class HaServer:
                     await grown.wait()
                     continue
             blocks = in_blocks(replica.sent, part, self._times.block_bytes)
-            replica.sent += len(part)  # it may acknowledge before the last byte is written here
+            replica.sent += len(part)  # the slave may acknowledge before the last byte is written here
             if self._known_end is not None:
                 self._known_end = max(self._known_end, replica.sent)
             await self._write(connection, memoryview(blocks), replica)

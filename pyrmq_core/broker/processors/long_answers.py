@@ -13,7 +13,7 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import NO_FIELDS, Command, refusal, success
 from pyrmq_core.protocol.java.json_text import dumps
 
-# A frame holds 16 MiB.
+# The most bytes of an answer's body: a frame has at most 16 MiB.
 MAX_LONG_ANSWER_BYTES: Final = 15 << 20
 BUSY: Final = "too many long requests wait for their turn; try again later"
 

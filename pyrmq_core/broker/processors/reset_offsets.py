@@ -72,7 +72,7 @@ async def _keep(broker: Broker, header: ResetOffset, topic: TopicConfig) -> Comm
 
 
 async def _table(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """Returns the body of the answer, and of 220; made in turns, since a topic may have 65,535 queues."""
+    """Returns the new offsets as JSON; made with pauses, since a topic may have 65,535 queues."""
     rows = [dump_queue_row(queue, offset) async for queue, offset in InTurns(offsets.items())]
     return b'{"offsetTable":{' + b",".join(rows) + b"}}"
 

@@ -1,7 +1,7 @@
 """Settings (26), and offsets of topics (202) and groups (208).
 
-The answers of 202 and 208 have message queues as object keys, as fastjson writes them. That is not strict JSON, but
-Java's tools read nothing else. Source: broker/processor/AdminBrokerProcessor.java (5.4.0).
+The answers of request 202 and 208 have message queues as object keys, as fastjson writes them. That is not strict JSON,
+but Java's tools read nothing else. Source: broker/processor/AdminBrokerProcessor.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def group_row(broker: Broker, group: str, name: str, queue_id: int) -> Row:
 
 
 def _offset_table(broker: Broker, rows: Iterator[Row], others: dict[str, Any]) -> Iterator[bytes]:
-    """Yields the body of 202 or 208, which has members beside its table."""
+    """Yields the body of request 202 or 208, which has members beside its table."""
     yield b'{"offsetTable":{'
     yield from separated(row_of_queue(broker, row) for row in rows)
     yield b"}," + dumps(others)[1:]

@@ -75,7 +75,7 @@ def update_topic(broker: Broker, request: Command, _: Peer) -> Answer:
 
 
 async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
-    """Makes or changes topics as 17 does, without a request; attributes that are not named stay.
+    """Makes or changes topics as request 17 does, but without a request; attributes that are not named stay.
 
     Raises `InvalidArgument` for a topic that is refused, before any is made, and `StoreError` for a failed disk.
     """

@@ -176,7 +176,7 @@ class BrokerFigures:
         }
 
     def totals(self) -> dict[str, object]:
-        """Returns the members of 28 about today and yesterday: totals since the start, as in RocketMQ."""
+        """Returns the members about today and yesterday in the answer to request 28: totals since the start."""
         now = {"Put": self._put_by_users.messages, "Get": self._get_by_users.messages}
         members: dict[str, object] = {}
         for name, (yesterday, today) in self._mornings.items():

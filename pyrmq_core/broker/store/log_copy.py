@@ -15,7 +15,7 @@ from pyrmq_core.broker.store.replay import EntryOf, Replay
 from pyrmq_core.broker.store.scan.damage import next_record
 from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD, MAGIC_V1, MAGIC_V2
 
-# The records of a step: some 2 ms.
+# The most records of a step, which then takes some 2 ms.
 RECORDS_AT_ONCE: Final = 500
 # How many new bytes must arrive after a search without result before the next one, and how many bytes both searches
 # cover.

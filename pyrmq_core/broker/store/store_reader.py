@@ -15,7 +15,7 @@ from pyrmq_core.broker.store.scan.log_scan import record_at, record_bytes, scan
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
 
-# A search reads some 20 messages.
+# The most queues that one call searches by time; each search reads some 20 messages.
 SEARCHED_QUEUES: Final = 200
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from pyrmq_core.broker.timers.timer_log import DELETE, ROLL, TimerEntry
 from pyrmq_core.broker.timers.topic_counts import change_of
 
-# Long enough that no two names of a slot have the same digest.
+# The bytes of a name's digest: enough that no two names of a slot have the same digest.
 DIGEST_BYTES: Final = 16
 
 

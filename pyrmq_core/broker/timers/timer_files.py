@@ -23,7 +23,7 @@ from pyrmq_core.broker.timers.topic_counts import TopicCounts, change_of
 from pyrmq_core.errors import StoreError
 
 NOTHING: Final = TimerCheckpoint()
-# Entries of one step, some ms long.
+# The entries that one step rewrites, in some ms.
 REWRITTEN_AT_ONCE: Final = 500
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-# The number of ends and successors that are kept after their pass; after some minutes they are not needed.
+# The number of the latest ends and successors that are kept; after some minutes they are not needed.
 MOST_KEPT: Final = 100_000
 
 # The most half messages that are counted, for a figure alone.

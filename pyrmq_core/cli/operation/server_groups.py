@@ -36,7 +36,7 @@ class ServerGroup(CommandGroup):
         return []
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the server until it ends, or the command."""
+        """Runs the server until it ends, if the arguments are a server's; else runs the command."""
         arguments = ctx.meta.get(SERVER_ARGUMENTS)
         if arguments is None:
             return super().invoke(ctx)

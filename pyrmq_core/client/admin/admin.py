@@ -79,47 +79,47 @@ class Admin(SessionOwner[AdminSettings[Any]]):
 
     @property
     def topics(self) -> Topics:
-        """The family of topics."""
+        """Calls about topics: their configurations, offsets and order."""
         return Topics(self._servers)
 
     @property
     def users(self) -> Users:
-        """The family of users (5.x)."""
+        """Calls about users (5.x)."""
         return Users(self._servers)
 
     @property
     def policies(self) -> Policies:
-        """The family of policies about users (5.x)."""
+        """Calls about the policies of users (5.x)."""
         return Policies(self._servers)
 
     @property
     def accounts(self) -> Accounts:
-        """The family of accounts of `plain_acl.yml` (4.9)."""
+        """Calls about the accounts in `plain_acl.yml` (4.9)."""
         return Accounts(self._servers)
 
     @property
     def brokers(self) -> Brokers:
-        """The family of brokers: their health, figures, settings and clean-up."""
+        """Calls about brokers: their health, figures, settings and clean-up."""
         return Brokers(self._servers)
 
     @property
     def nameservers(self) -> NameServers:
-        """The family of NameServers: their settings."""
+        """Calls about the settings of NameServers."""
         return NameServers(self._servers)
 
     @property
     def groups(self) -> Groups:
-        """The family of consumer groups."""
+        """Calls about consumer groups."""
         return Groups(self._servers)
 
     @property
     def messages(self) -> Messages:
-        """The family of stored messages: look-ups, traces and dead letters."""
+        """Calls about stored messages: look-ups, traces and dead letters."""
         return Messages(self._servers)
 
     @property
     def producers(self) -> Producers:
-        """The family of producers that are connected."""
+        """Calls about the connected producers."""
         return Producers(self._servers)
 
     async def route(self, topic: str) -> TopicRouteData:
@@ -228,7 +228,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteTopicInNamesrv(on_wire, cluster).to_command(), about)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
-        """Returns a value of the KV configuration from any NameServer that has it, the chosen one first; else None."""
+        """Returns a KV configuration value, or None; the current NameServer is asked first, then the others."""
         query = GetKvConfig(namespace, key).to_command()
         return await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
 

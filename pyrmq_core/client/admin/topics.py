@@ -152,7 +152,7 @@ class Topics(AdminFamily):
         await self._servers.change_nameservers(command, f"the order of topic {topic}")
 
     async def delete_order(self, topic: str) -> None:
-        """Deletes the topic's order configuration at every NameServer; a missing one is no error."""
+        """Deletes the topic's order configuration at every NameServer; no error if there is none."""
         command = DeleteKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic)).to_command()
         await self._servers.change_nameservers(command, f"the order of topic {topic}")
 
@@ -217,7 +217,7 @@ class Topics(AdminFamily):
 
 
 def parse_order(topic: str, text: str) -> dict[str, int]:
-    """Returns `broker-a:4;broker-b:4` as numbers by name; raises `InvalidArgument` for a text of another form."""
+    """Returns numbers of queues by broker name, parsed from `broker-a:4;broker-b:4`; else raises `InvalidArgument`."""
     queues = {}
     for part in filter(None, text.split(";")):
         name, _, number = part.partition(":")

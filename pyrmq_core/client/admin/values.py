@@ -18,7 +18,8 @@ from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
 from pyrmq_core.protocol.routes.route import MASTER_ID
 
-# Above this share of the disk a broker stores nothing (diskSpaceWarningLevelRatio of store/DefaultMessageStore.java).
+# A broker stores nothing while more than this share of its disk is used (diskSpaceWarningLevelRatio of
+# store/DefaultMessageStore.java).
 FULL_DISK_RATIO: Final = 0.9
 
 

@@ -97,7 +97,7 @@ class PushMember:
         )
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Calls the handler with the message, whose offset nothing commits."""
+        """Calls the handler with the message and returns its outcome; no offset is committed."""
         began = time.monotonic()
         receiver = Receiver(TagFilter(), self._settings.namespace)
         outcome = await self._calls.call([receiver.as_sent(message)])

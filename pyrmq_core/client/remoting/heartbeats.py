@@ -28,7 +28,8 @@ from pyrmq_core.protocol.routes.route import BrokerData
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS: Final = 3.0
-# Shorter than the time for closing a client, so that a broker without an answer is logged.
+# The seconds for unregistering at brokers: fewer than for closing a client, so that a broker without an answer is
+# logged.
 GOODBYE_SECONDS: Final = 1.5
 TOLD_AT_ONCE: Final = 64
 HEARTBEAT: Final = "the heartbeat to"

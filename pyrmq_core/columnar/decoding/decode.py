@@ -52,7 +52,8 @@ from pyrmq_core.protocol.messages.properties import DELAY, KEYS, SHARDING_KEY, T
 from pyrmq_core.protocol.messages.record import unpack_host
 
 ALL_TAGS: Final = TagFilter()
-# Below about this many messages a loop is faster: columns have a fixed cost of a few hundred microseconds.
+# Fewer messages than about this number are decoded faster by a loop: columns have a fixed cost of a few hundred
+# microseconds.
 BREAK_EVEN_MESSAGES: Final = 64
 SYSTEM: Final = frozenset(name.encode() for name in SYSTEM_NAMES)
 

@@ -52,7 +52,7 @@ Cut: TypeAlias = tuple[int, int]
 CompressAll: TypeAlias = Callable[[Callable[[bytes], bytes], Sequence[bytes]], Iterable[bytes]]
 
 MIB: Final = 1024 * 1024
-# Below about this many rows a loop is faster.
+# Fewer rows than about this number are encoded faster by a loop.
 BREAK_EVEN_ROWS: Final = 24
 # Brokers ignore both (protocol/messages/batch.py).
 MAGIC_AND_CRC: Final = bytes(8)
@@ -142,7 +142,7 @@ def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterato
 
 
 def stops_within(stops: Sequence[int], start: int, end: int) -> Sequence[int]:
-    """Returns the stops between rows `start` and `end`, counted from `start`."""
+    """Returns the rows between `start` and `end` that begin a new request, counted from `start`."""
     if not stops:
         return ()
     return [stop - start for stop in stops[bisect_right(stops, start) : bisect_left(stops, end)]]

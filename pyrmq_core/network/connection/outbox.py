@@ -22,7 +22,7 @@ JOIN_BYTES: Final = 256 * 1024
 JOIN_CHUNKS: Final = 512
 # While more than this is queued, new calls wait and requests are not read.
 FULL_BYTES: Final = 16 * 1024 * 1024
-# Bytes written before the queued answers are summed again.
+# The bytes to write before the lengths of the queued answers are summed again.
 SUMMED_AFTER_BYTES: Final = FULL_BYTES // 16
 # Queued bytes are reported in steps of the first size; the second is their limit while the server's memory for them is
 # short.

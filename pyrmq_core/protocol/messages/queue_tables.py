@@ -69,7 +69,7 @@ def queue_offsets_from(value: Any) -> dict[MessageQueue, int]:
 
 
 def offset_table_body(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """Returns a JSON body with offsets by queue: of request 220, and of the answer to 222."""
+    """Returns a JSON body with offsets by queue: of request 220, and of the answer to request 222."""
     return dump_object([("offsetTable", dump_queue_table(offsets))])
 
 

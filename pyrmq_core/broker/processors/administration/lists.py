@@ -75,7 +75,7 @@ async def _make_topics(broker: Broker, body: bytes | memoryview, changed: list[T
 
 
 def listed_topics(body: bytes | memoryview) -> Iterator[UpdateTopic | None]:
-    """Yields the topics in the body of 18, each as a request for it, after a None for each step of reading the body.
+    """Yields the topics in the body of request 18, each as a request of its own; a None for each step of reading.
 
     Raises `InvalidArgument` for a wrong name, and for more attributes than exist.
     """
@@ -88,7 +88,7 @@ def listed_topics(body: bytes | memoryview) -> Iterator[UpdateTopic | None]:
 
 
 def _attribute_changes(topic: str, attributes: object) -> Iterator[str]:
-    """Yields the changes in the text form of 17; their names begin with + or -."""
+    """Yields the changes in the text form of request 17; their names begin with + or -."""
     if attributes is None:
         return
     if not isinstance(attributes, dict):
@@ -117,7 +117,7 @@ async def _make_groups(broker: Broker, body: bytes | memoryview) -> Command:
 
 
 def listed_groups(body: bytes | memoryview) -> Iterator[GroupConfig | None]:
-    """Yields the settings of the groups in the body of 225, after a None for each step of reading the body.
+    """Yields the settings of the groups in the body of request 225, after a None for each step of reading the body.
 
     Raises `InvalidArgument` for impossible settings.
     """

@@ -33,7 +33,7 @@ OFFSET: Final = re.compile(r"-?[0-9]{1,19}")
 NOT_FOUND: Final = "can not find message, maybe time range not correct"
 BUSY: Final = "too many look-ups by key wait for their turn; try again later"
 NOTHING: Final = Found([], (0, 0))
-# A frame has at most 16 MiB.
+# The most bytes of records in an answer: a frame has at most 16 MiB.
 MAX_ANSWER_BYTES: Final = 15 << 20
 
 

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-# Enough for a sync, a file being written, and a folder being listed or removed at the same time.
+# The descriptors in reserve: enough to sync, to write a file, and to list or remove a folder at the same time.
 RESERVED: Final = 8
 NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 

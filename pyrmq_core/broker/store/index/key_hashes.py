@@ -31,7 +31,8 @@ UNIQUE, WORDS, TAG = INDEXED
 INDEXED_PAIR: Final = re.compile(rb"\x02(%b)\x01([^\x02]+)" % b"|".join(INDEXED))
 TAIL_BYTES: Final = 4
 SIGN: Final = 1 << 31
-# Longer words are hashed at once, so that the kept hashes of heads take little memory.
+# The most bytes of a word whose head's hash is cached; longer words are hashed as a whole, so that the cache takes
+# little memory.
 MOST_WORD_BYTES: Final = 128
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class SendContext:
     """One try of a send, as its hooks see it (client/hook/SendMessageContext.java).
 
-    `topic` and `queue` are without the namespace. After the try, `results` has one result a message, or `error` what
-    the try failed with; a one-way send has neither. `seconds` is how long it took. `attempt` counts the send's tries.
+    `topic` and `queue` are without the namespace. After the try, `results` has one result a message, or `error` is the
+    exception; a one-way send has neither. `seconds` is the duration. `attempt` is the number of the try, from 1.
     """
 
     producer_group: str

@@ -1,10 +1,10 @@
 """An administrator's requests about a group's offsets: INVOKE_BROKER_TO_RESET_OFFSET (222) and ..._STATUS (223).
 
-The answer to 222 has the new offsets by queue. The answer to 223 is the `ConsumerStatus` of
-`client/get_consumer_status.py`, with a table for each client.
-4.9 knows neither `queueId` nor `offset`, and resets all queues of the topic.
-Sources: remoting/protocol/header/ResetOffsetRequestHeader.java, remoting/protocol/body/ResetOffsetBody.java,
-broker/processor/AdminBrokerProcessor.java (resetOffset, getConsumerStatus), 5.4.0 and 4.9.7.
+The answer to request 222 has the new offsets by queue. The answer to request 223 is the `ConsumerStatus` of
+`client/get_consumer_status.py`, with a table for each client. 4.9 knows neither `queueId` nor `offset`, and resets all
+queues of the topic. Sources: remoting/protocol/header/ResetOffsetRequestHeader.java,
+remoting/protocol/body/ResetOffsetBody.java, broker/processor/AdminBrokerProcessor.java (resetOffset,
+getConsumerStatus), 5.4.0 and 4.9.7.
 """
 
 from __future__ import annotations

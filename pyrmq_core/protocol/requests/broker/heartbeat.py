@@ -129,7 +129,7 @@ class HeartBeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartBeatAnswer(HeaderResponse):
-    """The answer to 34: 5.x says if it understands version 2; 4.9 answers without fields."""
+    """The answer to request 34: 5.x says if it understands version 2; 4.9 answers without fields."""
 
     supports_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", None)
     subscription_changed: bool | None = wire("IS_SUB_CHANGE", None)

@@ -67,7 +67,7 @@ class GetAclVersion(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class AclVersion(HeaderResponse):
-    """The answer to 52: the version of plain_acl.yml and of every file by its path, as JSON texts."""
+    """The answer to request 52: the version of plain_acl.yml and of every file by its path, as JSON texts."""
 
     version: str = wire("version")
     all_versions: str = wire("allAclFileVersion")

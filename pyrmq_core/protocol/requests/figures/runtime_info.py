@@ -30,7 +30,7 @@ class GetRuntimeInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """The answer to 28; a figure that is missing or of another form is None."""
+    """The answer to request 28; a figure that is missing or of another form is None."""
 
     table: Mapping[str, str]
 

@@ -1,7 +1,7 @@
 """GET_TOPIC_STATS_INFO (202) and QUERY_TOPIC_CONSUME_BY_WHO (300): a topic's queues at one broker, and its groups.
 
-The answer to 202 has message queues as object keys; 4.9 has no `topicPutTps`.
-Sources: remoting/protocol/admin/TopicStatsTable.java, TopicOffset.java, remoting/protocol/body/GroupList.java, 5.4.0.
+The answer to request 202 has message queues as object keys; 4.9 has no `topicPutTps`. Sources:
+remoting/protocol/admin/TopicStatsTable.java, TopicOffset.java, remoting/protocol/body/GroupList.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class TopicStatsTable:
 
 
 def queue_rows(answer: Command, topic: str, broker_name: str) -> dict[int, tuple[int, int, int]]:
-    """Returns by queue id the members of `TopicOffset` in an answer to 202, of this topic and broker.
+    """Returns by queue id the members of `TopicOffset` in an answer to request 202, of this topic and broker.
 
     A watched topic with 1,000 queues is read many times a second: rows as fastjson writes them take a tenth of the time
     of `TopicStatsTable.from_command`. `BodyError` as there.

@@ -60,7 +60,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConnections:
-    """The answer to 203: the members, and the group's data in the latest heartbeat."""
+    """The answer to request 203: the members, and the group's data in the latest heartbeat."""
 
     connections: tuple[Connection, ...]
     consume_type: str | None = None
@@ -114,7 +114,7 @@ class ProducerInfo:
 
 @dataclass(frozen=True, slots=True)
 class AllProducers:
-    """The answer to 328: the clients of each group."""
+    """The answer to request 328: the clients of each group."""
 
     groups: Mapping[str, tuple[ProducerInfo, ...]]
 

@@ -44,7 +44,7 @@ class OffsetWrapper:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStats:
-    """The answer to 208, and one group's part of the answer to 317: messages a second, and each queue's offsets."""
+    """The answer to request 208, and a group's part of the answer to 317: messages a second, and queues' offsets."""
 
     consume_tps: float = 0.0
     offsets: Mapping[MessageQueue, OffsetWrapper] = field(default_factory=dict)

@@ -1,10 +1,9 @@
 """Consumer groups and their settings: UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)
 and DELETE_SUBSCRIPTIONGROUP (207).
 
-The settings are the JSON body of 200. Members that this library does not know are kept and sent back. 4.9 has neither
-`consumeMessageOrderly`, `groupRetryPolicy`, `consumeTimeoutMinute` nor attributes. It reads `removeOffset` of 207, 5.x
-`cleanOffset`.
-Sources: remoting/protocol/subscription/SubscriptionGroupConfig.java,
+The settings are the JSON body of request 200. Members that this library does not know are kept and sent back. 4.9 has
+neither `consumeMessageOrderly`, `groupRetryPolicy`, `consumeTimeoutMinute` nor attributes. It reads `removeOffset` of
+207, 5.x `cleanOffset`. Sources: remoting/protocol/subscription/SubscriptionGroupConfig.java,
 remoting/protocol/body/SubscriptionGroupWrapper.java,
 remoting/protocol/header/DeleteSubscriptionGroupRequestHeader.java, 5.4.0 and 4.9.7.
 """
@@ -56,7 +55,7 @@ class SubscriptionGroupConfig:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """Returns the settings in the answer to 352."""
+        """Returns the settings in the answer to request 352."""
         members = load_object(command.body, "settings of a group")
         try:
             return cls.from_members(members)

@@ -29,7 +29,7 @@ class GetClusterInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """The answer to 106: brokers by name, and each cluster's broker names."""
+    """The answer to request 106: brokers by name, and each cluster's broker names."""
 
     broker_addr_table: Mapping[str, BrokerData]
     cluster_addr_table: Mapping[str, tuple[str, ...]]
@@ -64,7 +64,7 @@ class GetBrokerMemberGroup(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class BrokerMemberGroup:
-    """The answer to 901: addresses by broker id."""
+    """The answer to request 901: addresses by broker id."""
 
     cluster: str
     broker_name: str

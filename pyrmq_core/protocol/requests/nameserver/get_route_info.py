@@ -28,7 +28,7 @@ class GetRouteInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class RouteInfo:
-    """The answer to 105: the route, in the body."""
+    """The answer to request 105: the route, in the body."""
 
     route: TopicRouteData
 

@@ -82,7 +82,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker:
-    """The answer to 103: a slave's master addresses, and the order configuration (topic to `broker:queues;...`)."""
+    """The answer to request 103: a slave's master addresses, and the order configurations by topic."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -151,7 +151,7 @@ class _VersionHeader:
 
 @dataclass(frozen=True, slots=True)
 class KnownDataVersion:
-    """The answer to 322; `data_version` is None if the NameServer does not know the broker, and `changed` then True."""
+    """The answer to request 322; for a broker that is unknown, `data_version` is None and `changed` is True."""
 
     changed: bool
     data_version: DataVersion | None = None

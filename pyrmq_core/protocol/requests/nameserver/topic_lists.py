@@ -64,7 +64,7 @@ class GetHasUnitSubUnunitTopicList(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class TopicList:
-    """The answer to all six; only the answer to 304 has `broker_addr`."""
+    """The answer to all six; only the answer to request 304 has `broker_addr`."""
 
     topics: tuple[str, ...]
     broker_addr: str | None = None

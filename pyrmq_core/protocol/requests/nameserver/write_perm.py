@@ -25,7 +25,7 @@ class WipeWritePerm(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class WipedWritePerm(HeaderResponse):
-    """The answer to 205: the number of the broker's topics."""
+    """The answer to request 205: the number of the broker's topics."""
 
     topics: int = wire_int("wipeTopicCount", 0)
 
@@ -40,6 +40,6 @@ class AddWritePerm(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class AddedWritePerm(HeaderResponse):
-    """The answer to 327: the number of the broker's topics."""
+    """The answer to request 327: the number of the broker's topics."""
 
     topics: int = wire_int("addTopicCount", 0)
