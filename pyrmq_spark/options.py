@@ -36,9 +36,9 @@ from pyrmq_spark.read_limits import ReadLimits
 from pyrmq_spark.spark_errors import InvalidOption, UnknownOption
 
 MIB: Final = 1024 * 1024
-# A broker refuses a batch body above 4 MiB (`maxMessageSize`), and stores nothing of it.
+# The most bytes of a request: a broker refuses a batch body above 4 MiB (`maxMessageSize`), and stores nothing of it.
 MAX_BATCH_BYTES: Final = 4 * MIB
-# 15 minutes, as in Spark's Kafka source.
+# The default of `maxTriggerDelay`, 15 minutes as in Spark's Kafka source.
 DEFAULT_TRIGGER_DELAY: Final = 900.0
 
 ALIASES: Final = {"subscribe": "topic", "subscribepattern": "topicpattern", "subexpression": "tags"}

@@ -36,7 +36,7 @@ from pyrmq_core.protocol.framing.header_requests import ACL_REFUSAL
 
 log = line_logger(__name__)
 
-WATCH_SECONDS: Final = 5.0  # AclFileWatchService.WATCH_INTERVAL
+WATCH_SECONDS: Final = 5.0  # between checks of the files (AclFileWatchService.WATCH_INTERVAL)
 ENDINGS: Final = (".yml", ".yaml")
 TOOLS_FILE: Final = "tools.yml"
 MAX_FILE_BYTES: Final = 16 << 20

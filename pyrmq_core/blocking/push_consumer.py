@@ -73,8 +73,8 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
         """Consumes until `stop`: calls `handler(messages)` in up to `consume_threads` threads.
 
         Returning acknowledges the messages, raising has them delivered again, as `pyrmq_core.PushConsumer.run` says. In
-        the main thread Ctrl-C, SIGTERM and SIGHUP stop it in order too: pulling ends, handlers under way have
-        `stop_timeout` seconds, offsets are stored, the group is left. Then `KeyboardInterrupt` or `SystemExit` is
+        the main thread Ctrl-C, SIGTERM and SIGHUP stop it in the same orderly way: pulling ends, handlers under way
+        have `stop_timeout` seconds, offsets are stored, the group is left. Then `KeyboardInterrupt` or `SystemExit` is
         raised. A second signal does not wait for handlers.
         """
         if is_async(handler):

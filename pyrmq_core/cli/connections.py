@@ -129,7 +129,7 @@ class ConnectionOption(click.Option):
 
 
 def connection_options(command: Command) -> Command:
-    """Adds the options to a command, and passes it their values as `connection`, a `Connection`."""
+    """Adds the options for calls to servers to a command, and passes it their values as `connection`."""
 
     @functools.wraps(command)
     def connected(**arguments: Any) -> Any:

@@ -95,7 +95,7 @@ class Report:
             click.echo("\n".join([line(result) for result in results]))
 
     def end(self) -> None:
-        """Prints the number of messages, if nothing was printed for each."""
+        """Prints the number of messages, unless a line was printed for each message."""
         if self._quiet:
             seconds = time.monotonic() - self._began
             summary = {"stored": self.stored, "seconds": round(seconds, 3)}

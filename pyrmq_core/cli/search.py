@@ -52,7 +52,7 @@ class Part:
 
 
 def part_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options to a command, and passes it their values as `part`, a `Part`."""
+    """Adds the options that choose a part of a topic to a command, and passes it their values as `part`."""
 
     @functools.wraps(command)
     def with_part(**arguments: Any) -> None:

@@ -20,7 +20,7 @@ from pyrmq_core.protocol.framing.command import NO_FIELDS, Command
 
 NAME: Final = "rocketmq_rpc_latency_milliseconds"
 LABELS: Final = ("protocol_type", "request_code", "response_code", "is_long_polling", "result")
-# RemotingMetricsManager.getMetricsView, 5.4.0.
+# The bounds of the histogram, in milliseconds (RemotingMetricsManager.getMetricsView, 5.4.0).
 BOUNDS: Final = (1.0, 3.0, 5.0, 7.0, 10.0, 100.0, 1_000.0, 2_000.0, 3_000.0)
 HELD: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
 UNKNOWN: Final = "unknown"

@@ -57,7 +57,7 @@ KEY_MISSING: Final = "namespace or key is null"
 DISABLED: Final = "disable"
 # The body of a request that is no registration is a data version (100 bytes) or settings (5,000 bytes).
 SMALL_BODY_BYTES: Final = 64 * 1024
-# The queues of one topic at 5,000 brokers.
+# The most bytes of a body about one topic or user: enough for a topic's queues at 5,000 brokers.
 TOPIC_BODY_BYTES: Final = 1024 * 1024
 
 Answer = Command | Awaitable[Command]

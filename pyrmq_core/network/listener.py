@@ -21,7 +21,7 @@ except ImportError:  # Windows has neither the module nor a low limit
 
 log = line_logger(__name__)
 
-BACKLOG: Final = 1024  # NettyServerConfig.serverSocketBacklog
+BACKLOG: Final = 1024  # connections that wait to be accepted (NettyServerConfig.serverSocketBacklog)
 # The errors of `accept` while the process or the machine has no room for another socket.
 NO_ROOM: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 NO_ROOM_PAUSE_SECONDS: Final = 0.1

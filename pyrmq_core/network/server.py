@@ -31,7 +31,7 @@ from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES
 
 log = line_logger(__name__)
 
-IDLE_TIMEOUT_SECONDS: Final = 120.0  # NettyServerConfig.serverChannelMaxIdleTimeSeconds
+IDLE_TIMEOUT_SECONDS: Final = 120.0  # closes an idle connection (NettyServerConfig.serverChannelMaxIdleTimeSeconds)
 MAX_CONNECTIONS: Final = 65_535
 MAX_RECEIVED_BYTES: Final = 1024 * 1024 * 1024
 MAX_WAITING_BYTES: Final = 512 * 1024 * 1024

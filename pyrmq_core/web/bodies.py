@@ -15,7 +15,7 @@ import trio
 AsgiMessage = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[AsgiMessage]]
 
-# A message has at most 4 MiB, and a form's percent-encoding can triple each byte.
+# The most bytes of a request's body: a message has at most 4 MiB, and a form's percent-encoding can triple each byte.
 MAX_BODY_BYTES: Final = 13 << 20
 # The most bytes of all request bodies together.
 MAX_BODIES_BYTES: Final = 5 * MAX_BODY_BYTES

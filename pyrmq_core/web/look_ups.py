@@ -42,7 +42,7 @@ Answer = TypeVar("Answer")
 # The messages on a page of the browser of messages; twice as many are read, divided over the queues.
 SHOWN_MESSAGES: Final = 64
 QUEUES_READ_AT_ONCE: Final = 8
-# The list of groups costs several requests a group and broker.
+# The time for which a list of groups is shown again: a new list costs several requests a group and broker.
 GROUPS_FRESH_SECONDS: Final = 15.0
 # Rates of a topic cost a request for each of these groups at each of its brokers.
 MAX_GROUPS_RATED: Final = 5

@@ -24,7 +24,7 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.headers import LazyFields
 
 MILLISECONDS: Final = 1000
-# Clients wait 15 to 30 s; a larger number in a request is cut to this.
+# The longest wait of a pull: clients wait 15 to 30 s; a larger number in a request is cut to this.
 MOST_MS: Final = 3_600_000
 # Pulls whose time ends in the same hundredth of a second are woken together.
 TICKS_A_SECOND: Final = 100

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyrmq_core.model import MessageQueue
 
-# `rocketmq.broker.rebalance.lockMaxLiveTime`
+# The life of a lock that is not renewed, as Java's `rocketmq.broker.rebalance.lockMaxLiveTime`.
 LIFE_MS: Final = 60_000
 # RocketMQ sets no limit. A group has one lock for each queue; this number of locks takes 100 MB of memory.
 MOST_LOCKS: Final = 500_000

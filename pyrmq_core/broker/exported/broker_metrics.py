@@ -28,7 +28,7 @@ BY_GROUP: Final = ("topic", "consumer_group", "is_retry", "is_system")
 STORAGE: Final = ("storage_type", "storage_medium")
 PROGRAM: Final = ("language", "protocol_type", "version")
 LOCAL_DISK: Final = ("local", "disk")
-# Seconds: TimerMetrics.timerDist.
+# The bounds of the time until delivery, in seconds (TimerMetrics.timerDist).
 TIMER_BOUNDS: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 
 

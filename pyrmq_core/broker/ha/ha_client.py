@@ -28,7 +28,7 @@ from pyrmq_core.network.log_lines import line_logger
 log = line_logger(__name__)
 
 RECEIVED_AT_ONCE: Final = 1 << 20
-# Java's masters send 32 KiB by default.
+# The longest block that a slave accepts; Java's masters send 32 KiB by default.
 MOST_BLOCK_BYTES: Final = 16 << 20
 # The most received blocks that are stored between two steps of the replay; storing has precedence.
 TAKES_BETWEEN: Final = 4

@@ -38,7 +38,7 @@ STATUS_SECONDS: Final = 5.0
 # Members are called a few at a time; RocketMQ calls them one after another.
 MEMBERS_AT_ONCE: Final = 8
 MOST_MEMBERS: Final = 256
-# A status has some 80 bytes a queue; a longer answer is not read.
+# The most bytes of a client's answer with its status, which has some 80 bytes a queue; a longer answer is not read.
 MAX_STATUS_BYTES: Final = 256 * 1024
 
 

@@ -79,7 +79,7 @@ def group_row(broker: Broker, group: str, name: str, queue_id: int) -> Row:
 
 
 def _offset_table(broker: Broker, rows: Iterator[Row], others: dict[str, Any]) -> Iterator[bytes]:
-    """Yields the body of request 202 or 208, which has members beside its table."""
+    """Yields the body of the answer to request 202 or 208: the table of queues, and the other members."""
     yield b'{"offsetTable":{'
     yield from separated(row_of_queue(broker, row) for row in rows)
     yield b"}," + dumps(others)[1:]

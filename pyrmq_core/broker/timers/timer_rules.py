@@ -32,7 +32,7 @@ TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
 DELIVERY_BYTES: Final = 100
 # TimerMessageStore: a week, less the slots that are being used.
 MAX_ROLL_SLOTS: Final = 7 * 24 * 3600 - 60
-# MessageStoreConfig.setTimerPrecisionMs.
+# The precisions that a broker accepts (MessageStoreConfig.setTimerPrecisionMs).
 PRECISIONS_MS: Final = (100, 200, 500, 1000)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyrmq_core import Admin
     from pyrmq_core.client.admin.values import BrokerStatus, GroupList, GroupSummary
 
-# Each round is a few requests a broker, and one a group and broker.
+# The default time between rounds: a round is a few requests a broker, and one a group and broker.
 INTERVAL_SECONDS: Final = 5.0
 GROUP_COLUMNS: Final = ("group", "members", "lag", "lag/s", "topics")
 

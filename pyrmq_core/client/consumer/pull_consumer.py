@@ -33,7 +33,7 @@ from pyrmq_core.protocol.messages.payload import RawPull, messages_of
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 
 LONGEST_WAIT_SECONDS: Final = 600.0
-# The bodies of a sample are not kept, but reading them takes time.
+# The most body bytes of a sample: the bodies are not kept, but reading them takes time.
 SAMPLE_BYTES: Final = 64 * 1024 * 1024
 
 

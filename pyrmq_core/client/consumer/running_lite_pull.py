@@ -52,10 +52,10 @@ class OffsetsByHand:
         await self._store.load()
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Does nothing."""
+        """Does nothing: only a commit by hand stores an offset."""
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Does nothing."""
+        """Does nothing: only a commit by hand stores an offset."""
 
     def known(self, queue: MessageQueue) -> int | None:
         return self._store.known(queue)
@@ -72,7 +72,7 @@ class OffsetsByHand:
 
 log = logging.getLogger(__name__)
 
-# DefaultLitePullConsumer.brokerSuspendMaxTimeMillis.
+# How long a pull waits at the broker for a message (DefaultLitePullConsumer.brokerSuspendMaxTimeMillis).
 HOLD_SECONDS: Final = 20.0
 DIFFERENCES_SECONDS: Final = 30.0
 # The most seconds for closing: storing offsets, leaving the brokers.

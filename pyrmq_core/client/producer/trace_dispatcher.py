@@ -34,7 +34,7 @@ ENOUGH_RECORDS: Final = 10
 FLUSH_SECONDS: Final = 5.0
 SEND_TIMEOUT_SECONDS: Final = 5.0
 MAX_TRACE_BYTES: Final = 128_000
-# Keys are sent as a property, which has a limit of its own.
+# The most bytes of a trace message's keys: they are sent as a property, which has its own limit.
 MAX_KEYS_BYTES: Final = 30_000
 DEFAULT_REGION: Final = "DefaultRegion"
 PRODUCE: Final = "PRODUCE"

@@ -72,7 +72,8 @@ class TransactionChecks:
             check(header, message, peer)
 
 
-# TransactionMQProducer: checkThreadPoolMaxSize, checkRequestHoldMax.
+# How many checks run at a time, and how many may wait (TransactionMQProducer: checkThreadPoolMaxSize,
+# checkRequestHoldMax).
 CHECKS_AT_ONCE: Final = 1
 CHECKS_HELD: Final = 2000
 END_TIMEOUT_SECONDS: Final = 3.0

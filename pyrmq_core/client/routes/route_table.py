@@ -40,7 +40,7 @@ from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData, TopicRouteDa
 
 log = logging.getLogger(__name__)
 
-# client/impl/factory/MQClientInstance.java: mqClientApiTimeout.
+# The time for a query of a route (client/impl/factory/MQClientInstance.java: mqClientApiTimeout).
 ROUTE_TIMEOUT_SECONDS = 3.0
 QUESTION_SECONDS: Final = 3.0
 REFRESHES_AT_ONCE = 16

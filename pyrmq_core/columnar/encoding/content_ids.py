@@ -33,7 +33,7 @@ WORD_BYTES: Final = 8
 # The time among the eight numbers of two bytes that make up an id.
 TIME: Final = slice(5, 7)
 ID_BYTES: Final = 16
-# splitmix64 (Steele, Lea, Flood, 2014).
+# The increment and the multipliers of the hash splitmix64 (Steele, Lea, Flood, 2014).
 STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 FIRST_FACTOR: Final = np.uint64(0xBF58476D1CE4E5B9)
 SECOND_FACTOR: Final = np.uint64(0x94D049BB133111EB)

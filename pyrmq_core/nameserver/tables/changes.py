@@ -152,7 +152,7 @@ class TopicRemoved:
 
 @dataclass(frozen=True, slots=True)
 class TopicsRemoved:
-    """All the topics that lost their last queues at once; `each` yields a value for each."""
+    """The topics that lost their last queues at the same time; `each` yields a `TopicRemoved` for each topic."""
 
     topics: tuple[str, ...]
 

@@ -17,7 +17,7 @@ from pyrmq_core.protocol.requests.nameserver.cluster_info import BrokerMemberGro
 from pyrmq_core.protocol.requests.nameserver.topic_lists import TopicList
 from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 
-# common/sysflag/TopicSysFlag.java
+# The bits of a topic's sysFlag (common/sysflag/TopicSysFlag.java).
 UNIT_FLAG: Final = 1
 UNIT_SUB_FLAG: Final = 2
 

@@ -27,7 +27,7 @@ from pyrmq_core.protocol.framing.headers import decode_binary, decode_json, enco
 from pyrmq_core.protocol.framing.lent_answer import AnswerForm, lent_answer
 from pyrmq_core.protocol.framing.remedies import other_protocol
 
-# `com.rocketmq.remoting.frameMaxLength`: the whole frame, its length field included.
+# The most bytes of a frame with its length field, as Java's `com.rocketmq.remoting.frameMaxLength`.
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 FIRST_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 256 * 1024  # the buffer grows to this size for small frames that arrive in great numbers

@@ -26,7 +26,7 @@ LAZY_OVER_BYTES: Final = 2048
 # RocketMQ's longest header class has some thirty fields.
 MAX_FIELDS: Final = 1_000
 
-# remoting/protocol/LanguageCode.java
+# The names of client languages; a header has the index as one byte (remoting/protocol/LanguageCode.java).
 LANGUAGES: Final = (
     "JAVA",
     "CPP",

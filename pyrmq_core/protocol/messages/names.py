@@ -13,7 +13,7 @@ from pyrmq_core.protocol.shown_values import shown
 
 MAX_TOPIC_CHARS: Final = 127
 MAX_GROUP_CHARS: Final = 255
-# `maxMessageSize` of brokers and producers, by default.
+# The default limit of a message's size at brokers and producers (`maxMessageSize`).
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 
 RETRY_PREFIX: Final = "%RETRY%"

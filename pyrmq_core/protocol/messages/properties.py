@@ -336,7 +336,7 @@ class MessageType(enum.Enum):
 HALF: Final = "TRAN_MSG\x01true\x02"
 REPLY: Final = "MSG_TYPE\x01reply\x02"
 DELAY_LEVEL: Final = "DELAY\x01"
-# Brokers of 5.0 or later honour these; older brokers deliver at once.
+# The properties that delay a message at brokers of 5.0 or later; older brokers deliver it at once.
 TIMERS: Final = ("TIMER_DELIVER_MS\x01", "TIMER_DELAY_MS\x01", "TIMER_DELAY_SEC\x01")
 
 

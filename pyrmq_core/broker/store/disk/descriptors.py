@@ -46,7 +46,7 @@ class Descriptors:
         self._lock = threading.Lock()
 
     def reserve(self) -> None:
-        """Keeps a reserve from now on, as far as the limit allows."""
+        """Keeps some descriptors in reserve from now on, as far as the limit of open descriptors allows."""
         self._reserved = RESERVED
         with self._lock:
             self._fill_reserve()

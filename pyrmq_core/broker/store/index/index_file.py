@@ -242,7 +242,8 @@ class IndexFile:
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         """Returns True if the file may have records stored between two times.
 
-        The last message may be older than the first, if the clock was set back: then too, the answer is RocketMQ's.
+        After the clock was set back, the file's last message may be older than its first; the result is RocketMQ's in
+        this case, too.
         """
         first, last = self.header.begin_ms, self.header.end_ms
         return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last

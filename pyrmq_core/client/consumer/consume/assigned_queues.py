@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 GRACE_SECONDS: Final = 1.0
 # The time after which a locked queue with a running handler is given up (RebalancePushImpl.UNLOCK_DELAY_TIME_MILLS).
 LONGEST_HOLD_SECONDS: Final = 20.0
-# RebalanceImpl.PULL_MAX_IDLE_TIME.
+# A queue counts as stalled if it was not pulled for this time (RebalanceImpl.PULL_MAX_IDLE_TIME).
 STALL_SECONDS: Final = 120.0
 STARTS_AT_ONCE: Final = 64
 START: Final = "reading the start offsets of"

@@ -44,7 +44,7 @@ PULL_ANSWERS: Final = frozenset(
 )
 
 
-# @CFNotNull in PullMessageResponseHeader.java.
+# The fields that an answer must have (@CFNotNull in PullMessageResponseHeader.java).
 REQUIRED_FIELDS: Final = ("nextBeginOffset", "minOffset", "maxOffset")
 # The three offsets as brokers of 4.9 and 5.x write them, in this order. A text cannot match: its quotes are escaped.
 _OFFSETS: Final = rb'"nextBeginOffset":"(-?\d{1,18})","maxOffset":"(-?\d{1,18})","minOffset":"(-?\d{1,18})"'

@@ -102,7 +102,7 @@ class ConsumeTimeSpans:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStatsOfGroups:
-    """The answer to 317: each group's offsets, a part for each topic."""
+    """The answer to request 317: each group's offsets, a part for each topic."""
 
     groups: Mapping[str, tuple[ConsumeStats, ...]]
 
