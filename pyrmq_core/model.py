@@ -75,7 +75,7 @@ class Message:
             for name, value in zip(_MessageDraft.__slots__, first + rest, strict=True):
                 object.__setattr__(self, name, value)
             return
-        # One call instead of one of `object.__setattr__` a field, as a dataclass makes: 0.47 us in place of 1.24.
+        # One call in all, where a dataclass calls `object.__setattr__` for each field: 0.47 us instead of 1.24.
         _set_class(self, _MessageDraft)
         draft: Any = self
         draft.topic = topic

@@ -83,7 +83,7 @@ def consumer(connection: ConnectionOptions, group: str) -> blocking.PullConsumer
     with _lock:
         cached = _client(connection)
         if group not in cached.consumers:
-            # No namespace: topics and group are already names on brokers.
+            # The consumer has no namespace: topics and group are already names on brokers.
             cached.consumers[group] = blocking.PullConsumer(group, client=cached.client, namespace="")
         return cached.consumers[group]
 

@@ -180,7 +180,7 @@ def _delete_acl(rules: UserRules, request: Command) -> UserRules:
     policy_type = policy_type_of(wanted.policy_type) or CUSTOM
     resource = Resource.of(wanted.resource)
     if resource is None and (wanted.resource or "").strip():
-        raise InvalidArgument("The resource is null.")  # here RocketMQ would remove all policies
+        raise InvalidArgument("The resource is null.")  # RocketMQ would remove all policies
     return delete_policies(rules, subject, policy_type, resource)
 
 

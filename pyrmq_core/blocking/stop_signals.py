@@ -17,7 +17,7 @@ DEFAULTS: Final[dict[signal.Signals, Any]] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
 }
-if hasattr(signal, "SIGHUP"):  # not on Windows
+if hasattr(signal, "SIGHUP"):  # Windows has no SIGHUP
     DEFAULTS[signal.SIGHUP] = signal.SIG_DFL
 
 

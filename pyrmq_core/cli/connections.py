@@ -210,7 +210,7 @@ OPTIONS: Final = (
         type=click.Choice((FULL, AUTHORITY, UNVERIFIED)),
         help="full: authority and host; ca: as Java's clients, authority alone.  [PYRMQ_TLS_VERIFY]  [default: full]",
     ),
-    # Only from the environment: a command line is not secret.
+    # The password comes only from the environment: a command line is not secret.
     _option("--tls-key-password", envvar="PYRMQ_TLS_KEY_PASSWORD", hidden=True),
 )
 

@@ -156,7 +156,7 @@ async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
 def _widen_pipe(descriptor: int) -> None:
     """Enlarges a pipe's buffer, where the system can, so that one read has lines for a full request."""
     if (resize := getattr(fcntl, "F_SETPIPE_SZ", None)) is not None:  # Linux
-        with contextlib.suppress(OSError):  # no pipe, or above this user's limit
+        with contextlib.suppress(OSError):  # the file is no pipe, or the size exceeds this user's limit
             fcntl.fcntl(descriptor, resize, PIPE_BYTES)
 
 

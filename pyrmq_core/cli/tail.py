@@ -340,7 +340,7 @@ class _Reader:
                     away = f"{queue.broker_name} is away, trying again until it is back: {error}"
                     click.echo(visible_text(away), err=True)
                 await trio.sleep(RETRY_SECONDS)
-                with contextlib.suppress(RocketMQError):  # it may come back at another address
+                with contextlib.suppress(RocketMQError):  # the broker may come back at another address
                     await self._consumer.current_queues([queue.topic])
             else:
                 if queue.broker_name in self._away:

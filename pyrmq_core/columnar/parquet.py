@@ -37,7 +37,7 @@ class ParquetWriter:
         try:
             self._writer.close()
         finally:
-            self._writer.is_open = False  # else its finalizer closes it again, and prints the failure
+            self._writer.is_open = False  # otherwise its finalizer closes it again and prints the failure
 
 
 def read_rows(file: IO[bytes], name: str) -> Iterator[dict[str, Any]]:

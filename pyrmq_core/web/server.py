@@ -37,8 +37,9 @@ PORT = 8080
 RENEW_SECONDS = 5
 # The head of a request has to come within this time after the connection, or after the last answer.
 HEAD_SECONDS: Final = 10
-# With this version Starlette sends a file without a task group of its own. Hypercorn starts to wait for the next head
-# while it sends the last piece: started in a group that ends with that piece, the wait would be cancelled.
+# With this version in its scope, Starlette sends a file without a task group of its own. Hypercorn starts to wait for
+# the next head while it sends the last piece: started in a group that ends with that piece, the wait would be
+# cancelled.
 SENDS_ALONE: Final = {"version": "3.0", "spec_version": "2.4"}
 # The most connections; beyond it a newcomer displaces the oldest one whose peer keeps the page waiting.
 MAX_CONNECTIONS: Final = 256

@@ -21,7 +21,7 @@ from pyrmq_core.web.look_up_queue import TooManyLookUps
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import GroupList, TopicStats
 
-# This many topics are looked up in this many seconds, with half of the queries that all viewers together may cause.
+# A round looks up this many topics in this many seconds, with half of the queries that all viewers together may cause.
 TOPICS_A_ROUND: Final = 10
 ROUND_SECONDS: Final = 1.0
 # The figures of a list are looked up while it was viewed within this time, each at this interval.

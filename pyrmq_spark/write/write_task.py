@@ -77,7 +77,7 @@ class PartitionWrite:
         """Writes the rows; raises `RocketMQSparkError`, which also says how many rows of the partition are stored."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
-        if first is None:  # no rows: no connection is made
+        if first is None:  # without rows no connection is made
             return self._written()
         freeze_loaded_objects()
         try:

@@ -100,7 +100,7 @@ class HaClient:
         self._lines = FollowLines()
         self._asked_at = -math.inf
         self._began_at = 0.0
-        self.master: str | None = None  # None while no master is followed
+        self.master: str | None = None  # the followed master's address; None without a master
         self.own_address = ""  # this end's address of the connection, as the master sees it
         self.taken = 0  # bytes since the connection began
         # The number of attempts begun, the last attempt that failed by more than the network, and the last failure.

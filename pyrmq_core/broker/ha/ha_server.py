@@ -228,7 +228,7 @@ async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nurser
         opened = await services.start(serve_slaves, port + 1 if port < MAX_PORT else 0)
     except NetworkError as error:
         opened = await services.start(serve_slaves, 0)
-        level = logging.WARNING if config.listen_port else logging.INFO  # with listenPort=0 any free port is right
+        level = logging.WARNING if config.listen_port else logging.INFO  # any free port is right for listenPort=0
         text = "the port behind the broker's is taken (%s), so slaves are served at port %d; haListenPort sets one"
         log.log(level, text, error.address, opened.port)
     return opened.port

@@ -90,7 +90,7 @@ def first_copy(store: MessageStore, waiting: Iterable[tuple[int, int]], delays_m
         key = (SCHEDULE_TOPIC, level - 1)
         try:
             due_ms, stored_ms = store.reader.entry(key, offset).tags_code, store.reader.store_time(key, offset)
-        except StoreError:  # no message of the level can be delivered, either
+        except StoreError:  # the level's other messages cannot be delivered, either
             continue
         if stored_ms is not None:
             # A time further ahead than the level's delay counts as due at once.

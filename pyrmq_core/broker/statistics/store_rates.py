@@ -111,7 +111,7 @@ class StoreRates:
         """Returns the store's part of the runtime figures (request 28)."""
         return {
             "putMessageEntireTimeMax": self.put_longest_ms,
-            "putMessageTimesTotal": self.put_messages or 1,  # at least 1, as in RocketMQ, which divides by it
+            "putMessageTimesTotal": self.put_messages or 1,  # at least 1, as in RocketMQ, where it is a divisor
             "putMessageFailedTimes": self.put_failures,
             "putMessageSizeTotal": self.put_bytes,
             "putMessageDistributeTime": self._distribution(),

@@ -80,7 +80,7 @@ class EntryFiles:
         position, rest = index * self._entry_bytes, entries
         while rest:
             base = position - position % self._file_bytes
-            part = rest[: base + self._file_bytes - position]  # no copy if it is all
+            part = rest[: base + self._file_bytes - position]  # copies nothing if the slice has all bytes
             self._file(base).write(position - base, part)
             self._unsynced.add(base)
             position, rest = position + len(part), rest[len(part) :]

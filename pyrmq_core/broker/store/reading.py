@@ -229,7 +229,7 @@ def _choose_records(
 def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
     """Returns a run's bytes; raises `StoreError` if its first or last record does not match its entry."""
     begin, size, _, first_index, last_begin, last_index = run
-    if size > max_bytes:  # one message alone; a damaged entry must not cause the read of a whole segment
+    if size > max_bytes:  # the run is one message; a damaged entry must not cause the read of a whole segment
         check_record(log, begin, size, key, first_index)
     piece = log.read(begin, size)
     magic, topic = topic_part(key[0])

@@ -149,7 +149,7 @@ class Replay:
         """Writes an entry at its record's queue offset, even if it does not follow the queue's last entry."""
         if record.commit_log_offset < self._trusted and not _is_placed(queue, record, entry):
             raise _DamagedRecord
-        if whole and (queue.end or not self._log.start):  # else the missing entries belong to removed segments
+        if whole and (queue.end or not self._log.start):  # otherwise the missing entries belong to removed segments
             self.gaps += max(0, record.queue_offset - queue.end)
         if _refill(queue, record.queue_offset, entry, whole):
             self.on_written(key, queue, entry)

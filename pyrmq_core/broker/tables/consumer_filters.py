@@ -71,7 +71,7 @@ class ConsumerFilters:
         self._kept_ms = kept_ms
         self._topics = ChangingRows[str, dict[str, ConsumerFilter]](dict)
         self._topics_of: dict[str, set[str]] = {}
-        self._dead: OrderedDict[tuple[str, str], None] = OrderedDict()  # not a dict, whose first key is slow to find
+        self._dead: OrderedDict[tuple[str, str], None] = OrderedDict()  # in a dict the first key is slow to find
         self._count = 0
         self._chars = 0
         self.is_changed = False

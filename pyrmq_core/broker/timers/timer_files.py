@@ -59,7 +59,7 @@ class TimerFiles:
         Raises `StoreError` for files of the timer log with another length than the settings say.
         """
         checkpoint = TimerCheckpoint.decode(self._files.load(timer_checkpoint.PATH))
-        self.has_checkpoint = checkpoint is not None and checkpoint.read_ms > 0  # not zeros of an unwritten file
+        self.has_checkpoint = checkpoint is not None and checkpoint.read_ms > 0  # an unwritten file has only zeros
         self.saved = saved = checkpoint if checkpoint is not None and self.has_checkpoint else NOTHING
         self.log.open()
         is_whole = self.wheel.open()

@@ -182,10 +182,10 @@ class TimerStore:
         if slot is None:
             return
         if self._linking is None:
-            self._store.flush()  # else a power cut could lose a copy whose message is no longer in its slot
+            self._store.flush()  # otherwise a power cut could lose a copy whose message is no longer in its slot
             yield from self.files.rewrite(slot.slot_ms, slot.left(), slot.by_topic)
         has_entries = not self.files.is_empty(slot.slot_ms)
-        self._slot = self._linking = None  # not before the read, which may fail
+        self._slot = self._linking = None  # after the read, which may fail
         if has_entries:
             self.files.expect(slot.slot_ms)
 
@@ -337,7 +337,7 @@ class TimerStore:
                 return False
             slot_ms = self.files.slots[0]
             self._slot, self._linking = OpenSlot(slot_ms, self._settings.precision_ms), self.files.last(slot_ms)
-            heapq.heappop(self.files.slots)  # not before the read, which may fail
+            heapq.heappop(self.files.slots)  # after the read, which may fail
             self._read_ms, self._opened_at = slot_ms, self._store.end
             return True
         if self.delivery.deliver(slot, self.files.log, now_ms):

@@ -392,7 +392,7 @@ def resend(
         except RocketMQError as error:
             error.add_note(f"{len(rows)} of {len(chosen)} dead letters are sent")
             raise
-        finally:  # also after a failure or Ctrl-C: some were sent
+        finally:  # shows the sent messages also after a failure or Ctrl-C
             show(rows, ("msgId", "sentTo", "status"), as_json=as_json)
         click.echo(failed_text(letters.failures, as_json=as_json), nl=False)
 

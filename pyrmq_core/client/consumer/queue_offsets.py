@@ -145,7 +145,7 @@ class QueueOffsets:
             return None
 
         addresses = self._client.nameservers.addresses
-        routes = await query_many(addresses if len(addresses) > 1 else (), route)  # else it has answered above
+        routes = await query_many(addresses if len(addresses) > 1 else (), route)  # a single address has answered above
         return [data for data in routes.values() if data is not None]
 
     async def min_offset(self, queue: MessageQueue) -> int:

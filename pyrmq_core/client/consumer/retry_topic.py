@@ -58,7 +58,7 @@ class RetryTopic:
                     self._client, self._group, queue, timeout=self._timeout, namespace=self._namespace
                 )
         except RocketMQError as error:
-            # After a pause, or else each commit would wait for silent servers.
+            # Tried again after a pause: otherwise each commit would wait for silent servers.
             self._next_try[broker_name] = trio.current_time() + TRY_AGAIN_SECONDS
             log.info("group %s may be hidden from tools at %s: %s", self._group, broker_name, error)
 

@@ -219,7 +219,7 @@ class RunningLitePull:
             await self._lookups.check_filter(queue, wanted)
             self._checked.add((queue.broker_name, wanted.expression))
         offset = await self._starts.start_of(queue)
-        self._filter_of(queue.topic)  # it may have been unsubscribed meanwhile
+        self._filter_of(queue.topic)  # raises if the topic was unsubscribed meanwhile
         return offset
 
     def arrived(self, process_queue: ProcessQueue, count: int) -> None:

@@ -143,7 +143,7 @@ class RunningPushConsumer:
             await self._lookups.check_filter(queue, wanted)
             self._checked.add((queue.broker_name, wanted.expression))
         offset = await self._starts.start_of(queue)
-        self.membership.filter_of(queue.topic)  # it may have been unsubscribed meanwhile
+        self.membership.filter_of(queue.topic)  # raises if the topic was unsubscribed meanwhile
         return offset
 
     def changed(self, subscription: Subscription) -> None:

@@ -53,7 +53,7 @@ def batch_member(
     if body_bytes >= below_bytes or (topic[0] == "%" and is_retry_topic(topic)):
         return None
     ends = None if system_properties else plain_ends(message)
-    if ends is None:  # None also for a delayed message
+    if ends is None:  # `ends` is None also for a delayed message
         if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
             return None
         ends = checked_ends(message, system_properties)

@@ -149,7 +149,7 @@ class NameServers:
             try:
                 result = await self._one(address, command, read, seconds)
             except RocketMQError:
-                return  # it is among the `failures`
+                return  # the error is among the `failures`
             if not lacks(result) and not results:
                 results.append(result)
                 nursery.cancel_scope.cancel()

@@ -66,7 +66,7 @@ class Connection:
         log_level: int = logging.INFO,
     ) -> None:
         self.address = address or wire.address
-        self._peer = Peer(self, wire.address, wire.local_address)  # until the connection has ended
+        self._peer = Peer(self, wire.address, wire.local_address)  # None once the connection has ended
         self._wire = wire
         self._opening = opening
         self._endings = endings
@@ -328,7 +328,7 @@ class Connection:
         del self._peer
 
     async def wait_for_room(self, command: Request, deadline: float, timeout: float) -> None:
-        if not self.is_closed and timeout > 0:  # else `begin` raises
+        if not self.is_closed and timeout > 0:  # `begin` raises in the other cases
             self._sweeper.look_at(deadline)
             await self._calls.wait_for_room(command, timeout, deadline)
 

@@ -168,7 +168,7 @@ def _producer_groups(clients: ClientTable, since_ms: int) -> Iterator[bytes]:
     yield b'{"data":{'
     for number, group in enumerate(list(clients.producers)):
         yield (b"," if number else b"") + dumps(group) + b":["
-        members = list(clients.producers.get(group, {}).items())  # none if they left meanwhile
+        members = list(clients.producers.get(group, {}).items())  # empty if the producers left meanwhile
         yield from separated(dumps(_producer(peer, client, since_ms)) for peer, client in members)
         yield b"]"
     yield b"}}"

@@ -202,7 +202,7 @@ def _get(broker: Broker, header: PullMessage, most: GetLimits, chosen: PullFilte
     key, offset = (header.topic, header.queue_id), header.queue_offset
     if chosen.passes is None:
         return broker.store.reader.get(key, offset, most, chosen.tags_codes)
-    while True:  # each pass examines a limited number of entries, as with tags, and returns the next offset
+    while True:  # each pass examines a limited number of entries and returns the next offset
         result = broker.store.reader.get(key, offset, most)
         if result.status is not GetStatus.FOUND:
             return result if offset == header.queue_offset else replace(result, status=GetStatus.NO_MATCHED_MESSAGE)

@@ -11,8 +11,8 @@ from itertools import accumulate
 from typing import Final
 
 MESSAGES_AT_ONCE: Final = 1000
-# The weight of properties in one step: as many bytes as one message may have. A space, which may precede a word of
-# keys, counts as this many bytes more.
+# The most weight of one step: the bytes of the properties, and `SPACE_WEIGHT` more for each space, as a word of keys
+# may follow it. One message may have 32 KiB of properties.
 WEIGHT_AT_ONCE: Final = 32 << 10
 SPACE_WEIGHT: Final = 16
 # The entries of one record in one step.

@@ -13,7 +13,7 @@ from pyrmq_core.broker.store.batch_pieces import properties_of
 from pyrmq_core.broker.store.index import step_bounds
 from pyrmq_core.broker.store.index.entries import Entries, Message, entries_of, next_part
 
-# From this number on, or if they exceed a step's bounds, the messages of a send have steps of their own.
+# A send of at least this many messages has steps of its own, as has a send that exceeds a step's bounds.
 BATCH: Final = 64
 
 

@@ -148,7 +148,7 @@ class ConcurrentService:
                 process_queue.finish(batch[: len(batch) - len(outcome.failed)])
             raise
         self._return(assigned, run.recall())
-        if run.outcomes:  # none if all was recalled before its thread began
+        if run.outcomes:  # empty if all messages were recalled before the thread began
             await self._settle(assigned, run)
 
     def _batches_a_run(self) -> int:

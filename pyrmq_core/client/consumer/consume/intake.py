@@ -127,7 +127,7 @@ class Intake:
         self.receiver = receiver
         self.limits = limits
         self.pulled_at = trio.current_time()
-        self.is_held_back = False  # by flow control or a closed gate, so that a long silence is no stall
+        self.is_held_back = False  # pulls stopped by flow control or a closed gate are no stall
         self._puller = puller
         self._settings = settings
         self._arrivals = arrivals

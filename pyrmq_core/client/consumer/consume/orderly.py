@@ -160,7 +160,7 @@ class OrderlyService:
         """
         if self._send_back is None or self._most_tries is None or message.reconsume_times < self._most_tries:
             return False
-        # Without a delay, which 4.9 would apply to a dead letter as well.
+        # Sent without a delay, since 4.9 would apply it to a dead letter as well.
         return await self._send_back.send_to_retry_topic(message, 0)
 
     def _suspension_of(self, outcome: Outcome) -> float:
@@ -172,7 +172,7 @@ class OrderlyService:
     async def _renew_locks(self, locks: QueueLocks) -> None:
         await trio.sleep(FIRST_RENEWAL_SECONDS)
         while True:
-            # Not a lost queue whose handler still hangs: its next owner locks it.
+            # A lost queue whose handler still hangs is left out: its next owner locks it.
             if own := [assigned.queue for assigned in self._arrived if not assigned.process_queue.is_dropped]:
                 await locks.lock(own)
             await trio.sleep(RENEW_SECONDS)

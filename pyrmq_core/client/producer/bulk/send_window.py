@@ -1,7 +1,7 @@
 """`SendWindow`: sends many payloads at once, bounded in number and bytes, for bulk writes.
 
 Payloads for one ordered queue are sent one after another, in the order of their `put`s; a failure stops the window.
-`WindowRoom` and `SendOrder` decide; this module posts and waits.
+`WindowRoom` decides when a payload may be sent, and `SendOrder` which one is next; this module sends and waits.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class SendWindow:
     def start_more(self) -> None:
         """Sends waiting payloads up to the bounds; after a failure, drops the payloads that are not sent."""
         order = self._order
-        # One at a time: a send that fails within `start` ends here, and may change the next payload.
+        # Payloads are taken one at a time: a send that fails within `start` ends here, and may change the next payload.
         while (following := order.next_send()) is not None:
             payload, to = following
             ended = partial(self._ended, payload, to)
