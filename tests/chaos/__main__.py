@@ -2,7 +2,8 @@
 [--kinds join,leave] [--sends single,soon] [--seconds 60] [--settle 120] [--history FILE].
 
 It prints what was done, and each fault; exit status 0: every promise held, 1: one was broken. With --still-beats 300
-nothing is awaited any more when every member's loop turned for so many beats without a message.
+nothing is awaited any more when every member's loop turned for so many beats without a message. With --committed
+Spark copies numbers by a committed stream meanwhile, whose driver is killed, too.
 """
 
 from __future__ import annotations
@@ -11,21 +12,27 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import trio
 
 from tests.chaos.checker import faults_of
 from tests.chaos.clusters import ClusterKind
+from tests.chaos.committed_runs import KINDS as COMMITTED_KINDS
+from tests.chaos.committed_runs import running as running_committed
 from tests.chaos.history import Event, line_of
 from tests.chaos.judged import History
 from tests.chaos.plan import Kind, Plan, drawn
 from tests.chaos.planted import plant_by_environment
-from tests.chaos.process_runs import KINDS_OF, running
+from tests.chaos.process_runs import KINDS_OF, ProcessRun, running
 from tests.chaos.runner import STILL_BEATS
 from tests.chaos.traffic import EVERY_SENDING, Sending
+
+Begin: TypeAlias = "Callable[[Plan, Path, ClusterKind], AbstractAsyncContextManager[ProcessRun]]"
 
 
 def main() -> int:
@@ -40,14 +47,16 @@ def main() -> int:
     parser.add_argument("--settle", type=float, default=120.0)
     parser.add_argument("--still-beats", type=int, default=STILL_BEATS)
     parser.add_argument("--history", type=Path)
+    parser.add_argument("--committed", action="store_true", help="a committed stream in place of members")
     options = parser.parse_args()
     plant_by_environment()
-    kinds = KINDS_OF[options.cluster]
+    kinds = COMMITTED_KINDS if options.committed else KINDS_OF[options.cluster]
     if options.kinds:
         kinds = tuple(map(Kind, options.kinds.split(",")))
     plan = drawn(options.seed, options.steps, kinds)
     sendings = [Sending(sending) for sending in options.sends.split(",")]
-    run = partial(_run, plan, options.cluster, sendings)
+    begin: Begin = running_committed if options.committed else partial(running, sendings=sendings)
+    run = partial(_run, plan, options.cluster, begin)
     events = trio.run(run, options.seconds, options.settle, options.still_beats)
     if options.history is not None:
         options.history.write_bytes(b"".join(map(line_of, events)))
@@ -58,13 +67,15 @@ def main() -> int:
 
 
 async def _run(
-    plan: Plan, kind: ClusterKind, sendings: Sequence[Sending], seconds: float, settle: float, still_beats: int
+    plan: Plan, kind: ClusterKind, begin: Begin, seconds: float, settle: float, still_beats: int
 ) -> list[Event]:
     with tempfile.TemporaryDirectory(prefix="pyrmq-chaos-") as home:
-        async with running(plan, Path(home), kind, sendings) as run:
+        async with begin(plan, Path(home), kind) as run:
             await run.execute(seconds, settle, still_beats)
     history = History(run.events)
     kinds = Counter(fault.kind for fault in history.faults)
+    for counted in history.counts:
+        _say(f"{counted.reader} has {counted.rows} committed rows")
     _say(
         f"seed {plan.seed} on {kind}: {run.done_steps} of {len(plan.steps)} steps, {len(history.sends)} messages sent, "
         f"{len(history.got)} passed to handlers, {len(history.resets)} queues reset, "

@@ -190,6 +190,13 @@ def slaves_are_copies(history: History) -> Iterator[str]:
             yield f"{copy.slave} is no copy of its master: {copy.wrong}"
 
 
+def each_row_counts_once(history: History) -> Iterator[str]:
+    """Yields the readers of a committed stream that lack a row, or have one twice."""
+    for counted in history.counts:
+        if counted.wrong:
+            yield f"{counted.reader} of {counted.rows} committed rows: {counted.wrong}"
+
+
 def every_member_goes_on(history: History) -> Iterator[str]:
     """Yields the members that hang, or ended by themselves."""
     for hung in history.hung:
@@ -213,6 +220,7 @@ LATE: Final = (
     queues_are_consumed_in_order,
     keys_keep_their_order,
     slaves_are_copies,
+    each_row_counts_once,
 )
 
 

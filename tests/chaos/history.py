@@ -191,6 +191,15 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """The rows that a reader of a committed stream has in the end; `wrong` is empty if it has each row sent, once."""
+
+    reader: str
+    rows: int
+    wrong: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """The end of the waiting for all messages: how it ended."""
 
@@ -205,7 +214,7 @@ ALL_CONSUMED, STOOD_STILL, OUT_OF_TIME = "all consumed", "stood still", "out of 
 Queue: TypeAlias = "tuple[str, str, int]"
 Event: TypeAlias = (
     Booted | Subscribed | Send | Tried | Start | Got | Beat | Hung | Fault | Deleted | Denied | Reset | Stored
-    | Copied | Settled
+    | Copied | Counted | Settled
 )  # fmt: skip
 KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 

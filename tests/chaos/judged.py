@@ -10,6 +10,7 @@ from tests.chaos.history import (
     OURS,
     Booted,
     Copied,
+    Counted,
     Deleted,
     Denied,
     Event,
@@ -53,8 +54,11 @@ class History:
         self.copies: list[Copied] = []
         self.groups: set[str] = set()
         self.apaches: set[str] = set()  # the brokers of Apache's
+        self.counts: list[Counted] = []
         self.end: Settled | None = None
         for event in events:
+            if isinstance(event, Counted):
+                self.counts.append(event)
             self._add(event)
         self.got.sort(key=lambda got: got.at)
         self._by_queue: defaultdict[Queue, list[Got]] = defaultdict(list)

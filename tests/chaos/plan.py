@@ -54,6 +54,7 @@ class Kind(StrEnum):
     RESIZE = auto()  # has clients write to more of a topic's queues, or to fewer; they read all that ever were
     STEP_CLOCK = auto()  # sets a broker's clock forward (`up`), or back, and right again
     UPGRADE = auto()  # stops a broker in order, and starts another release on its files
+    KILL_DRIVER = auto()  # kills the driver of a committed stream, which is started again
     REMAKE = auto()  # deletes the topic that nothing else sends to, makes it again, and sends to it
     DENY = auto()  # takes from the user of all clients the right to publish to a topic (`up`), to read it, or both
     CHANGE_SECRET = auto()  # gives that user another secret at one broker, or at all (`both`), and the old one again
@@ -69,11 +70,12 @@ OF_OURS: Final = (Kind.CUT_POWER, Kind.FILL_DISK, Kind.STEP_CLOCK)
 OF_TOPICS: Final = (Kind.READ_ONLY, Kind.WRITE_ONLY, Kind.RESIZE, Kind.REMAKE)
 # Of brokers with access control.
 OF_ACCESS: Final = (Kind.DENY, Kind.CHANGE_SECRET)
+# Of a committed stream.
+OF_STREAMS: Final = (Kind.KILL_DRIVER,)
 # Of brokers of a release before, which are upgraded.
 OF_RELEASES: Final = (Kind.UPGRADE,)
-EVERY_KIND: Final = tuple(
-    kind for kind in Kind if kind not in (Kind.GROW, *OF_PAIRS, *OF_OURS, *OF_TOPICS, *OF_ACCESS, *OF_RELEASES)
-)
+OF_SOME: Final = (*OF_PAIRS, *OF_OURS, *OF_TOPICS, *OF_ACCESS, *OF_STREAMS, *OF_RELEASES)
+EVERY_KIND: Final = tuple(kind for kind in Kind if kind not in (Kind.GROW, *OF_SOME))
 WEIGHTS: Final = {
     Kind.JOIN: 3,
     Kind.LEAVE: 2,

@@ -71,7 +71,7 @@ WITHOUT: Final[Mapping[ClusterKind, Sequence[Sending]]] = {ClusterKind.UPGRADED:
 class ProcessRun(Run):
     """A run whose servers are processes."""
 
-    audited_topics = (*TOPICS, FLEETING)
+    audited_topics: Sequence[str] = (*TOPICS, FLEETING)
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from tests.chaos.history import (
     Beat,
     Booted,
     Copied,
+    Counted,
     Deleted,
     Denied,
     Event,
@@ -89,6 +90,7 @@ def test_events_come_back_from_their_lines() -> None:
         fault("cut", 1, 2),
         Deleted(3.0, 4.0, "fleeting"),
         Denied(3.0, 4.0, "plain"),
+        Counted("a stream", 100, ""),
         Tried(3.0, 4.0, "plain-7", "broker-a", True),
         Start(3.0, "workers", "one", "plain", "broker-a", 0, 7),
         reset(1.0, 2, 3),
@@ -346,6 +348,14 @@ def test_what_was_given_back_to_a_master_that_was_lost_may_be_lost() -> None:
 def test_a_slave_that_is_no_copy_is_reported() -> None:
     assert faults_of([*good(), Copied("slave-a", 100, "")]) == []
     assert "slave-a is no copy of its master: its end" in only_fault([*good(), Copied("slave-a", 100, "its end")])
+
+
+# --- Committed streams
+
+
+def test_a_reader_that_lacks_a_committed_row_is_reported() -> None:
+    assert faults_of([*good(), Counted("a stream", 100, "")]) == []
+    assert "a stream of 99 committed rows: 1 is lost" in only_fault([*good(), Counted("a stream", 99, "1 is lost")])
 
 
 # --- Members
