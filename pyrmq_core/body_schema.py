@@ -211,7 +211,7 @@ class _Shape:
         _, digits, exponent = value.as_tuple()
         if "e" not in number.lower() and value.is_finite():
             self.is_exact &= abs(value) <= EXACT[-1]
-        if not isinstance(exponent, int) or abs(exponent) > DECIMAL_DIGITS:  # NaN, Infinity, or too large or small
+        if not isinstance(exponent, int) or abs(exponent) > DECIMAL_DIGITS:  # not finite, too large or too small
             self.whole_digits = DECIMAL_DIGITS + 1
             return
         self.whole_digits = max(self.whole_digits, len(digits) + exponent)

@@ -21,7 +21,7 @@ from pyrmq_spark.spark_errors import InvalidOffsets
 
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
-# An offset and a time in ms are Java longs.
+# The greatest offset or time in ms: both are Java longs.
 MAX_LONG: Final = 2**63 - 1
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND: Final = timedelta(milliseconds=1)

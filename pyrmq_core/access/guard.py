@@ -17,7 +17,7 @@ from pyrmq_core.protocol.framing.command import Command, refusal
 
 log = line_logger(__name__)
 
-# The answer to a request that is denied, or None.
+# Returns the refusal of a request from a peer's address, or None if the request is allowed.
 Verdict: TypeAlias = Callable[[Command, str], "Command | None"]
 
 READ_BODIES: Final = frozenset(

@@ -44,7 +44,7 @@ from pyrmq_core.protocol.requests.broker.users import (
     ListUsers,
 )
 
-# The requests, each with its line in the documentation.
+# The requests about users and policies, each with its line in the documentation.
 ABOUT: Final[Mapping[int, str]] = {
     RequestCode.AUTH_CREATE_USER: "makes a user",
     RequestCode.AUTH_UPDATE_USER: "changes a user",

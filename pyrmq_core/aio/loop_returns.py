@@ -43,7 +43,7 @@ class LoopReturns:
 
     def _run_queue(self) -> None:
         self._woken = False
-        for _ in range(len(self._queue)):  # results that arrive meanwhile have woken the loop again
+        for _ in range(len(self._queue)):  # a function added meanwhile wakes the loop again
             function, args = self._queue.popleft()
             function(*args)
 

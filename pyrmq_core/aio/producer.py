@@ -281,7 +281,7 @@ class Producer(OwnerFace[TrioProducer]):
             self._sent += 1
             if not self._sent % CALLS_BETWEEN_TURNS:
                 await asyncio.sleep(0)
-        except BaseException:  # cancelled, or no room
+        except BaseException:  # the task is cancelled, or there is no room
             draft.give_up(pending, portal().soon)
             raise
 

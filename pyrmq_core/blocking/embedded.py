@@ -49,7 +49,7 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
             forgetful=forgetful,
             directory=directory,
         )
-        self._make()  # wrong arguments raise now
+        self._make()  # raises for wrong arguments now, not at the first call
 
     def __repr__(self) -> str:
         return "<blocking EmbeddedCluster>"

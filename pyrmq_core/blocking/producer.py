@@ -120,7 +120,7 @@ class Producer(OwnerFace[AsyncProducer]):
             if not in_flight.enter_nowait(pending, size):
                 loop.run(partial(in_flight.enter, wait=wait), pending, size)
             loop.soon(draft.begin_soon, pending, ended=pending.set_error)
-        except BaseException:  # interrupted, or no room
+        except BaseException:  # the caller is interrupted, or there is no room
             draft.give_up(pending, loop.soon)
             raise
         return future

@@ -49,7 +49,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
         self.close()  # in order after a failure too: offsets are stored
 
     def _opened_now(self, opened: HeldContext[AsyncPushConsumer]) -> None:
-        for topic, (tags, sql) in self._subscribed.items():  # a child after fork
+        for topic, (tags, sql) in self._subscribed.items():  # subscribes again in a child after `fork`
             portal().run(_subscribe, opened.value, topic, tags, sql)
 
     def _closing_seconds(self, opened: HeldContext[AsyncPushConsumer]) -> float:

@@ -47,8 +47,8 @@ from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
 # A coroutine or a late answer if the answer has to wait for something; None for no answer.
 Answer: TypeAlias = Command | Coroutine[Any, Any, Command | None] | LateAnswer | None
 
-# How many requests may walk whole tables at a time, and how many may wait or walk: each takes time of the loop, and
-# memory for its answer. A request waits this many seconds for its turn.
+# How many requests may read complete tables at a time, how many may read or wait, and the most seconds of waiting: each
+# takes time of the loop, and memory for its answer.
 LONG_REQUESTS_AT_ONCE: Final = 4
 MOST_LONG_REQUESTS: Final = 64
 LONG_TURN_SECONDS: Final = 5.0
@@ -96,7 +96,7 @@ class Broker:
     # Set only on a slave.
     ha_client: HaClient | None = None
     slave_tables: SlaveTables | None = None
-    acting: ActingMaster | None = None  # with enableSlaveActingMaster
+    acting: ActingMaster | None = None  # set with enableSlaveActingMaster
     settings_version: DataVersion = NO_VERSION
     settings_turn: trio.Lock = field(default_factory=trio.Lock)
     id_counter: Any = field(default_factory=lambda: itertools.count(random.randrange(1 << 16)))

@@ -77,7 +77,7 @@ async def sample_figures(
             today = day
             figures.turn_day()
         beat += 1
-        began = max(began, trio.current_time() - beat)  # after a pause of the process, missed samples are left out
+        began = max(began, trio.current_time() - beat)  # samples missed during a pause of the process are left out
         await trio.sleep_until(began + beat)
 
 

@@ -251,7 +251,7 @@ def _credentials(path: str) -> dict[str, str]:
         content = file.read(MAX_CREDENTIALS_BYTES)
     try:
         properties = parse_java_properties(content.decode())
-    except ValueError:  # InvalidArgument and UnicodeDecodeError are ValueErrors
+    except ValueError:  # also InvalidArgument and UnicodeDecodeError
         properties = {}
     values = {name: properties.get(key, "").strip().strip("\"'") for name, key in FILE_KEYS.items()}
     credentials = {name: value for name, value in values.items() if value}

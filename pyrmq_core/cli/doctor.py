@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import trio
 
 OK: Final = "OK"
-WARN: Final = "WARN"  # a job may run or fail
-FAIL: Final = "FAIL"  # a job cannot run
+WARN: Final = "WARN"  # a Spark job may run or fail
+FAIL: Final = "FAIL"  # a Spark job cannot run
 
 PYTHON_SECONDS: Final = 60.0
 JAVA_SECONDS: Final = 20.0

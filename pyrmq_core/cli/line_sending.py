@@ -109,7 +109,7 @@ class Report:
 
     def _line(self, result: SendResult) -> str:
         where, status = result.message_queue, result.status
-        if where is not self._last_queue or status is not self._last_status:  # equal for all messages of a request
+        if where is not self._last_queue or status is not self._last_status:  # the same for all messages of a request
             self._last_queue, self._last_status = where, status
             self._middle = f" {status.name} {where} offset "
         return f"{result.msg_id}{self._middle}{result.queue_offset}"
@@ -220,13 +220,13 @@ class LineSending:
         except RocketMQError as error:
             self._fail_at_call(lines, error)
             return
-        # Nothing waits between the send and this: an interrupt would lose account of it.
+        # Nothing waits between the send and this line: an interrupt in between would leave the send uncounted.
         span = _span(lines)
         self._last = span.last
         self._under_way += span.count
         pending.add_done_callback(lambda ended: ended.error)  # marks failures as read: this command reports each itself
         give.send_nowait((span, pending))
-        if {message.sharding_key for message in messages} != {None}:  # the next lines follow in their order
+        if {message.sharding_key for message in messages} != {None}:  # the next lines wait for these
             ended = trio.Event()
             pending.add_done_callback(lambda _: ended.set())
             await ended.wait()

@@ -21,7 +21,7 @@ def instant(text: str, option: str, *, or_else: str = "") -> datetime:
     try:
         when = datetime.fromisoformat(text)
         return when if when.tzinfo else when.astimezone(UTC)
-    except (ValueError, OverflowError):  # the latter beyond the first and the last year
+    except (ValueError, OverflowError):  # OverflowError for times before year 1 or after 9999
         wanted = f"{or_else}an ISO-8601 time"
         fault = f"{text!r} is not {wanted} such as 2026-05-01T12:00, or 2026-05-01T12:00+02:00"
         raise click.BadParameter(fault, param_hint=option) from None

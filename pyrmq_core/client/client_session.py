@@ -96,9 +96,8 @@ class ClientSession:
         self._nameservers: NameServers | None = None
         self._heartbeats: Heartbeats | None = None
         self._batch_topics: BatchTopics | None = None
-        self.pull_turns: defaultdict[str, trio.Lock] = defaultdict(
-            trio.Lock
-        )  # locks for members' queues, by a proxy's address
+        # Locks for members' queues, by a proxy's address.
+        self.pull_turns: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
 
     def __repr__(self) -> str:
         source = self._discovery.url if self._discovery else ";".join(self._addresses)

@@ -27,7 +27,7 @@ MAX_NAMES_IN_BITS: Final = 48
 _TAKE: Final = pc.get_function("array_take")
 _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 
-# The memory of the largest batch that a job commonly has.
+# Freed blocks up to this size are kept for reuse: the memory of the largest batch that is common in jobs.
 KEPT_BYTES: Final = 16 * 1024 * 1024
 
 

@@ -21,7 +21,7 @@ from pyrmq_core.model import Message, MessageExt, MessageQueue
 
 MANIFEST_VERSION: Final = "manifestVersion"
 VERSION: Final = "1"
-# A range takes some 100 bytes, and a broker accepts messages of 4 MiB.
+# The most ranges in one message: a range takes some 100 bytes, and a broker accepts messages of 4 MiB.
 RANGES_A_MESSAGE: Final = 10_000
 
 

@@ -115,8 +115,8 @@ class EmbeddedCluster:
             self._nursery = await self._stack.enter_async_context(open_owned_nursery())
             for nameserver in self._nameservers.values():
                 await nameserver.start(self._nursery)
-            self._stack.push_async_callback(self._stop_brokers)  # first: they unregister at NameServers
-            for broker in self._brokers.values():  # masters first
+            self._stack.push_async_callback(self._stop_brokers)  # brokers stop before NameServers, to unregister
+            for broker in self._brokers.values():  # in an order with masters first
                 running = await broker.start(self._nursery)
                 if not running.config.is_slave:
                     await make_topics(running.broker, self._topics)

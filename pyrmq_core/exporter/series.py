@@ -9,7 +9,7 @@ from typing import Final
 
 from pyrmq_core.exporter.families import Buckets, Sample
 
-# A histogram's series takes half a KiB of memory, and a line for each bucket on the page.
+# The most series of a family: a histogram's series takes half a KiB of memory, and a line for each bucket on the page.
 MAX_SERIES: Final = 2_000
 # The labels that all further samples share once there are too many series.
 OTHER: Final = "other"

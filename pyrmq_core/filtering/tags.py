@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Self
 from pyrmq_core.errors import InvalidArgument
 
 ALL_TAGS: Final = "*"
-JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # the blanks of String.trim, which leaves U+3000 in a tag
+JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # the blanks of Java's String.trim, which does not remove U+3000
 
 
 @dataclass(frozen=True, slots=True)

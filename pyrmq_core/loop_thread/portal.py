@@ -62,7 +62,7 @@ class LoopLock(trio.abc.Instrument):
 
     def after_io_wait(self, timeout: float) -> None:
         if timeout > 0:
-            self._loop_waits = False  # first, so that threads that wait for the lock give up
+            self._loop_waits = False  # set first, so that threads that wait for the lock give up
             self._lock.acquire()
 
     def end(self) -> None:
@@ -217,7 +217,7 @@ class Portal:
     def _run_queue(self) -> None:
         """Calls the queued functions and logs their exceptions, so that the loop and other functions continue."""
         self._woken = False
-        with suppress(IndexError):  # empty, perhaps by `_end_queue` of another thread
+        with suppress(IndexError):  # the queue is empty, perhaps by `_end_queue` of another thread
             while True:
                 function, args, _ = self._queue.popleft()
                 try:

@@ -125,7 +125,7 @@ class NameServerConfig:
     server_max_header_bytes: int = wire("serverMaxHeaderBytes", SERVER_HEADER_BYTES)
     max_registered_brokers: int = wire("maxRegisteredBrokers", 10_000)
     max_registered_topic_bytes: int = wire("maxRegisteredTopicBytes", 1 << 30)
-    # Named as for RocketMQ's brokers; its NameServer has no metrics.
+    # The names are those of RocketMQ's brokers; RocketMQ's NameServer has no metrics.
     metrics_exporter_type: str = wire("metricsExporterType", "DISABLE")
     metrics_prom_exporter_port: int = wire("metricsPromExporterPort", 5557)
     metrics_prom_exporter_host: str = wire("metricsPromExporterHost", DEFAULT_HOST)

@@ -28,8 +28,8 @@ from pyrmq_core.protocol.requests.nameserver.broker_heartbeat import NotifyMinBr
 
 log = line_logger(__name__)
 
-# NamesrvController (4.x): when the first scan for silent brokers runs, and the intervals at which KV configuration is
-# logged.
+# When the first scan for silent brokers runs, when the KV configuration is first logged, and at which interval then
+# (NamesrvController of 4.x).
 FIRST_SCAN_SECONDS: Final = 5.0
 FIRST_KV_SECONDS: Final = 60.0
 KV_SECONDS: Final = 600.0
@@ -50,7 +50,7 @@ class RunningNameServer:
     server: NameServer
     scope: trio.CancelScope
     is_killed: bool = False
-    metrics_address: str = ""  # with metricsExporterType=PROM
+    metrics_address: str = ""  # set with metricsExporterType=PROM
 
     @property
     def address(self) -> str:

@@ -21,7 +21,8 @@ from pyrmq_core.protocol.framing.command import Command
 
 log = line_logger(__name__)
 
-# NettySystemConfig.CLIENT_ASYNC_SEMAPHORE_VALUE; one-way requests have the same limit, counted apart.
+# The most calls under way (NettySystemConfig.CLIENT_ASYNC_SEMAPHORE_VALUE); one-way requests are counted apart, with
+# the same limit.
 MAX_CALLS: Final = 65_535
 GO_AWAY: Final = ResponseCode.GO_AWAY.value
 CONNECT_TIMEOUT_SECONDS: Final = 3.0

@@ -14,7 +14,7 @@ from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.network.nurseries import failure_in
 
 FAILED: Final = 1
-# 128 plus the signal's number, as a shell reports programs ended by signals: SIGINT, SIGPIPE.
+# The exit statuses by which a shell reports a program ended by SIGINT or SIGPIPE: 128 plus the signal's number.
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 

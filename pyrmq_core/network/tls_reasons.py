@@ -41,5 +41,5 @@ def tls_reason(error: BaseException) -> str | None:
     )
 
 
-# X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL.
+# OpenSSL's codes X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
 HOSTNAME_CODES: Final = (62, 64)

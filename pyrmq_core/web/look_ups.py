@@ -124,7 +124,7 @@ class LookUps:
         self._consumer = consumer
         self._shared = shared
         self._address = address
-        self._searching: set[str] = set() if searching is None else searching  # addresses of viewers
+        self._searching: set[str] = set() if searching is None else searching  # addresses whose search is under way
         self._layouts = LookUpQueue(LAYOUTS_AT_ONCE) if layouts is None else layouts
 
     def of_viewer(self, address: str) -> LookUps:

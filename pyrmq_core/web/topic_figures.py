@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # A round looks up this many topics in this many seconds, with half of the queries that all viewers together may cause.
 TOPICS_A_ROUND: Final = 10
 ROUND_SECONDS: Final = 1.0
-# The figures of a list are looked up while it was viewed within this time, each at this interval.
+# Figures are looked up for lists that were viewed within this time; each figure is looked up at this interval.
 VIEWED_SECONDS: Final = 60.0
 FIGURE_FRESH_SECONDS: Final = 30.0
 LAGS_SECONDS: Final = 15.0
@@ -125,7 +125,7 @@ class TopicFigures:
         except TooManyLookUps:
             return
         except RocketMQError:
-            figure = TopicFigure(began)  # the topic's own page shows the error
+            figure = TopicFigure(began)  # only the topic's own page shows the error
         else:
             before = self._figures.get(topic)
             stored = sum(queue.max_offset for queue in stats.queues.values())

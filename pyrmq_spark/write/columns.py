@@ -77,9 +77,8 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
     columns: dict[str, int] = {}
     left_out: list[str] = []
     if not any(name.lower() in BODY_NAMES for name in schema.names):
-        _refuse_sink_column(
-            "there is no body; to_json(struct(*)) as body makes one of a whole row"
-        )  # raised first, since a wrong column name may be meant for it
+        # Raised first, since a wrong column name may be meant for it.
+        _refuse_sink_column("there is no body; to_json(struct(*)) as body makes one of a whole row")
     for number, field in enumerate(schema.fields):
         name = _sink_name(field.name)
         if name is None:

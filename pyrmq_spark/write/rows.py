@@ -13,7 +13,7 @@ from pyrmq_core import Message, Payload, encode_one
 from pyrmq_core.columnar import BatchLimit, CheckedRows, Fault, check
 from pyrmq_spark.spark_errors import InvalidRow
 
-# The defaults of a broker: the number of levels in `messageDelayLevel`, and `timerMaxDelaySec`.
+# The highest delay level and the longest delay, by a broker's defaults (`messageDelayLevel`, `timerMaxDelaySec`).
 MAX_DELAY_LEVEL: Final = 18
 MAX_TIMER_DELAY: Final = timedelta(days=3)
 DELAYS: Final = ("delayLevel", "deliverAt")

@@ -15,7 +15,7 @@ from pyrmq_core.access.plain.permissions import named_permissions, permission
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 
-# AclConstants: a key is longer than that.
+# An access key or secret key must have more characters than this (AclConstants).
 MIN_KEY_CHARS: Final = 6
 
 

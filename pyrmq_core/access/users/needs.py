@@ -38,7 +38,7 @@ class Need:
         return f"{self.kind}:{'null' if self.name is None else self.name}"
 
 
-# The needs of a request to a server of a cluster.
+# Returns the needs of a request to a server of the named cluster.
 Finder: TypeAlias = Callable[[Command, str], Iterable[Need]]
 
 

@@ -28,7 +28,7 @@ MILLISECONDS: Final = 1000
 MOST_MS: Final = 3_600_000
 # Pulls whose time ends in the same hundredth of a second are woken together.
 TICKS_A_SECOND: Final = 100
-# The memory of a held pull besides its request, with a large margin: of one that is woken it is a task.
+# The assumed memory of a held pull besides its request, with a large margin: a pull that is woken needs a task.
 PULL_BYTES: Final = 8 * 1024
 CODE_BYTES: Final = 200
 # The pulls that read the store before other tasks run.

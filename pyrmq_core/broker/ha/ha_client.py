@@ -144,7 +144,7 @@ class HaClient:
         address = self._address()
         if address is None:
             if trio.current_time() < self._began_at + LOOK_SECONDS:
-                return  # the registration has not ended yet
+                return  # the registration, which learns the address, has not ended yet
             raise CannotFollow("no NameServer names one yet, and haMasterAddress is not set")
         self._store.check_copying()
         await self._drop_incomplete()

@@ -36,7 +36,8 @@ from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 # The groups of a heartbeat that are processed before other tasks run.
 GROUPS_AT_ONCE: Final = 25
 
-# Java's clients list all queues of a broker that they read for a group (RebalanceImpl.lockAll).
+# The most bytes of a request for locks: Java's clients list all the queues that they read at a broker
+# (RebalanceImpl.lockAll).
 MAX_LOCKS_BYTES: Final = 4 << 20
 
 

@@ -49,7 +49,7 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
 from pyrmq_core.protocol.requests.broker.send_message import SendMessage
 
-# Clients before V3_4_9 do not send maxReconsumeTimes (common/MQVersion.java).
+# The first version (V3_4_9) whose clients send maxReconsumeTimes (common/MQVersion.java).
 SAYS_MAX_TRIES_VERSION: Final = 121
 FIRST_RETRY_LEVEL: Final = 3
 DLQ_QUEUES: Final = 1

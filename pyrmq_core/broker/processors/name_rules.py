@@ -19,9 +19,9 @@ from pyrmq_core.protocol.messages.names import MAX_GROUP_CHARS, MAX_TOPIC_CHARS,
 Rule: TypeAlias = Callable[[str], str]
 Handler: TypeAlias = Callable[[Broker, Command, Peer], Answer]
 
-# No file system in use allows a longer folder name.
+# A retry topic is a folder's name, and no file system in use allows a longer one.
 MAX_RETRY_TOPIC_CHARS: Final = 255
-# Java's ids are an address, an instance's name and some numbers; RocketMQ sets no limit.
+# The most characters of a client id; RocketMQ sets no limit. Java's ids are an address, an instance's name and numbers.
 MAX_CLIENT_ID_CHARS: Final = 1024
 NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 ALLOWED: Final = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"

@@ -30,7 +30,7 @@ from pyrmq_core.protocol.requests.client.reset_consumer_offset import ResetConsu
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 
 SEND_SECONDS: Final = 5.0
-# A search by time reads some pages of a file.
+# The searches by time before other tasks run: each reads some pages of a file.
 SEARCHES_AT_ONCE: Final = 32
 
 

@@ -148,7 +148,7 @@ async def saved_topic(broker: Broker, message: SendMessage) -> TopicConfig:
     with refused_by_disk():
         await broker.topics.saved(message.topic)
     topic = broker.topics.get(message.topic)
-    if topic is None:  # deleted meanwhile
+    if topic is None:  # the topic was deleted meanwhile
         raise _no_topic(message.topic)
     return topic
 

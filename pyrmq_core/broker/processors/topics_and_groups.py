@@ -45,7 +45,8 @@ from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, NO_VER
 log = logging.getLogger(__name__)
 
 FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
-# common/TopicAttributes.java. Of the attributes in KEPT_ONLY, which change how queues are kept, few values are built.
+# The attributes of topics (common/TopicAttributes.java). Those in KEPT_ONLY choose how queues are stored, and only few
+# of their values are supported.
 ATTRIBUTES: Final = (
     "queue.type",
     "cleanup.policy",
@@ -59,7 +60,7 @@ KEPT_ONLY: Final = {"queue.type": ("SimpleCQ", "BatchCQ"), "cleanup.policy": ("D
 MESSAGE_TYPES: Final = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION")
 MAX_ATTRIBUTE_CHARS: Final = 127
 ATTRIBUTE_VALUE: Final = re.compile(f"[!-~]{{1,{MAX_ATTRIBUTE_CHARS}}}")
-# READ, WRITE, INHERIT; PERM_PRIORITY is the next bit (common/constant/PermName.java).
+# All four bits of a topic's permission (common/constant/PermName.java).
 MAX_PERM: Final = 15
 MAX_SYS_FLAG: Final = 2**31 - 1
 # The flags of 5.x and of 4.9 by which a group's offsets are deleted with it.

@@ -68,7 +68,7 @@ class DelayLevels:
         self._store = store
         self._files = files
         self._delays_ms = delays_ms
-        self._delivered: dict[int, int] = {}  # next offset by level
+        self._delivered: dict[int, int] = {}  # by level: the offset of the next message to deliver
         self.is_changed = False
         self._arrived = trio.Event()
         self._data_version = DataVersion()

@@ -193,7 +193,7 @@ class BrokerConfig:
     register_broker_timeout_mills: int = named("registerBrokerTimeoutMills", 24_000)
 
     server_channel_max_idle_time_seconds: int = named("serverChannelMaxIdleTimeSeconds", 120)
-    # Not settings of RocketMQ: limits on all connections together, and on one frame's header.
+    # These four are not settings of RocketMQ: they limit all connections together, and the header of one frame.
     server_max_connections: int = named("serverMaxConnections", MAX_CONNECTIONS)
     server_max_received_bytes: int = named("serverMaxReceivedBytes", MAX_RECEIVED_BYTES)
     server_max_waiting_bytes: int = named("serverMaxWaitingBytes", MAX_WAITING_BYTES)

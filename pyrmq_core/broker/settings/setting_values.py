@@ -85,7 +85,7 @@ class Range(NamedTuple):
 
 
 RANGES: Final[Mapping[str, Range]] = {
-    "brokerPermission": Range(0, 7),  # WRITE 2, READ 4, INHERIT 1 (common/constant/PermName.java)
+    "brokerPermission": Range(0, 7),  # the sum of READ 4, WRITE 2 and INHERIT 1 (common/constant/PermName.java)
     "listenPort": Range(0, 65_535),
     "metricsPromExporterPort": Range(0, 65_535),
     "haListenPort": Range(-1, 65_535),

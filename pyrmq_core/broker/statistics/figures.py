@@ -192,7 +192,7 @@ class BrokerFigures:
         return tally
 
     def _forget(self, is_gone: Callable[[list[str], Tally], bool]) -> Iterator[None]:
-        """Removes the tallies for which the predicate is true of their key's parts and of the tally."""
+        """Removes each tally for which `is_gone(parts of its key, tally)` is true, in steps."""
         for table in self._tables.values():
             for key, tally in list(table.items()):
                 if is_gone(key.split("@"), tally):

@@ -28,7 +28,7 @@ SPANS: Final = (
     ("[10s~]", 1 << 62),
 )
 SPAN_ENDS: Final = tuple(end for _, end in SPANS)
-# Finer bounds, for putLatency99 and putLatency999.
+# The ends of the finer time ranges, in ms, from which putLatency99 and putLatency999 are computed.
 BUCKET_ENDS: Final = (
     *range(1, 21),
     *range(22, 51, 2),

@@ -44,8 +44,8 @@ NO_FILE: Final = -1
 CHECKPOINT_CRC: Final = struct.Struct(">I")
 CHECKPOINT_BYTES: Final = 4096
 CHECKPOINT_MARK: Final = b"PYRMQ\0\0\5"
-# The marks of earlier versions of this broker: without the index file, and without the log's start, with the CRC at the
-# position of the first missing field; and without entries and CRC.
+# The marks of checkpoints by earlier versions of this broker: without the index file, and without the log's start, each
+# with the CRC at the position of the first missing field; and without entries and CRC.
 MARK_WITHOUT_INDEX: Final = b"PYRMQ\0\0\4"
 MARK_WITHOUT_START: Final = b"PYRMQ\0\0\3"
 LONG_BYTES: Final = 8

@@ -17,7 +17,7 @@ from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD, MAGIC_V1, MAG
 
 # The most records of a step, which then takes some 2 ms.
 RECORDS_AT_ONCE: Final = 500
-# How many new bytes must arrive after a search without result before the next one, and how many bytes both searches
+# The new bytes that must arrive after a search without result before the next search, and the bytes that both searches
 # cover.
 SEARCH_BYTES: Final = 1 << 20
 OVERLAP_BYTES: Final = 64

@@ -174,7 +174,7 @@ class _DamagedRecord(Exception):
 
 
 def _is_placed(queue: AnyConsumeQueue, record: RawRecord, entry: bytes) -> bool:
-    """Returns True if the record's queue offset is possible: at or after the queue's end, at an equal entry, or 0."""
+    """Returns True if the record's queue offset is 0, not before the queue's end, or the offset of an equal entry."""
     index = record.queue_offset
     return not 0 < index < queue.end or queue.holds(index, entry)
 

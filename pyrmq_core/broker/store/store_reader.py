@@ -87,7 +87,7 @@ class StoreReader:
         for last, key in sorted(ends, reverse=True)[:SEARCHED_QUEUES]:
             if last <= position:
                 break
-            with contextlib.suppress(StoreError):  # the queue is damaged
+            with contextlib.suppress(StoreError):  # a damaged queue is left out
                 before = self.search(key, time_ms, upper=False) - 1
                 if before >= self.bounds(key)[0]:
                     position = max(position, self.entry(key, before).physical_offset)

@@ -35,7 +35,7 @@ ROUNDS_BY_HAND: Final = 20
 # The queues that are examined before other tasks run.
 QUEUES_AT_ONCE: Final = 20
 
-# Topic, the group whose offset is the progress of the work, and the kind of its messages.
+# The broker's own work on messages: topic, the group whose offset is the progress, and the kind of the messages.
 OWN_WORK: Final = ((HALF_TOPIC, TRANSACTION_GROUP, "half messages of transactions"),)
 
 

@@ -27,7 +27,8 @@ FILE_NAME: Final = "consumerFilter.json"
 SQL92: Final = "SQL92"
 MOST_FILTERS: Final = 20_000
 MOST_CHARS: Final = 32 << 20
-# The results of a broker with the defaults maxErrorRateOfBloomFilter=20 and expectConsumerNumUseFilter=32.
+# The parameters of the Bloom filter, as computed by a broker with the defaults maxErrorRateOfBloomFilter=20 and
+# expectConsumerNumUseFilter=32.
 BLOOM_HASHES: Final = 3
 BLOOM_BITS: Final = 112
 

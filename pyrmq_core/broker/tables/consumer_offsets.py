@@ -21,8 +21,8 @@ from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 FILE_NAME: Final = "consumerOffset.json"
 SEPARATOR: Final = "@"
-# The time after which members that ignore a reset may continue at other offsets. Java's members of 4.9 store it after
-# 10 s.
+# The time after which members that ignore a reset may continue at other offsets. Java's members of 4.9 store the new
+# offset after 10 s.
 RESET_SECONDS: Final = 60.0
 
 

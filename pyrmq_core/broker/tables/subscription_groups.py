@@ -34,11 +34,13 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 }
 
 GroupConfig = Mapping[str, Any]
-# The bit of reading (common/constant/PermName.java), and the most pairs of group and topic for which it is kept.
+# The bit of the permission to read (common/constant/PermName.java), and the most pairs of group and topic with
+# forbidden permissions.
 READ: Final = 4
 MAX_FORBIDDEN: Final = 10_000
 
-# The ranges of numbers: for a retry topic's queues as for any topic, for the rest Java's int and long.
+# The ranges of a group's numbers: for the queues of its retry topic as for any topic, for the other numbers Java's int
+# and long.
 INT: Final = (-(2**31), 2**31 - 1)
 NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "brokerId": (0, 2**63 - 1),

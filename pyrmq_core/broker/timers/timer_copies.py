@@ -33,7 +33,8 @@ from pyrmq_core.protocol.messages.properties import (
 )
 from pyrmq_core.protocol.messages.record import RawRecord
 
-# Topic, queue, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES, born time and the body's CRC.
+# What identifies a delivered copy: topic, queue, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES, born time and the body's
+# CRC.
 CopyKey: TypeAlias = tuple[str, int, str, str, str, int, int]
 MARK: Final = TIMER_DEQUEUE_MS.encode()
 # Long.MAX_VALUE: the enqueue time of a message that was due before it entered the timer log.

@@ -212,7 +212,7 @@ class TimerFiles:
         are_linked = True
         for position, entry in self.log.scan(start):
             if self.last_entry is None or entry.physical_offset > self.last_entry.physical_offset:
-                self.last_entry = entry  # a rewritten entry names an earlier message than the entries before it
+                self.last_entry = entry  # a rewritten entry has an earlier message than entries before it
             if entry.slot_ms >= self.saved.read_ms - self._settings.precision_ms:
                 slot = self.wheel.slot(entry.slot_ms)
                 # After a `rewrite` that was cut short, the first entry has no link to the slot's last entry.

@@ -30,7 +30,7 @@ TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
 # The most that a delivery adds to the properties: a copy has to fit, too.
 DELIVERY_BYTES: Final = 100
-# TimerMessageStore: a week, less the slots that are being used.
+# The most slots of one roll: a week, without a minute of slots that are being used (TimerMessageStore).
 MAX_ROLL_SLOTS: Final = 7 * 24 * 3600 - 60
 # The precisions that a broker accepts (MessageStoreConfig.setTimerPrecisionMs).
 PRECISIONS_MS: Final = (100, 200, 500, 1000)

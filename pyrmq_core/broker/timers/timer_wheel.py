@@ -23,7 +23,7 @@ PATH: Final = "timerwheel"
 SLOT: Final = struct.Struct(">qqqii")
 SLOTS: Final = 2 * 7 * 24 * 3600
 WHEEL_BYTES: Final = SLOTS * SLOT.size
-# Most of a wheel is zeros, which are passed over.
+# The slots that are examined at a time; most are zeros, which are skipped together.
 COUNTED_AT_ONCE: Final = 1024
 NO_SLOTS: Final = bytes(COUNTED_AT_ONCE * SLOT.size)
 

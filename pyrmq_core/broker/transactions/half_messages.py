@@ -35,7 +35,7 @@ from pyrmq_core.protocol.messages.properties import (
 from pyrmq_core.protocol.messages.record import RawRecord, unpack_record
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
-# The only queue of both topics.
+# The only queue of the two topics of transactions.
 QUEUE: Final = 0
 HALF_QUEUE: Final = (HALF_TOPIC, QUEUE)
 OP_QUEUE: Final = (OP_HALF_TOPIC, QUEUE)

@@ -114,7 +114,7 @@ def slaves_awaited(settings: Mapping[str, str]) -> int:
     """Returns the number of slaves for which a master with these settings waits before it answers a send."""
     if settings.get("brokerRole") != "SYNC_MASTER":
         return 0
-    if "inSyncReplicas" not in settings or int(settings.get("haSlaveFallbehindMax", -1)) >= 0:  # 4.9's rule
+    if "inSyncReplicas" not in settings or int(settings.get("haSlaveFallbehindMax", -1)) >= 0:  # settings of 4.9
         return max(1, int(settings.get("inSyncReplicas", 1)) - 1)
     return int(settings["inSyncReplicas"]) - 1
 
@@ -193,7 +193,7 @@ async def _check_queues(admin: Admin, info: ClusterInfo) -> list[Check]:
     async def brokers_of(topic: str) -> set[str]:
         try:
             return {queues.broker_name for queues in (await admin.route(topic)).queue_datas}
-        except NoRoute:  # deleted meanwhile
+        except NoRoute:  # the topic was deleted meanwhile
             return set()
 
     brokers_with = await query_many(await admin.topics.list(), brokers_of)

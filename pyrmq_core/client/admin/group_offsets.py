@@ -28,7 +28,7 @@ from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.requests.broker.consumer_admin import OffsetsReset, ResetOffset
 from pyrmq_core.protocol.requests.broker.group_admin import CloneGroupOffset
 
-# The time that stands for the end of each queue, and a time before any message.
+# The time -1, by which brokers mean the end of a queue, and a time before any message.
 LATEST_MS: Final = -1
 EARLIEST_MS: Final = 0
 

@@ -30,7 +30,7 @@ from pyrmq_core.protocol.shown_values import shown
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INT: Final = 2**31 - 1
-# The number that Java requests for a UNIQ_KEY; the broker uses its own number.
+# The number of records that Java requests for a UNIQ_KEY; the broker applies its own limit.
 UNIQUE_KEY_RECORDS: Final = 32
 PORT_BYTES: Final = 4
 

@@ -40,7 +40,6 @@ class NameServers(AdminFamily):
     async def _all(self) -> tuple[Server, ...]:
         nameservers = self._servers.session.nameservers
         if not nameservers.addresses:
-            await nameservers.ask(
-                GetNamesrvConfig().to_command(), timeout=self._servers.timeout
-            )  # raises, with the way to set one
+            # Raises, with the way to set one.
+            await nameservers.ask(GetNamesrvConfig().to_command(), timeout=self._servers.timeout)
         return tuple(Server(address, address) for address in nameservers.addresses)

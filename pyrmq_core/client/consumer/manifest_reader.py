@@ -17,8 +17,8 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import RawPull, decode
 
-# How many entries are first read for a record that lists the decided batches: with few writers the last one does, with
-# many one in 32.
+# The number of entries that are read first, in search of a record that lists the decided batches: with few writers the
+# last record lists them, with many one record in 32.
 FIRST_LOOK: Final = 2
 NEXT_LOOKS: Final = 64
 

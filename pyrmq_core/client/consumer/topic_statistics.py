@@ -31,7 +31,7 @@ MANY_QUEUES: Final = 4
 FEW_OF_MANY: Final = 8
 # The time for which a broker that refused is not queried again.
 REFUSED_SECONDS: Final = 60.0
-# An answer that equals the last one is not parsed again: the number and the size of answers that are kept.
+# The most answers that are kept, and their most bytes: an answer that equals a kept one is not parsed again.
 KEPT_ANSWERS: Final = 64
 KEPT_BYTES: Final = 512 * 1024
 

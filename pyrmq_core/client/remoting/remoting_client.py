@@ -26,7 +26,7 @@ from pyrmq_core.protocol.messages.names import AUTO_CREATE_TOPIC
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
 
-# Queries that every release of NameServers and brokers answers, and that change nothing.
+# Queries by which a server's release is learned: every release answers them, and they change nothing.
 ROUTE_QUESTION: Final = GetRouteInfo(AUTO_CREATE_TOPIC, accept_standard_json_only=True).to_command()
 EMPTY_HEARTBEAT: Final = HeartBeat("", (), ()).to_command()
 

@@ -92,7 +92,7 @@ class Routes:
         self._lent: set[str] = set()  # topics whose borrowed queues serve until the next query for them
         self._brokers: dict[str, BrokerData] = {}
         self._questions: defaultdict[str, _Question] = defaultdict(_Question)
-        self._may_name_less = False  # whether routes changed since `forget_offline_brokers`
+        self._may_name_less = False  # True if routes changed since `forget_offline_brokers`
         self.brokers_changed = trio.Event()
         self.changed = trio.Event()
 

@@ -15,7 +15,7 @@ from pyrmq_core.model import MessageQueue, Permission, TopicQueues
 from pyrmq_core.protocol.java.string_hash import string_hash_code
 from pyrmq_core.protocol.routes.route import BrokerData, TopicRouteData, order_counts
 
-# Java's counter is 32 bits wide and read without its sign.
+# The range of the counter: Java's is 32 bits wide and read without its sign.
 COUNTER_MASK: Final = 0x7FFFFFFF
 
 

@@ -29,7 +29,8 @@ from pyrmq_core.columnar.arrays import (
 NAME_END: Final = b"\x01"
 VALUE_END: Final = b"\x02"
 LAST_SEPARATOR: Final = 2
-# Limits above the usual number of pairs in a message, and of layouts in a topic.
+# The most pairs of a message, and the most layouts of a topic, that are handled by layouts; both are above the usual
+# numbers.
 MOST_PAIRS: Final = 24
 MOST_LAYOUTS: Final = 16
 # The first strings mostly show whether there are many layouts: they are examined alone if they are at most 1 in 32.

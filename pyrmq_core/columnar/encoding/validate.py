@@ -29,7 +29,7 @@ from pyrmq_core.protocol.messages.properties import (
 SEPARATORS: Final = (1, 2)
 SPACE: Final = ord(" ")
 RESERVED: Final = pa.array(sorted(name.encode() for name in KEPT_NAMES), pa.binary())
-# As long as a UNIQ_KEY with an IPv4 address.
+# An id as long as a UNIQ_KEY with an IPv4 address, for the check of lengths.
 SOME_ID: Final = (b"0" * 32,)
 
 EMPTY: Final = "{it} is empty, which is lost on the way; {instead}"
@@ -152,7 +152,7 @@ def _property_faults(properties: UserProperties, sharding_key: BytesColumn | Non
     to_check = names if properties.names is None else names[: len(properties.names)]
     yield from _of_elements("properties", offsets, to_check, _name_rules(to_check))
     yield from _of_elements("properties", offsets, values, _value_rules(values))
-    if sharding_key is not None:  # a key that equals the column's is already removed from the map
+    if sharding_key is not None:  # equal keys are already removed from the map
         twice = pc.equal(names, pa.scalar(SHARDING_KEY.encode(), pa.binary())).to_numpy(zero_copy_only=False)
         keyed = _valid(sharding_key.array)
         row_of_pair = np.repeat(np.arange(len(keyed)), np.diff(offsets))

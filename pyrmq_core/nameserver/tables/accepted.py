@@ -14,11 +14,11 @@ from typing import Final
 from pyrmq_core.errors import BodyError, HeaderError
 from pyrmq_core.protocol.requests.nameserver.register_broker import RegistrationHeader
 
-# The longest of RocketMQ's names is a retry topic: `%RETRY%` and a group of 255 characters.
+# The most characters of a name: the longest of RocketMQ's is a retry topic, `%RETRY%` and a group of 255 characters.
 MAX_NAME_CHARS: Final = 300
 # The highest time-out that a broker may choose; the default is 120 s, and 5.x's brokers choose 10 s.
 MAX_HEARTBEAT_TIMEOUT_MS: Final = 24 * 60 * 60 * 1000
-# A broker had a handful of filter servers while they existed (until 4.2).
+# The most filter servers of a broker, which had a handful while they existed (until 4.2).
 MAX_FILTER_SERVERS: Final = 100
 
 # Control characters, line ends of Unicode, marks that change the direction of text, and lone surrogates.

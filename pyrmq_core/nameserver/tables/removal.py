@@ -58,9 +58,8 @@ def scan(tables: RouteTables, now_ms: int) -> Steps[Removal]:
     expired = {key: live for key, live in tables.broker_live_table.items() if live.is_expired(now_ms)}
     if not expired:
         return Removal()
-    leaving = (
-        _leaving(tables, key) for key, live in expired.items() if tables.broker_live_table.get(key) is live
-    )  # checked again at removal: the broker may have sent a sign of life meanwhile
+    # Checked again at removal: the broker may have sent a sign of life meanwhile.
+    leaving = (_leaving(tables, key) for key, live in expired.items() if tables.broker_live_table.get(key) is live)
     removal = yield from _remove(tables, leaving, RemovalReason.SILENT)
     connections = {live.connection: None for key, live in expired.items() if key not in tables.broker_live_table}
     return replace(removal, connections=tuple(connections))

@@ -25,7 +25,7 @@ from pyrmq_core.protocol.routes.registration import RegistrationBody
 
 # The most addresses of a name, usually a master and a few slaves; every operation on one walks through all.
 MAX_ADDRESSES_OF_NAME: Final = 100
-# A broker name is in one cluster, or in two when a configuration was copied.
+# The most clusters of a broker name, which is in one cluster, or in two when a configuration was copied.
 MAX_CLUSTERS_OF_NAME: Final = 16
 
 

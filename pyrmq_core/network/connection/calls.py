@@ -231,7 +231,7 @@ class Calls:
         del table[opaque]
         if answer.body.__class__ is memoryview and not call.borrows:
             answer = answer.with_own_body()
-        try:  # like `_end`, inlined for speed
+        try:  # the same as `_end`, inlined for speed
             call.end(answer)
         except Exception:
             _log_end(call.code)

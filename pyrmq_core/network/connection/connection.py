@@ -265,7 +265,7 @@ class Connection:
                     if not self.is_closed:
                         await self._work(nursery)
                 finally:
-                    self.close("this end stopped")  # before the nursery ends, so that nothing more is started in it
+                    self.close("this end stopped")  # before the nursery ends, so that no task is started in it
         except* Exception as failures:
             self._broken(failures)
         finally:

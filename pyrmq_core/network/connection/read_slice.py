@@ -10,9 +10,9 @@ import trio
 COMMANDS_AT_ONCE: Final = 64
 # This many received commands begin at once, even if other connections are busy: enough for the pulls of a few queues.
 FIRST_COMMANDS: Final = 4
-# Requests that create topics or files take milliseconds each.
+# The longest time of a slice: requests that create topics or files take milliseconds each.
 SECONDS_AT_ONCE: Final = 0.01
-# The time of a slice while other connections are busy, too: a new request waits for about this.
+# The time of a slice while other connections are busy, too: a new request waits for about this time.
 SHARED_SECONDS: Final = 0.001
 
 

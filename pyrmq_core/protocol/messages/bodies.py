@@ -44,7 +44,7 @@ class BodyRules:
             raise InvalidArgument(f"max_body_bytes={self.max_body_bytes}: 1 to {MOST_BODY_BYTES} are possible")
 
 
-# For reads that do not return bodies.
+# The rules of reads that do not return bodies: they are neither checked nor decompressed.
 AS_STORED: Final = BodyRules(verify_crc=False, keep_undecodable=True, keep_compressed=True)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from pyrmq_core.errors import BodyTooLarge, MissingLibrary, RecordError
 from pyrmq_core.protocol.messages.sysflag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
 
-# Java's `rocketmq.message.compressLevel`.
+# The default of Java's `rocketmq.message.compressLevel`.
 DEFAULT_LEVEL: Final = 5
 # Four bytes of Zstandard may stand for a block of 128 KiB: 1,024 bytes may become 32 MiB.
 ZSTD_PIECE_BYTES: Final = 1024

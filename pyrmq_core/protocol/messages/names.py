@@ -30,7 +30,7 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-# The group whose committed offsets are the broker's progress in the first two.
+# The group whose committed offsets are the broker's progress in the topics of half messages and of ended ones.
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
 # A broker refuses a message for any of these topics with code 16 (NO_PERMISSION).

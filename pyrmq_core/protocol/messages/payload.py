@@ -54,7 +54,7 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.messages.unread_message import UnreadMessage, add_plain_messages, unread_message
 from pyrmq_core.protocol.shown_values import shown
 
-# `compressMsgBodyOverHowmuch` of Java's producer.
+# Longer bodies are compressed by default (`compressMsgBodyOverHowmuch` of Java's producer).
 COMPRESS_OVER_BYTES: Final = 4096
 # A batch record in these topics counts as one message: no broker takes batches there.
 NO_BATCHES: Final = (RETRY_PREFIX, DLQ_PREFIX)

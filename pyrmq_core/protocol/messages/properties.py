@@ -42,7 +42,7 @@ INNER_NUM: Final = "INNER_NUM"
 POP_CK: Final = "POP_CK"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
-# A dead letter's first topic and message.
+# The properties of a dead letter with its first topic and first message id.
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 TRAN_MSG: Final = "TRAN_MSG"

@@ -38,9 +38,9 @@ from pyrmq_core.errors import InvalidArgument, RecordError
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 
-MAGIC_V1: Final = -626843481  # daa320a7
-MAGIC_V2: Final = -626843477  # daa320ab
-BLANK_MAGIC: Final = -875286124  # cbd43194: the rest of a commit-log file is empty
+MAGIC_V1: Final = -626843481  # 0xdaa320a7
+MAGIC_V2: Final = -626843477  # 0xdaa320ab
+BLANK_MAGIC: Final = -875286124  # 0xcbd43194: the rest of a commit-log file is empty
 MAX_V1_TOPIC_BYTES: Final = 127
 MAX_SHORT: Final = 32_767
 CRC_MASK: Final = 0x7FFFFFFF
@@ -61,7 +61,7 @@ def _fixed_part(born_host_bytes: int, store_host_bytes: int) -> struct.Struct:
     return struct.Struct(f">iiiiiqqiq{born_host_bytes}sq{store_host_bytes}siqi")
 
 
-# By the two host bits of sysFlag.
+# The fixed part of a record, by the two host bits of sysFlag.
 FIXED: Final = {
     0: _fixed_part(8, 8),
     BORN_HOST_V6: _fixed_part(20, 8),

@@ -40,12 +40,12 @@ Steps = Generator[None, None, T]
 
 WHAT: Final = "registration"
 TOPICS_PER_STEP: Final = 200
-# A topic takes some 200 characters with its attributes.
+# The most characters of one topic's JSON; a topic takes some 200 with its attributes.
 MAX_TOPIC_CHARACTERS: Final = 64 * 1024
 INFLATED_BYTES_PER_STEP: Final = 1 << 18
 # The most bytes of a decompressed body; far above the size that brokers send (a topic takes about 50 bytes).
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
-# Positions in common/MQVersion.java.
+# Version numbers, as in common/MQVersion.java.
 FULL_BODY_VERSION: Final = 37  # V3_0_11: the body has filter servers beside the topics
 _INT: Final = struct.Struct(">i")
 _READ: Final = frozenset(("filterServerList", "topicQueueMappingInfoMap", "topicConfigTable", "dataVersion"))

@@ -1,1 +1,1 @@
-"""Requests of administrators' tools: figures, settings while it runs, lists, look-ups, groups."""
+"""Requests of administrators' tools: figures, changes of settings, lists, look-ups and groups."""

@@ -113,7 +113,7 @@ def _state(broker: Broker) -> dict[str, object]:
         "commitLogMinOffset": store.start,
         "dispatchBehindBytes": store.end - store.readable_end if broker.config.is_slave else 0,
         "earliestMessageTimeStamp": store.reader.earliest_ms(),
-        # 4.9's spelling, without which its tools fail.
+        # The tools of 4.9 need the member in this spelling.
         "getTransferedTps": broker.figures.store.figures()["getTransferredTps"],
         "pageCacheLockTimeMills": 0,
         "remainHowManyDataToFlush": readable_size(store.end - store.flushed),

@@ -32,12 +32,12 @@ from pyrmq_core.protocol.messages.names import SYSTEM_TOPICS
 from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
 from pyrmq_core.protocol.routes.topic_config import topic_config_from_members
 
-# The most topics or groups of a list, and the bytes of its body.
+# The most topics or groups of a list, and the most bytes of its body.
 MAX_LISTED: Final = 1000
 MAX_LIST_BYTES: Final = 1 << 20
 # Each attribute may be added and removed. A topic's changes are read in one step: 60,000 changes take some 30 ms.
 MOST_ATTRIBUTES: Final = 2 * len(ATTRIBUTES)
-# A step of reading the body takes up to 3 ms.
+# The steps of reading a body before other tasks run: each takes up to 3 ms.
 STEPS_AT_ONCE: Final = 2
 
 
@@ -66,7 +66,7 @@ async def _make_topics(broker: Broker, body: bytes | memoryview, changed: list[T
     refusals: list[Command] = []
     with trio.CancelScope(shield=True):  # a list is complete even if its caller disconnects
         async for header in InTurns(listed):
-            topic = changed_topic(broker, header)  # again: another request may have changed it meanwhile
+            topic = changed_topic(broker, header)  # made again: another request may have changed the topic meanwhile
             if isinstance(topic, Command):
                 refusals.append(topic)
             elif broker.topics.put(topic, broker.now_ms()):

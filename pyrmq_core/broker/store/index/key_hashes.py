@@ -24,10 +24,10 @@ from pyrmq_core.protocol.messages.properties import KEYS, TAGS, UNIQ_KEY, decode
 PAIR_END: Final = b"\x02"
 WORD_END: Final = b" "
 TAG_TYPE: Final = "T"
-# In the order in which their keys enter the index.
+# The properties whose values are indexed, in the order in which their keys enter the index.
 INDEXED: Final = (UNIQ_KEY.encode(), KEYS.encode(), TAGS.encode())
 UNIQUE, WORDS, TAG = INDEXED
-# Matches from the end of the pair before.
+# Matches such a property: its pair, and the end of the pair before.
 INDEXED_PAIR: Final = re.compile(rb"\x02(%b)\x01([^\x02]+)" % b"|".join(INDEXED))
 TAIL_BYTES: Final = 4
 SIGN: Final = 1 << 31

@@ -16,7 +16,7 @@ import trio
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
 from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumeStatus, ProcessQueueInfo
 
-SAMPLES: Final = 13  # one sample each 5 s: a minute
+SAMPLES: Final = 13  # the samples of a minute, one each 5 s
 
 
 @dataclass(slots=True)

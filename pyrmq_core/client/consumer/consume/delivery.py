@@ -11,7 +11,8 @@ from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater, 
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.model import MessageExt
 
-# The level of a message that timed out (ConsumeMessageConcurrentlyService.java, cleanExpiredMsg).
+# The delay level for the retry of a message whose handler timed out (ConsumeMessageConcurrentlyService.java,
+# cleanExpiredMsg).
 TIMEOUT_DELAY_LEVEL = 3
 
 

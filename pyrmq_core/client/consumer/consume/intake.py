@@ -263,7 +263,7 @@ class Intake:
         broker that moves every pull.
         """
         process_queue = self.process_queue
-        if 0 < process_queue.position < moved.min_offset:  # a new group begins at 0, and misses nothing
+        if 0 < process_queue.position < moved.min_offset:  # a new group, at 0, misses nothing
             self._say_gone(process_queue.position, moved.min_offset)
         was_dropped = process_queue.is_dropped
         process_queue.correct(moved.next_offset)

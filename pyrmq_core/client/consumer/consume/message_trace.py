@@ -35,7 +35,7 @@ class ConsumerTracer(TraceDispatcher):
     def consume_message_before(self, context: ConsumeContext) -> None:
         """Records the messages that the handler is about to receive."""
         traced = tuple(message for message in context.messages if self._is_traced(message))
-        if not traced or not self.has_room(2 * len(traced)):  # a record before and one after
+        if not traced or not self.has_room(2 * len(traced)):  # records before and after the call
             return
         call = TracedCall(unique_ids(1)[0], traced)
         context.properties[TRACE_CONTEXT] = call

@@ -41,7 +41,7 @@ class QueueLocks:
         self._problems = problems
         self._not_given_back = RareLine()
         self._locked_at: dict[MessageQueue, float] = {}
-        self._wanted: dict[MessageQueue, None] = {}  # requested, and neither refused nor released since
+        self._wanted: dict[MessageQueue, None] = {}  # locks requested, and neither refused nor released since
         self.changed = trio.Event()
 
     @property

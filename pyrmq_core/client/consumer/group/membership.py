@@ -75,7 +75,7 @@ class Membership:
     def subscribe(self, topic: str, wanted: Filter) -> Subscription:
         """Adds a subscription, or changes the topic's filter; `announce` reports it to brokers."""
         before = self._subscriptions.get(topic)
-        version = _now_ms() if before is None else max(_now_ms(), before.version_ms + 1)  # ascends
+        version = _now_ms() if before is None else max(_now_ms(), before.version_ms + 1)  # always increases
         subscription = self._subscriptions[topic] = Subscription(topic, wanted, version)
         self._note()
         return subscription
@@ -169,7 +169,7 @@ class Membership:
         question = Command(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": self._group})
         answer = await self._client.call(address, question)
         if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            return {topic: own.data() for topic, own in self._subscriptions.items()}  # not registered there
+            return {topic: own.data() for topic, own in self._subscriptions.items()}  # this group is unknown there
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, question.code, address)
         table = load_object(answer.body, "consumer connections").get("subscriptionTable")

@@ -43,7 +43,7 @@ class StartOffsets:
             return stored
         match self._where, is_retry_topic(queue.topic):
             case (ConsumeFromWhere.FIRST_OFFSET, _) | (ConsumeFromWhere.LAST_OFFSET, True):
-                # The lowest offset may be higher: the first pull is then answered with it.
+                # The lowest offset may be higher than 0: the broker then answers the first pull with the lowest offset.
                 return 0
             case (ConsumeFromWhere.LAST_OFFSET, False) | (ConsumeFromWhere.TIMESTAMP, True):
                 return await self._lookups.max_offset(queue)

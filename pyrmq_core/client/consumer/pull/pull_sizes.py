@@ -14,7 +14,7 @@ LARGER_EVERY: Final = 64
 # A batch topic's next answer is expected to be as large as the largest of this many answers. Too large a guess leaves
 # a gap that is pulled a little later; too small a guess gets the same batch twice.
 ANSWERS_LOOKED_BACK: Final = 32
-# An answer's bytes count for this part of the mean.
+# The running mean of answers' sizes moves to each new size by one part in this number.
 BYTES_SHARE: Final = 16
 # The most bytes of answers under way from a proxy. It drops an answer while 64 KiB wait to be written to the connection
 # (AbstractRemotingActivity.writeResponse and Netty's default water mark), and the client would wait in vain.
@@ -82,7 +82,7 @@ class PullSizer:
         """Returns the number of slices for which the window has room, at least one."""
         room = window.messages // self.size
         if self.is_batched and room < 2:
-            # A batch cannot be divided: the broker reads the next one while the first is decoded.
+            # A batch cannot be divided. With room for two, the broker reads the next batch while the first is decoded.
             room = 2
         if room * self._answer_bytes > window.bytes:
             room = int(window.bytes / self._answer_bytes)

@@ -119,9 +119,8 @@ class Puller:
         )
         hold = wait + HOLD_SWEEP_SECONDS if wait > 0 else 0.0
         answer = await self._client.call(address, request.to_command(), timeout=timeout + hold)
-        if (
-            TRACE_ON in answer.ext
-        ):  # a proxy's mark (AbstractRemotingActivity.writeResponse); no broker answers a pull with it
+        # A proxy's mark (AbstractRemotingActivity.writeResponse); no broker answers a pull with it.
+        if TRACE_ON in answer.ext:
             self._proxies.add(address)
         if self.is_member:
             self._note_suggestion(queue, answer)
@@ -183,7 +182,7 @@ class Puller:
         each within a window of its own. An error of a range is raised after all pulls before it.
         """
         wanted = tuple(ranges)
-        with suppress(RocketMQError):  # at a proxy, which the route shows, ranges begin one at a time
+        with suppress(RocketMQError):  # the route shows whether it is a proxy, where ranges are read one at a time
             for queue, _ in wanted[:1]:
                 await self.address(queue, timeout=ROUTE_TIMEOUT_SECONDS)
         async with open_owned_nursery() as nursery:

@@ -72,7 +72,7 @@ class RangeProgress:
         self._wanted_bytes = self._wanted_messages = 0
 
     def begin(self, first: RawPull) -> None:
-        """Adds the first answer, to a pull of the whole range: it shows how much the broker returns at once."""
+        """Adds the answer to the first pull, for the whole range: its size shows how much a broker returns at once."""
         head = PullSlice(first.start, first.next_offset)
         head.add(first)
         self.slices.append(head)

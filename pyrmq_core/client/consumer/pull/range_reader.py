@@ -177,9 +177,8 @@ class RangeReader:
         if progress.next_start >= progress.end:
             return
         first = await self._pull(progress.next_start, progress.end)
-        self._requests = self._puller.requests(
-            self._queue, self._tags
-        )  # the first pull found out whether it is a batch topic
+        # After the first pull, which finds out whether the topic is a batch topic.
+        self._requests = self._puller.requests(self._queue, self._tags)
         if self._is_moved(first):
             self._end_at(first)
             return

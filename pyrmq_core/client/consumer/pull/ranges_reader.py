@@ -101,7 +101,7 @@ class RangesReader:
             self._nursery.start_soon(begun.begin, wanted_bytes, wanted_messages)
 
     def _has_room(self, queue: MessageQueue, offsets: OffsetRange) -> bool:
-        if self._is_proxied(queue):  # a proxy drops answers of several ranges at once
+        if self._is_proxied(queue):  # a proxy would drop answers of several ranges at once
             return not self._begun
         if len(self._begun) < RANGES_AT_ONCE:
             return True

@@ -83,7 +83,7 @@ class UnreadableRecords:
         part = readable(pull, rules)
         if part.next_offset <= pull.start:
             raise error
-        is_whole = part.next_offset >= pull.next_offset  # a pull without faulty records: then offsets are there twice
+        is_whole = part.next_offset >= pull.next_offset  # all records are readable, so offsets occur twice
         for fault in part.faults or [error] * is_whole:
             log.warning(
                 "%s: a record could not be read in %d tries and is not consumed; the consumer goes on behind it: %s",

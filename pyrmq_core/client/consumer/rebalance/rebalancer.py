@@ -29,7 +29,7 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 ROUND_SECONDS: Final = 20.0
 UNSETTLED_SECONDS: Final = 1.0
 LEAST_SECONDS: Final = 1.0
-# Consistent hashing of this many takes half a second of the loop.
+# The most members of a group: consistent hashing for this many takes half a second of the loop.
 MOST_MEMBERS: Final = 20_000
 DIVISION: Final = "dividing the queues of"
 
@@ -138,7 +138,7 @@ class Rebalancer:
         return ids
 
     def _skip(self, topic: str, error: Exception) -> None:
-        if not (isinstance(error, RoutingError) and is_retry_topic(topic)):  # a broker makes it with a heartbeat
+        if not (isinstance(error, RoutingError) and is_retry_topic(topic)):  # a heartbeat creates retry topics
             self._problems.failed(DIVISION, topic, error)
 
 

@@ -91,7 +91,7 @@ class Accumulator:
             if not self._open:
                 self._begun = trio.Event()
                 await self._begun.wait()
-            leaves_at = next((batch.leaves_at for batch in self._open.values()), None)  # a copy of the time
+            leaves_at = next((batch.leaves_at for batch in self._open.values()), None)  # the oldest batch's time
             if leaves_at is not None:
                 await trio.sleep_until(leaves_at)
                 self._flush(trio.current_time())

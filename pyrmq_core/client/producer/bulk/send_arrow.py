@@ -109,7 +109,7 @@ async def _send_topic(
 
 async def _send_in_order(window: SendWindow, topic: str, rows: Any, to: Target, limit: Any, *, whole: bool) -> None:
     arrow = columnar()
-    if whole:  # a batch topic: one tag a request, nothing compressed
+    if whole:  # requests for a batch topic have one tag and no compression
         for tag_rows in arrow.by_tag(rows):
             for part in arrow.outgoing_parts(tag_rows):
                 for payload in arrow.encode_rows(part, topic, unique_id_runs, limit.of_batch_topic(), single_tag=True):

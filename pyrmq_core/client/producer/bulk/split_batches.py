@@ -54,7 +54,7 @@ class ChainedResults(Sequence[SendResult]):
             return [self[number] for number in range(count)[index]]
         place = range(count)[index]
         part = bisect_right(self._ends, place)
-        return self._parts[part][place - self._ends[part]]  # a negative index, from the part's end
+        return self._parts[part][place - self._ends[part]]  # a negative index, counted from the part's end
 
 
 # The target of some messages of a list, and their indices in the list.

@@ -44,10 +44,11 @@ class BackgroundSends:
         ended: Ended,
         loop: LoopAccess = ON_LOOP,
     ) -> SendState | None:
-        """Sends in the background; `ended` receives the end once, perhaps before this returns.
+        """Sends in the background; `ended` receives the receipt or the error once, perhaps before this returns.
 
-        A thread that `writes_here` avoids the hop to the loop's thread. It may start only a send that is alone: several
-        sends are better written together. Otherwise returns None, and nothing is started.
+        If `loop.writes_here`, this thread itself writes the request, without a switch to the loop's thread. This is
+        done only for a single send, since several sends are better written together. Otherwise returns None and starts
+        nothing.
         """
         if loop.writes_here and (self._ended or self._is_closed or not self._sender.writes_from_threads):
             return None

@@ -1,7 +1,7 @@
 """A producer's hooks: functions of the user around each try of a send and each end of a transaction.
 
-A producer takes them by `hooks=`; an object counts as each kind whose methods it has (`hook_calls` says how they run).
-Sources: client/hook/SendMessageHook.java, CheckForbiddenHook.java, EndTransactionHook.java.
+They are given by `hooks=`; an object with the methods of several kinds is a hook of each kind (`hook_calls` says how
+they run). Sources: client/hook/SendMessageHook.java, CheckForbiddenHook.java, EndTransactionHook.java.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class QueueSelector:
     def on_wire(self, topic: str) -> str:
         """Returns the topic as brokers know it."""
         namespace = self._settings.namespace
-        if namespace is None or topic.endswith(REPLY_TOPIC_SUFFIX):  # replies go by the cluster's own topic
+        if namespace is None or topic.endswith(REPLY_TOPIC_SUFFIX):  # reply topics are clusters' own: no namespace
             return topic
         return with_namespace(topic, namespace)
 

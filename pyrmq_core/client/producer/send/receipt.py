@@ -83,7 +83,7 @@ class SendResults(Sequence[SendResult]):
         self._receipt = receipt
         self._stored = stored
         offset_ids = stored.msg_ids.split(",")
-        # One record of a 5.x batch topic: all its messages share its id.
+        # A batch topic of 5.x stores a request as one record, whose id all the messages share.
         self._offset_ids = offset_ids if len(offset_ids) == receipt.count else offset_ids[:1] * receipt.count
 
     def __repr__(self) -> str:

@@ -328,7 +328,7 @@ class Sender:
                 await self._client.routes.refresh(self._queues.on_wire(topic))
         if state.refused is None or state.refused[0] != tried:
             waits = waits_for_broker(state.to)
-        else:  # NameServers that still list the queue do not know the change yet
+        else:  # if NameServers still list the refused queue, they do not know the change yet
             waits = not isinstance(state.to, ThisQueue) and tried in self._queues.known_queues(topic)
         if waits:
             await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, state.seconds_left()))

@@ -112,9 +112,8 @@ class SendMessage:
         if command.code in cls.V1_CODES:  # reads only long names, as access control does: letters of V2 are ignored
             ext = {letter: ext[name] for letter, name in V1_NAMES.items() if name in ext}
         request = decode_fields(cls, ext, "SEND_MESSAGE")
-        object.__setattr__(
-            request, "body", command.body
-        )  # changed in place, since it is new and not shared; a copy would have 14 fields
+        # Changed in place, since it is new and not shared; a copy would have 14 fields.
+        object.__setattr__(request, "body", command.body)
         return request
 
 
