@@ -343,6 +343,22 @@ def _second_records() -> None:
     replace(MessageStore, "put", put)
 
 
+def _ended_storing() -> None:
+    """Has a broker store nothing more once its timers flush on a full disk, as they do when its clock is set back."""
+
+    def flush(real: Callable[..., None]) -> Callable[..., None]:
+        def planted(store: MessageStore, *arguments: Any, **others: Any) -> None:
+            try:
+                real(store, *arguments, **others)
+            except StoreError as error:
+                store.fail(str(error))
+                raise
+
+        return planted
+
+    replace(MessageStore, "flush", flush)
+
+
 def _answered_refusals() -> None:
     """Has a broker answer a send that it refuses as if it were stored."""
 
@@ -380,4 +396,5 @@ PLANTS: Final[dict[str, Callable[[], None]]] = {
     "kept queues": _kept_queues,
     "answered refusals": _answered_refusals,
     "second records": _second_records,
+    "ended storing": _ended_storing,
 }

@@ -29,13 +29,14 @@ FOUND = {
     "emptied stores": (8, (Kind.UPGRADE, Kind.JOIN), "acknowledged messages are not stored"),
     "kept queues": (2, (Kind.REMAKE,), "that were deleted with their topic"),
     "second records": (6, (Kind.CUT,), "are stored twice, and no answer was lost"),
+    "ended storing": (16, (Kind.STEP_CLOCK, Kind.FILL_DISK), "acknowledged messages are not stored"),
     "answered refusals": (3, (Kind.DENY,), "sends that were refused did not say so"),
     "spoiled copies": (2, (Kind.BURST,), "is no copy of its master"),
 }
 # Runs of these take half a minute or more.
 LONGEST = (
     *("whole batches", "unflushed answers", "unwritten answers", "moved readers", "unread queues", "lonely answers"),
-    *("emptied stores", "short polls", "kept queues"),
+    *("emptied stores", "short polls", "kept queues", "ended storing"),
 )
 # Whether a fault shows depends on moments, too: on a busy machine one run of some did not meet a swallowed reset.
 SEEDS = (5, 6, 7, 8)
