@@ -43,7 +43,7 @@ PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class BodyColumn:
     """A column of JSON bodies; `bodies` is the number of sampled bodies that have a value there.
 
-    `name` and `type` are the column's, with names changed so that they differ by more than case, also from a message's
+    `name` and `type` describe the column. Names are changed where two would differ by case only, also from a message's
     own columns. `json_name` and `json_type` have the names in the bodies.
     """
 

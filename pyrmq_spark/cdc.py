@@ -58,8 +58,9 @@ def canal(
 
     `schema` are the table's columns, as a struct or as DDL, `key` the columns of its primary key, `table` its name, or
     `database.table`. Messages of other tables, and statements (see `statements`), are skipped. A message is corrupt if
-    it is not Canal's, has no table or time, or has a value that does not fit the schema. It ends the query with an
-    error that names the message, or with `corrupt="skip"` is left out. `sequence` is `(es, queueOffset, index)`.
+    it is not in Canal's format, has no table or time, or has a value that does not fit the schema. It ends the query
+    with an error that names the message, or with `corrupt="skip"` is left out. `sequence` is `(es, queueOffset,
+    index)`.
     """
     row, keys = _row_and_keys(schema, key)
     message = F.from_json(F.col("body").cast("string"), _canal_message(row), RECORD).alias("m")
@@ -268,7 +269,7 @@ def _canal_message(row: Row) -> str:
 
 
 def _envelope(row: Row) -> str:
-    """Returns the DDL of an envelope's fields, also of those of an envelope inside `payload`."""
+    """Returns the DDL of an envelope's fields, also if the envelope is inside `payload`."""
     columns = ", ".join(f"{_quoted(field.name)} {field.type}" for field in row)
     source = "db string, `schema` string, `table` string, file string, pos bigint, `row` bigint, lsn bigint"
     rows = f"before struct<{columns}>, after struct<{columns}>"

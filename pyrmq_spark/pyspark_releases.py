@@ -68,7 +68,7 @@ def has_unix_sockets() -> bool:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Returns Spark's schema as Arrow's, times in UTC."""
+    """Returns a Spark schema as an Arrow schema, with times in UTC."""
     from inspect import signature
 
     from pyspark.sql.pandas.types import to_arrow_schema

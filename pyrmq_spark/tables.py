@@ -36,8 +36,8 @@ def topics(
     RocketMQ's own topics, retries and dead letters have none. A view has the columns of a message, then the columns of
     its bodies, inferred from each queue's newest `sample` messages, as in `typed`; `sample=0` leaves them out. A topic
     that cannot be sampled now is logged and has a view without them. Spark takes a tenth of a second or more for a
-    view, so more than `limit` topics are refused. `options` are the source's: nameServer, accessKey, startingOffsets,
-    ...
+    view, so more than `limit` topics are refused. `options` are options of the source: nameServer, accessKey,
+    startingOffsets, ...
     """
     with as_spark_error("topics"):
         connection = _connection(options)

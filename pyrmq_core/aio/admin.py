@@ -1,4 +1,4 @@
-"""The asyncio `Admin`: its methods, and those of its families, are the asyncio forms of trio's methods."""
+"""The asyncio `Admin`: its methods and its families' methods are the asyncio forms of trio's methods."""
 
 from __future__ import annotations
 

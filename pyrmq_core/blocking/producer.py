@@ -138,7 +138,7 @@ class Producer(OwnerFace[AsyncProducer]):
         """Sends as `send_batch`, in the background; waits only for room, where the list counts as one message.
 
         The future has one result a message, or the error of `send_batch`. With `wait=False` it raises `WindowFull`
-        instead of waiting. What brokers answer is final, as of `send_soon`.
+        instead of waiting. A broker's answer is final, as in `send_soon`.
         """
         future: SendFuture[Sequence[SendResult]] = SendFuture()
 

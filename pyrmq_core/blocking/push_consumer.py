@@ -1,4 +1,4 @@
-"""The blocking `PushConsumer`: handlers run in threads of their own, `run` waits in the caller's."""
+"""The blocking `PushConsumer`: handlers run in separate threads, and `run` waits in the caller's thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     """The blocking `pyrmq_core.PushConsumer`; `client` is a blocking `Client`. Safe to use from many threads.
 
     `with PushConsumer("audit", nameserver=...) as consumer:`, then `consumer.subscribe("orders")` and
-    `consumer.run(handler)`. A child after `fork` has the same subscriptions, and is a member of the group of its own.
+    `consumer.run(handler)`. A child after `fork` has the same subscriptions, and is a separate member of the group.
     """
 
     @parameters_of(PushSettings[Client])

@@ -128,7 +128,7 @@ async def _wait_for_topics(broker: Broker, tables: SlaveTables, address: str) ->
 
 
 def mark_slave(files: Files) -> None:
-    """Marks a store as a slave's."""
+    """Marks the store as the store of a slave."""
     if files.size(MARK) is None:
         try:
             files.save(MARK, b"a slave's store\n", keep_previous=False)
@@ -185,7 +185,7 @@ async def _ask(broker: Broker, address: str, code: RequestCode) -> Command:
 
 
 async def _take_offsets(broker: Broker, ask: Ask) -> int:
-    """Adopts the slave's committed offsets that are greater than this broker's; returns their number."""
+    """Adopts the slave's committed offsets where they are greater than this broker's offsets; returns their number."""
     table, count = await read_in_steps(offset_rows(await ask(RequestCode.GET_ALL_CONSUMER_OFFSET))), 0
     async for (topic, group), row in InTurns(table.rows.items()):
         if topic not in broker.topics:

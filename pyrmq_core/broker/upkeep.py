@@ -82,7 +82,7 @@ async def sample_figures(
 
 
 def _day(now_ms: int) -> date:
-    """Returns the current day in this machine's zone: at its change, at midnight, totals are noted."""
+    """Returns the current day in this machine's time zone; totals are noted when it changes."""
     return datetime.fromtimestamp(now_ms / SECOND_MS).astimezone().date()
 
 

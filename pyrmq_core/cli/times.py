@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-# Ages by their unit, the largest first.
+# The units of ages with their seconds, the largest first.
 UNITS: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 AGE: Final = re.compile(r"([0-9]{1,9})([dhms])")
 

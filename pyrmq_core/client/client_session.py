@@ -246,7 +246,7 @@ class ClientSession:
         return address
 
     def namespace_or_own(self, namespace: str | None) -> str | None:
-        """Returns the namespace of a producer or consumer: the argument's, else the address's; None for `""`."""
+        """Returns the namespace of a producer or consumer: by the argument, else by the address; None for `""`."""
         return self.namespace if namespace is None else namespace_of(namespace)
 
     def register_producer(self, group: str) -> None:

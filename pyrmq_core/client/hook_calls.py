@@ -1,4 +1,4 @@
-"""Checks and calls hooks of every kind: a producer's, a consumer's and a client's.
+"""Checks and calls hooks of every kind: the hooks of a producer, of a consumer and of a client.
 
 Hooks are plain functions, never `async`: they run on the loop, between other work, and delay it while they run. A hook
 that takes longer than 0.1 s is logged by name. An exception of a hook is logged and changes nothing, except that a

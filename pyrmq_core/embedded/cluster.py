@@ -51,7 +51,7 @@ class EmbeddedCluster:
 
     `settings` apply to all brokers and `nameserver_settings` to all NameServers, under RocketMQ's names. `topics` are
     on every broker and known to every NameServer when the block begins: by name, the number of queues or a
-    `TopicConfig`. `port` is the first NameServer's, `host` an IP address of this machine.
+    `TopicConfig`. `port` is the port of the first NameServer, `host` an IP address of this machine.
 
     Stores are in a temporary directory, memory-backed where possible, which is removed afterwards. Stores in a
     `directory` stay: the next cluster there opens them again, on the same ports where these are free. Each store is
@@ -195,7 +195,7 @@ class EmbeddedCluster:
         When this returns, a broker is registered with the running NameServers, at least one, and its slaves follow it;
         a slave that cannot follow logs the reason. `settings` replace the broker's old settings, also for later starts:
         brokerRole=ASYNC_MASTER and brokerId=0 make a slave the master, when the old master is ended. A NameServer
-        begins without routes, as RocketMQ's: the running brokers register with it before this returns, as they would
+        begins without routes, as in RocketMQ: the running brokers register with it before this returns, as they would
         within 30 s by themselves.
         """
         nursery, server = self._opened(), self._server(name)

@@ -1,4 +1,4 @@
-"""The rules by which a test answers, drops, delays or cuts chosen requests, for NameServers and brokers alike."""
+"""The rules by which a test answers, drops, delays or cuts chosen requests, at NameServers and at brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filter expressions, parsed and evaluated: plain functions for client and broker alike.
+"""Filter expressions, parsed and evaluated: plain functions for client and broker.
 
     tags     tag expressions, `TagA || TagB`
     sql      an SQL92 expression as a client passes it to a broker

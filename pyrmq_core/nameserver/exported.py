@@ -1,7 +1,7 @@
 """The NameServer's metrics for Prometheus.
 
-RocketMQ's NameServer has no metrics (5.4.0). The name `rocketmq_rpc_latency` is that of its brokers' and proxies'
-metric; the other names are this NameServer's own, in the same style.
+RocketMQ's NameServer has no metrics (5.4.0). RocketMQ's brokers and proxies have a metric with this name,
+`rocketmq_rpc_latency`; the other names are this NameServer's own, in the same style.
 """
 
 from __future__ import annotations

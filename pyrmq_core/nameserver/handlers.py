@@ -270,7 +270,7 @@ def delete_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
 
 
 async def _saved(server: NameServer) -> Command:
-    """Saves the KV configuration and returns the answer: an error, unlike Java's, if the change is not on disk."""
+    """Saves the KV configuration and returns the answer: unlike in Java, an error if the change is not on disk."""
     try:
         await server.kv.save()
     except StoreError as error:

@@ -48,7 +48,7 @@ def _start(options: argparse.Namespace) -> None:
 
 
 def configure(config_file: Path | None = None, *, port: int | None = None, host: str | None = None) -> NameServerConfig:
-    """Returns the file's settings, overridden by the command line's; raises `InvalidArgument` for a bad value."""
+    """Returns the file's settings, overridden by the command line; raises `InvalidArgument` for a bad value."""
     settings = {} if config_file is None else load_settings(config_file)
     for name, nearest in unknown_settings(settings).items():
         sys.stderr.write(f"{config_file}: {name} is no setting{f'; is {nearest} meant?' if nearest else ''}\n")

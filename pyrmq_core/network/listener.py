@@ -25,7 +25,8 @@ BACKLOG: Final = 1024  # connections that wait to be accepted (NettyServerConfig
 # The errors of `accept` while the process or the machine has no room for another socket.
 NO_ROOM: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 NO_ROOM_PAUSE_SECONDS: Final = 0.1
-# The most descriptors kept free of connections, for a server's files, log and calls; else a quarter of all.
+# The descriptors that connections leave free for a server's files, log and calls: a quarter of all, but at most this
+# number.
 MAX_RESERVED_FILES: Final = 1024
 
 

@@ -36,7 +36,7 @@ def line_logger(name: str) -> logging.Logger:
 
 
 class _OneLine(logging.Filter):
-    """A logger's filter that makes each message one line; not a handler's, since embedding programs have their own."""
+    """A logger's filter that makes each message one line; handlers belong to the embedding program."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = one_line(record.getMessage()), None

@@ -1,7 +1,7 @@
 """A server's TLS settings under RocketMQ's names (`tls.server.mode`, `tls.server.certPath`, ...), and its SSLContexts.
 
-Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties or stand in the
-file that `tls.config.file` names; here they stand among a server's other settings or in such a file, which wins. Unlike
+Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties or are in the file
+that `tls.config.file` names; here they are among a server's other settings or in such a file, which wins. Unlike
 Apache's server, ours makes no test certificate (`tls.test.mode.enable`): without a certificate, connections are plain.
 """
 

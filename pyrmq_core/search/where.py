@@ -259,7 +259,7 @@ class _Parser:
             self._position = match.end()
 
     def _wrong(self, why: str, position: int | None = None) -> InvalidArgument:
-        """Returns the error at a position, by default the next character's; characters count from 1."""
+        """Returns the error at a position, by default at the next character; characters count from 1."""
         at = self._position if position is None else position
         shown = "the end" if at >= len(self._text) else repr(self._text[at])
         return InvalidArgument(f"character {at + 1}, {shown}: {why}")

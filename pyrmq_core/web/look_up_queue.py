@@ -46,7 +46,7 @@ class LookUpQueue:
         self._next_at = -math.inf
 
     def join(self, look_up: WaitingLookUp, address: str) -> None:
-        """Puts a look-up that is not yet called into the line of an address, even if it stands in another line."""
+        """Puts a look-up that is not yet called into the line of an address, also if it was in another line."""
         if not look_up.called.is_set():
             self._lines.setdefault(address, {})[look_up] = None
 

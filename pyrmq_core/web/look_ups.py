@@ -105,7 +105,7 @@ class TopicNames:
 
 
 class LookUps:
-    """The look-ups of one page server, over its own client; `address` is the viewer's."""
+    """The look-ups of one page server, over its own client; `address` is the viewer's address."""
 
     def __init__(
         self,

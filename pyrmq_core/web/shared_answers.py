@@ -54,8 +54,8 @@ class SharedAnswers:
     ) -> Answer:
         """Returns the key's answer, looked up now if it is not fresh; raises the look-up's error.
 
-        `address` is the viewer's; `size_of` returns the bytes of memory for an answer. Raises `TooManyLookUps` if the
-        look-up cannot begin in time.
+        `address` is the viewer's address; `size_of` returns the bytes of memory for an answer. Raises `TooManyLookUps`
+        if the look-up cannot begin in time.
         """
         while True:
             slot = self._slots.get(key)

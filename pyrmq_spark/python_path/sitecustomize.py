@@ -2,8 +2,8 @@
 
 Spark puts `pyspark.zip` and py4j's archive first on the path of these processes. They hold no bytecode, so each process
 compiles PySpark anew, for half a second of a processor. If the archives belong to a PySpark that pip installed, the
-same modules lie beside them, compiled: then the archives are removed from the path. The rest of the path stays, and so
-do the archives if the path would lead to another PySpark.
+same modules lie beside them, compiled: then the archives are removed from the path. The rest of the path stays. The
+archives stay too if the path would lead to another PySpark.
 
 Spark has its tasks compute with one thread (`OMP_NUM_THREADS`), but not the process of a query. In a query's process
 OpenBLAS, which PyArrow loads with NumPy, starts a thread for each processor, and these spin for a tenth of a second. So

@@ -43,7 +43,7 @@ def default_schema() -> str:
 
 @dataclass(frozen=True, slots=True)
 class SourceSchema:
-    """The schema of a reader, in two spellings: `columns` with the source's names, `given` with the user's."""
+    """The schema of a reader, in two spellings: `columns` with the source's names, `given` with the user's names."""
 
     columns: pa.Schema
     spark_schema: pa.Schema

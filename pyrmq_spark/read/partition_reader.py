@@ -129,7 +129,7 @@ def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: 
 def _batches(
     connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, ranges: Sequence[QueueRange]
 ) -> Iterator[tuple[Reached, pa.RecordBatch]]:
-    """Yields each batch with the position reached by it; all batches of a range come before those of the next.
+    """Yields each batch with the position reached by it; all batches of a range come before those of the next range.
 
     Decoding runs in the library's loop thread, and must never wait there. A second thread for decoding would read a
     tenth to a sixth slower, since both share the interpreter.

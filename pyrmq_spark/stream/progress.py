@@ -41,8 +41,8 @@ RETRY_PREFIX: Final = "%RETRY%"
 class QueueLag:
     """One queue: the query's next offset, the queue's end at the last look, and the lag between them.
 
-    The queue of a committed stream is the manifest's, so its offsets count records. `rows` are the rows of the records
-    between, None if there are more than 4,096 records. For every other stream it is None.
+    The queue of a committed stream is the queue of the manifest, so its offsets count records. `rows` are the rows of
+    the records between, None if there are more than 4,096 records. For every other stream it is None.
     """
 
     queue: MessageQueue

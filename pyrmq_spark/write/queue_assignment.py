@@ -134,7 +134,7 @@ class QueueAssignment:
 
 
 class _TopicPlaces:
-    """A topic's queues as of the write's first row for it. A lane is the number of a target in `fixed`.
+    """A topic's queues when the write's first row named it. A lane is an index into the list of targets, `fixed`.
 
     `walk` has the queues interleaved by broker, for rows in turn; keys are spread over the list in Java's order.
     """

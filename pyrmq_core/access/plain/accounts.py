@@ -1,7 +1,7 @@
 """Accounts of `plain_acl.yml`: the permissions that one entry of the file grants.
 
 Source: common/PlainAccessConfig.java, acl/plain/PlainPermissionManager.java (buildPlainAccessResource), 4.9.7. Scalars
-are read as fastjson does: a number stands for its digits, `admin` may be a text.
+are read as fastjson does: a number is read as its digits, `admin` may be a text.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class AddressRule:
 
 
 def address_rule(text: str | None) -> AddressRule:
-    """Returns the rule of a text; raises `InvalidArgument` for a text that stands for no addresses."""
+    """Returns the rule of a text; raises `InvalidArgument` for a text that describes no addresses."""
     text = text or ""
     if not text.strip():
         return AddressRule()

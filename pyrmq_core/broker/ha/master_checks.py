@@ -23,7 +23,7 @@ class CannotFollow(Exception):
 
 
 async def check_master(ask: Ask, store: MessageStore, address: str) -> None:
-    """Raises `CannotFollow` if this store's log is not the beginning of the master's; `ask` sends it a request.
+    """Raises `CannotFollow` if this store's log is not the beginning of the master's log; `ask` sends it a request.
 
     A master that does not answer the requests, for example by access control, is not checked.
     """

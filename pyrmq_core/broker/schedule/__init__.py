@@ -1,4 +1,4 @@
 """Delivery of delayed messages: `delay_levels` (ScheduleMessageService.java).
 
-Not built: timer messages, whose delivery time is free (`timer_wheel`).
+Timer messages, which have a delivery time instead of a level, are in `broker/timers`.
 """

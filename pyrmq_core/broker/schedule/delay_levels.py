@@ -104,7 +104,7 @@ class DelayLevels:
         return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
 
     def replace(self, delivered: dict[int, int]) -> None:
-        """Replaces the next offset of each level by another broker's."""
+        """Replaces the next offset of each level by the offset at another broker."""
         if delivered != self._delivered:
             self._delivered = delivered
             self.is_changed = True

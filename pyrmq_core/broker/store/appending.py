@@ -41,7 +41,8 @@ TAGS_INSIDE: Final = b"\x02" + TAGS_START
 # The most that INNER_NUM and INNER_BASE add to a batch record.
 INNER_BYTES: Final = 64
 SEPARATOR: Final = b"\x02"
-# A record's first seven fields, packed for each message; the next fields, up to the body's length, are common.
+# A record's first seven fields, which differ between the messages of a send; the next fields, up to the body's length,
+# are equal.
 START: Final = struct.Struct(
     ">"
     "i"  # total size

@@ -75,7 +75,7 @@ class BatchSlots(EntryFiles):
 
 
 class BatchConsumeQueue:
-    """Messages from offset `start` to before `end`; the next stored message gets `next_offset`, `end` or more."""
+    """Messages from offset `start` to before `end`; the next stored message gets `next_offset`, at least `end`."""
 
     __slots__ = ("end", "next_offset", "slots", "start")
 

@@ -17,7 +17,7 @@ FILLER_RUN: Final = 4096
 
 
 class ConsumeQueue(EntryFiles):
-    """Entries from offset `start` to before `end`; the next stored message gets `next_offset`, `end` or more."""
+    """Entries from offset `start` to before `end`; the next stored message gets `next_offset`, at least `end`."""
 
     __slots__ = ("next_offset",)
 

@@ -155,7 +155,8 @@ class MessageStore:
         """Stores appends of any queues in their order, with one write to each log segment and one to each queue.
 
         Returns for each append its offsets, or the error for which it is not stored. `DoesNotFit` and `UnsafePath`
-        concern that append alone. Any other `StoreError` is the disk's: all later appends fail with the same error.
+        concern that append alone. Any other `StoreError` is a failure of the disk: all later appends fail with the same
+        error.
         """
         results: list[AppendResult | StoreError] = []
         while len(results) < len(appends):

@@ -101,7 +101,7 @@ class QueueTable:
         self.on_unknown_topic: Callable[[str], None] = lambda topic: None
 
     def open(self) -> None:
-        """Finds the queues and their files; raises `StoreError` for a queue of the other kind than its topic's."""
+        """Finds the queues and their files; raises `StoreError` for a plain queue of a batch topic, or the reverse."""
         self._open(QUEUES_FOLDER, are_batch=False)
         self._open(BATCH_QUEUES_FOLDER, are_batch=True)
 

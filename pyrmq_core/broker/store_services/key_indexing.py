@@ -78,7 +78,7 @@ class KeyIndexing:
     def close(self) -> None:
         """Syncs the index files; raises `StoreError` if that fails and they cannot be removed either.
 
-        Files that had to be checked and could not be opened are removed: after a stop in order, none is checked.
+        Removes files that could not be opened for the check after a crash, since the next start may skip the check.
         """
         if self._index.is_open:
             self._index.close()

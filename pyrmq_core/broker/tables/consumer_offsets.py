@@ -43,8 +43,8 @@ class _Reset:
 class GroupOffsets:
     """Committed offsets by (topic, group) and queue id.
 
-    In memory alone are the offset after each queue's last pull, and the resets since the start. Times are the event
-    loop's.
+    In memory alone are the offset after each queue's last pull, and the resets since the start. Times are on the event
+    loop's clock.
 
     `on_commit` is called with group, topic and queue id of each offset that is committed here.
     """
@@ -152,9 +152,9 @@ class GroupOffsets:
     ) -> int | None:
         """Returns the offset to which a reset moves a member's pull; None if the pull is not moved.
 
-        `offset` is the pull's, None if the pull began before the reset. The reset ends when a moved member pulls at the
-        new offset: other answers may be lost, or reach a client that no longer reads the queue. Other members are
-        moved, too, unless they pull between the new offset and the committed offset.
+        `offset` is the pull's offset, None if the pull began before the reset. The reset ends when a moved member pulls
+        at the new offset: other answers may be lost, or reach a client that no longer reads the queue. Other members
+        are moved, too, unless they pull between the new offset and the committed offset.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None or member in reset.followers:

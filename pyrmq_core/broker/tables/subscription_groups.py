@@ -128,7 +128,7 @@ class GroupTable:
     def replace(
         self, groups: dict[str, GroupConfig], forbidden: Mapping[str, Mapping[str, int]], version: DataVersion
     ) -> None:
-        """Replaces all groups by another broker's, with their version."""
+        """Replaces all groups by the groups of another broker, with their version."""
         self._groups = groups
         self._forbidden = {group: dict(topics) for group, topics in forbidden.items()}
         self.data_version = version

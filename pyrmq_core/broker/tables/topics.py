@@ -157,7 +157,7 @@ class TopicTable:
         return True
 
     def replace(self, topics: dict[str, TopicConfig], version: DataVersion) -> None:
-        """Replaces all topics by another broker's, with their version."""
+        """Replaces all topics by the topics of another broker, with their version."""
         self._topics = topics
         self.data_version = version
         self.unsaved.clear()

@@ -1,8 +1,8 @@
 """The delivered copy of a timer message, and the copies that an earlier run of the broker delivered.
 
 A copy has the properties of its message and TIMER_ENQUEUE_MS and TIMER_DEQUEUE_MS. It is recognized by its topic and
-queue, UNIQ_KEY, delivery time, born time and the CRC of its body, which equal the message's. So the commit log itself
-shows what was delivered, and a killed broker repeats nothing.
+queue, UNIQ_KEY, delivery time, born time and the CRC of its body: all are equal to the message's. So the commit log
+itself shows what was delivered, and a killed broker repeats nothing.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Final
 # The number of the latest ends and successors that are kept; after some minutes they are not needed.
 MOST_KEPT: Final = 100_000
 
-# The most half messages that are counted, for a figure alone.
+# The most half messages that are counted; the count is only shown.
 MOST_WAITING: Final = 1_000_000
 # The most topics that are reported with 0, as RocketMQ does, so that a graph falls to 0 and does not end.
 MOST_TOPICS: Final = 2_000

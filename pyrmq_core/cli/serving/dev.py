@@ -56,7 +56,7 @@ def _name_and_queues(text: str) -> tuple[str, int]:
 
 
 def _numeric_address(host: str) -> str:
-    """Returns the host; raises an error unless it is an IP address that clients can use, not that of all interfaces."""
+    """Returns the host; raises an error unless it is an IP address, and not the one of all interfaces."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -51,7 +51,7 @@ class LitePullMember:
         self._rebalancer.wake()
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Starts to read the topic's queues from new offsets, as far as they are this consumer's."""
+        """Starts to read those of the topic's queues that this consumer has from new offsets."""
         self._reset({queue: offset for queue, offset in offsets.items() if offset >= 0 and queue in self._assigned})
 
     def consumer_status(self, topic: str) -> Mapping[MessageQueue, int]:

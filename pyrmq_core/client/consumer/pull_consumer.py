@@ -101,7 +101,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         The broker waits up to `wait` seconds for a first message. Continue at `next_offset`, also without a message:
         messages with other tags are skipped, and an illegal offset is corrected. `sql` is as in `read`. An answer whose
         bodies, decompressed, take more than 256 MiB together ends before the first that is too much. A pull that fails
-        by the network is sent once more if the broker has another address by then: a slave's, or that of a new master.
+        by the network is sent once more if the broker has another address by then: the address of a slave or of a new
+        master.
         """
         if wait != 0 and seconds_of("wait", wait) > LONGEST_WAIT_SECONDS:
             raise InvalidArgument(f"wait={wait:g}: between 0 and {LONGEST_WAIT_SECONDS:g} seconds are possible")

@@ -31,7 +31,7 @@ TRY_AGAIN_SECONDS: Final = 30.0
 
 
 class RetryTopic:
-    """The retry topic of one group; a request may take `timeout` seconds. With `namespace`, names are the tenant's."""
+    """The retry topic of one group; a request may take `timeout` seconds. With `namespace`, names are without it."""
 
     def __init__(self, client: ClientSession, group: str, *, timeout: float, namespace: str | None) -> None:
         self._client = client

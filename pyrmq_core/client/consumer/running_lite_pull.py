@@ -167,7 +167,7 @@ class RunningLitePull:
         await self._fixed.run_round()
 
     async def seek(self, queue: MessageQueue, offset: int) -> bool:
-        """Reads a queue from another offset; returns False if it is no longer this consumer's."""
+        """Reads a queue from another offset; returns False if this consumer no longer has the queue."""
         return await self.assigned.restart(queue, offset)
 
     def pause(self, queues: Collection[MessageQueue]) -> None:

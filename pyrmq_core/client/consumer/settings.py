@@ -1,6 +1,6 @@
 """The settings of every consumer, and all of a `PullConsumer`'s: the parameters of all faces, written once.
 
-They stand apart from `member_settings`, which a Spark worker does not need to load.
+They are apart from `member_settings`, which a Spark worker does not need to load.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         """Sends as `send_batch`, in the background; waits only for room, where the list counts as one message.
 
         `await pending.wait()` returns one result a message, or raises as `send_batch` does. With `wait=False` it raises
-        `WindowFull` instead of waiting. What brokers answer is final, as of `send_soon`.
+        `WindowFull` instead of waiting. A broker's answer is final, as in `send_soon`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         pending, batch = PendingBatch(parts.unseen), self._encoding.checked(self._created(messages))
@@ -208,7 +208,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
 
         Columns: body, topic (unless given), tags, keys, shardingKey, properties, flag. Requests of up to 4,000 rows
         take the topic's queues in turn, several at once: only rows of one sharding key, or all with `queue`, keep their
-        order. `timeout` is each request's. Raises `InvalidMessage` before anything is sent, naming row and column;
+        order. `timeout` is for each request. Raises `InvalidMessage` before anything is sent, naming row and column;
         `BatchFailed` when a request fails after others were stored.
         """
         sender, seconds = self._open().sender, self._seconds(timeout)

@@ -73,7 +73,7 @@ def offsets_id(own_id: str, ip: str, instance_name: str | None, unit_name: str |
 
 
 def checked_unit_name(unit_name: str | None) -> str | None:
-    """Returns the name, or None if it is empty; raises `InvalidArgument` if it cannot stand in a client id or URL."""
+    """Returns the name, or None if it is empty; raises `InvalidArgument` if it cannot be in a client id or URL."""
     if unit_name and not (_is_text(unit_name) and UNIT_NAME.fullmatch(unit_name)):
         raise InvalidArgument(f"unit_name={unit_name!r}: letters, digits, _ and - only")
     return unit_name or None

@@ -55,7 +55,7 @@ class _Question:
     """The query for one topic's route.
 
     The task that holds the lock sends the query, or uses the answer that arrived while the task waited for the lock.
-    `count` counts the queries, `timeout` is that of the last query. `last_read` is the last route with the digest of
+    `count` counts the queries, `timeout` is the last query's timeout. `last_read` is the last route with the digest of
     its body: an equal body is not parsed again.
     """
 
@@ -156,7 +156,7 @@ class Routes:
     async def publish_info(
         self, topic: str, *, create_topic_key: str, default_topic_queue_nums: int, timeout: float
     ) -> TopicPublishInfo:
-        """Returns the queues to write the topic to; an unknown topic borrows TBW102's, which creates topics.
+        """Returns the queues to write the topic to; an unknown topic borrows the queues of TBW102.
 
         All callers share the result's counter, so that they take the queues in turn. Borrowed queues serve until the
         next query for the topic, by the next poll or after a failure, and longer while no NameServer answers. So each

@@ -42,7 +42,7 @@ VALUE_END: Final = 2
 class Pairs:
     """The properties of messages, pair after pair in the order of messages; a message has no name twice.
 
-    Three messages, the second one without properties; 1 and 2 stand for the separators 0x01 and 0x02:
+    Three messages, the second one without properties; 1 and 2 mean the separators 0x01 and 0x02:
 
         place     0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17
         data      T  A  G  S  1  a  2  K  1  v  2  T  A  G  S  1  b  2

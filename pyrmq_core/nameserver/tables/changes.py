@@ -238,7 +238,7 @@ class MinBrokerIdChange:
 class RegistrationResult:
     """The result of a registration, which is answered with an error unless `accepted`.
 
-    `master_addr` and `ha_server_addr` are the master's, for the answer to a slave.
+    `master_addr` and `ha_server_addr` are the master's addresses, for the answer to a slave.
     """
 
     accepted: bool

@@ -130,7 +130,7 @@ def _flag(queues: Mapping[str, QueueData]) -> int:
 
 
 def _with_acting_master(broker: BrokerData, queue_data: QueueData) -> BrokerData:
-    """Returns the broker with its smallest slave id as the master's, if it has no master and is not writable."""
+    """Returns the broker with its smallest slave as the master, if it has no master and is not writable."""
     addrs = broker.broker_addrs
     if not addrs or MASTER_ID in addrs or not broker.enable_acting_master or queue_data.perm & Permission.WRITE:
         return broker

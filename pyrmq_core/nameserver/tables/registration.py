@@ -140,7 +140,7 @@ def _is_live(tables: RouteTables, header: RegistrationHeader, address: str) -> b
 
 
 def _contributes(header: RegistrationHeader, addrs: Mapping[int, str]) -> bool:
-    """Returns True if the broker's topics count: a master's, or with acting masters (5.x) the smallest slave's."""
+    """Returns True if the broker's topics count: for a master or, with acting masters (5.x), for the smallest slave."""
     if header.broker_id == MASTER_ID:
         return True
     return header.enable_acting_master is not None and header.broker_id == min(addrs)

@@ -64,8 +64,8 @@ class BrokerAddrInfo(NamedTuple):
 class BrokerLiveInfo:
     """An address that is alive.
 
-    `digest` is that of its last body, or None if some of that body is no longer in the tables. `contributed` is True
-    when its topics entered the tables. Of two entries the older has the smaller `number`.
+    `digest` is the digest of its last body, or None if some of that body is no longer in the tables. `contributed` is
+    True when its topics entered the tables. Of two entries the older has the smaller `number`.
     """
 
     last_update_ms: int

@@ -10,5 +10,5 @@ Read `command` first, then `frame`:
     header_requests    requests and responses that have only header fields; the error for a refusal
     fast_dataclass     frozen dataclasses filled at a fifth of their usual cost
 
-No module here knows a particular request; those stand in `requests`.
+No module here knows a particular request; those are in `requests`.
 """

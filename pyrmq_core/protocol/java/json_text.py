@@ -1,6 +1,6 @@
 """JSON bodies as Java's fastjson writes them, with bare integer keys, which strict JSON does not allow.
 
-`{0:"127.0.0.1:10911"}` stands in routes, cluster information and offset tables (fastjson 1.2.83, seen on released
+`{0:"127.0.0.1:10911"}` occurs in routes, cluster information and offset tables (fastjson 1.2.83, seen on released
 servers). Reading accepts strict JSON too. `dumps` writes strict JSON, which every fastjson reads; `dumps_bare` is for
 old peers that expect bare keys.
 """

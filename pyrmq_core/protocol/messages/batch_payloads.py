@@ -87,7 +87,7 @@ def encode_batch(
 
     `InvalidMessage` for messages that a batch cannot hold (MessageBatch.java): different topics or wait flags, delays,
     retry topics, more than `max_message_bytes` together. With `compression` every body is compressed, without it none.
-    The request has no UNIQ_KEY of its own: brokers before 5.4 would show it in place of every message's.
+    The request has no UNIQ_KEY of its own: brokers before 5.4 would show it instead of the messages' own.
     """
     payloads = list(split_batch(messages, unique_ids, compression=compression, max_message_bytes=max_message_bytes))
     if len(payloads) != 1:

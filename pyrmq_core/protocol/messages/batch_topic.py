@@ -2,8 +2,8 @@
 
 A batch whose request has a UNIQ_KEY among its own properties becomes one record; any other is divided into messages, as
 on a plain topic. Filters see only the properties of the record, so these must name the tag, and all messages must share
-it. Brokers before 5.4 would show that UNIQ_KEY in place of every message's, so they never receive one. Source:
-broker/processor/SendMessageProcessor.java (sendBatchMessage), store/queue/BatchConsumeQueue.java, 5.4.0.
+it. Brokers before 5.4 would show that UNIQ_KEY instead of the messages' own, so they never receive such a batch.
+Source: broker/processor/SendMessageProcessor.java (sendBatchMessage), store/queue/BatchConsumeQueue.java, 5.4.0.
 """
 
 from __future__ import annotations

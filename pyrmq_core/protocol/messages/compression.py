@@ -20,7 +20,7 @@ ZSTD_PIECE_BYTES: Final = 1024
 
 
 class CompressionType(enum.Enum):
-    """The form of a compressed body; the value stands in the sysFlag's bits 8 to 10."""
+    """The form of a compressed body; the value is in the sysFlag's bits 8 to 10."""
 
     LZ4 = 1
     ZSTD = 2

@@ -91,8 +91,8 @@ class RawPull:
 
     `passes` is a filter for the client: a broker cannot filter the messages within the records of a batch topic, so
     `decode` returns those whose properties pass. `is_unfiltered` says that every message was requested: each offset
-    from `start` to `next_offset` must then have one, or `decode` raises. `address` is the broker's. With a `namespace`
-    the topics of the queue and the messages are the tenant's.
+    from `start` to `next_offset` must then have one, or `decode` raises. `address` is the broker's address. With a
+    `namespace` the topics of the queue and the messages are without it.
     """
 
     queue: MessageQueue
@@ -219,7 +219,7 @@ def messages_of(
 ) -> tuple[list[MessageExt], int | None]:
     """Returns the messages of `decode` and None; beyond 256 MiB of bodies, the first messages and the next offset.
 
-    Uncompressed bodies take no memory beyond the pull's, and are not counted.
+    Uncompressed bodies take no memory beyond the pull itself, and are not counted.
     """
     items = _stored_items(pull, within, rules, allow_gaps=allow_gaps)
     if _are_read(items) and pull.passes is None and pull.namespace is None:

@@ -324,7 +324,7 @@ def _encoded_bytes(message: Message, text: str) -> int:
 
 
 class MessageType(enum.Enum):
-    """The type of a message; the value is Java's ordinal, which stands in trace records."""
+    """The type of a message; the value is Java's ordinal, which trace records have."""
 
     NORMAL = 0
     TRANSACTION_HALF = 1

@@ -38,7 +38,7 @@ EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "pro
 def unread_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns an unread message; `properties` and `flag` are the message's own, not its batch record's."""
+    """Returns an unread message; `properties` and `flag` are the message's own, not those of its batch record."""
     return _make_unread(topic, queue.broker_name, queue.queue_id, offset, body, properties, (raw, flag))
 
 

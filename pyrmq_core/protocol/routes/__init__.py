@@ -4,5 +4,5 @@
     topic_config    `TopicConfig` as JSON, `DataVersion`, and the table of a broker's topics
     registration    the body of a broker's registration, decoded in steps
 
-The requests with these values as their bodies stand in `requests`.
+The requests with these values as their bodies are in `requests`.
 """

@@ -54,7 +54,7 @@ def page_number(request: Request, name: str) -> int:
 
 
 def ordered(request: Request, rows: Iterable[Item], orders: Mapping[str, Callable[[Item], Any]]) -> list[Item]:
-    """Returns the rows in the order of `orders` that the request names, else in the first one."""
+    """Returns the rows in the order that the request names among `orders`, or else in the first order."""
     order = query(request, "sort")
     return sorted(rows, key=orders[order] if order in orders else next(iter(orders.values())))
 

@@ -50,7 +50,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One queue of the picture: its height in percent of the fullest queue's."""
+    """One queue of the picture: its height in percent of the fullest queue's height."""
 
     queue: MessageQueue
     messages: int

@@ -68,7 +68,7 @@ def view_message(reader: StoreReader, request: Command) -> Command:
 def queue_entries(
     long_work: BoundedWork, store: MessageStore, clients: ClientTable, filters: ConsumerFilters, request: Command
 ) -> Answer:
-    """Returns `count` entries from `index` on, the queue's bounds, and the subscription and filter of a group."""
+    """Answers with the requested entries of a queue, its bounds, and the subscription and filter of a group."""
     header = QueryConsumeQueue.from_command(request)
     key = (header.topic, header.queue_id)
     if store.queues.get(key) is None:

@@ -26,7 +26,7 @@ from pyrmq_core.protocol.routes.topic_config import NO_VERSION
 
 
 def timer_checkpoint(config: BrokerConfig, store: MessageStore, timers: Timers) -> Command:
-    """Returns the last written checkpoint of timers; on a slave, the copy of its master's, or zeros.
+    """Returns the last written checkpoint of timers; on a slave, the copy of its master's checkpoint, or zeros.
 
     A later state could name deliveries that the log lost in a power cut. A returning master of RocketMQ queries its
     slave, adopts a later version than its own, and does not register without an answer.

@@ -171,8 +171,8 @@ def _look(broker: Broker, header: PullMessage, chosen: PullFilter) -> Command:
 def _moved(broker: Broker, header: PullMessage, peer: Peer, offset: int | None) -> Command | None:
     """Returns the answer that moves a consumer to its group's reset offset; None if there is no reset.
 
-    `offset` is the pull's, None if the pull was held. If the group has members, only they are moved: other readers keep
-    offsets of their own.
+    `offset` is the pull's offset, None if the pull was held. If the group has members, only they are moved: other
+    readers keep offsets of their own.
     """
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     if not broker.offsets.may_move(group, topic, queue_id):

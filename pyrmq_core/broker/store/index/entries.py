@@ -1,4 +1,4 @@
-"""The entries of records that enter the index, and their bytes. The layout of an entry stands in `index_file`."""
+"""The entries of records that enter the index, and their bytes. The layout of an entry is in `index_file`."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Membership:
             await self._client.heartbeats.remove(consumer=self._group)
 
     async def report_differences(self) -> None:
-        """Logs, once each, a subscription of the group that differs from this consumer's.
+        """Logs each subscription of the group, once, that differs from this consumer's subscription.
 
         Brokers keep the newest subscription of a group for all its members, so members that differ lose messages.
         """

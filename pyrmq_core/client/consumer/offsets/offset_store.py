@@ -51,7 +51,7 @@ class OffsetStore(Protocol):
         """
 
     def forget(self, queue: MessageQueue) -> None:
-        """Drops the queue from memory: it is no longer this consumer's."""
+        """Drops the queue from memory: this consumer no longer has the queue."""
 
 
 class RemoteOffsetStore(OffsetsInMemory):

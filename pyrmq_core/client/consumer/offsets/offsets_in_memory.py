@@ -71,7 +71,7 @@ class OffsetsInMemory:
         return None if entry is None else entry.offset
 
     def forget(self, queue: MessageQueue) -> None:
-        """Drops the queue from memory: it is no longer this consumer's."""
+        """Drops the queue from memory: this consumer no longer has the queue."""
         self._offsets.pop(queue, None)
 
     def _send_again(self, queues: Iterable[MessageQueue]) -> None:

@@ -291,7 +291,7 @@ class AllocateMessageQueueConsistentHash:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns the queues whose next node on the ring is the member's."""
+        """Returns the queues whose next node on the ring is a node of the member."""
         check_lists(client_id, queues, client_ids)
         if client_id not in client_ids:
             return ()

@@ -97,7 +97,7 @@ async def send_list(
 async def _groups(
     sender: Sender, messages: Sequence[Message], queue: MessageQueue | None, timeout: float
 ) -> list[Group]:
-    """Returns the messages by target: `queue`, else the sharding key's queue; without a key, any queue."""
+    """Returns the messages by target: `queue`, or else the queue of the sharding key; without a key, any queue."""
     keys = {message.sharding_key for message in messages}
     if queue is not None or len(keys) <= 1:
         return [(target_of(messages[0], queue), list(range(len(messages))))]

@@ -61,7 +61,7 @@ class SendContext:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of a single message; those of a batch's messages are in `payload.body`."""
+        """The properties of a single message; the properties of a batch's messages are in `payload.body`."""
         return decode_properties(self.payload.properties)
 
 

@@ -1,8 +1,8 @@
 """Committed offsets of a consumer group: QUERY_CONSUMER_OFFSET (14) and UPDATE_CONSUMER_OFFSET (15).
 
 The answer to request 14 is `offsets.OffsetFound`, or QUERY_NOT_FOUND when nothing is committed (4.9: offset 0). The
-answer to request 15 has no fields; 5.x refuses a group or topic that it does not know. `fromSlave` is a field of this
-project's. Sources: remoting/protocol/header/QueryConsumerOffsetRequestHeader.java,
+answer to request 15 has no fields; 5.x refuses a group or topic that it does not know. The field `fromSlave` is an
+addition of this project. Sources: remoting/protocol/header/QueryConsumerOffsetRequestHeader.java,
 UpdateConsumerOffsetRequestHeader.java.
 """
 

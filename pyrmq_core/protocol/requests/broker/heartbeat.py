@@ -93,7 +93,7 @@ class ConsumerData:
 
 @dataclass(frozen=True, slots=True)
 class HeartBeat:
-    """A client's groups; an answer's `version` is the broker's."""
+    """A client's groups; an answer's `version` is the broker's version."""
 
     CODE: ClassVar[RequestCode] = RequestCode.HEART_BEAT
     client_id: str
