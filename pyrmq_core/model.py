@@ -329,7 +329,7 @@ class Permission(enum.IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A broker's settings of one topic (common/TopicConfig.java); `attributes` are 5.x's, such as `queue.type`."""
+    """A broker's settings of one topic (common/TopicConfig.java); `attributes` are new in 5.0, such as `queue.type`."""
 
     topic: str
     read_queue_nums: int = 16

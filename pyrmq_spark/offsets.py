@@ -24,7 +24,7 @@ class NoMatchStrategy(enum.Enum):
 
 
 def points_of(position: Position, queues: Sequence[MessageQueue], option: str) -> dict[MessageQueue, Point]:
-    """Returns each queue's point; raises `InvalidOffsets` if JSON lacks one of `queues` or has another queue."""
+    """Returns the point, an offset or a time, of each queue; raises `InvalidOffsets` if JSON names other queues."""
     if not isinstance(position, PerQueue):
         return dict.fromkeys(queues, position)
     topics = {queue.topic for queue in queues}

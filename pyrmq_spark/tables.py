@@ -124,7 +124,7 @@ def _inferred(connection: ConnectionOptions, topic: str, sample: int) -> BodySch
 
 
 def _view_name(topic: str, views: dict[str, str]) -> str:
-    """Returns the view's name as an identifier of SQL: the topic's, with a number if another differs by case alone."""
+    """Returns the view's name as an identifier of SQL: the topic's, with a number if another name differs by case."""
     others = {view.lower() for view in views.values()}
     name, number = topic, 2
     while _quoted(name).lower() in others:

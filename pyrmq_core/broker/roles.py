@@ -202,7 +202,7 @@ async def _take_offsets(broker: Broker, ask: Ask) -> int:
 
 
 async def _take_levels(broker: Broker, ask: Ask) -> int:
-    """Adopts the slave's next offsets of delay levels that are greater than this broker's; returns their number.
+    """Adopts a slave's next offset of each delay level where it is the greater one; returns their number.
 
     If the slave has more of the log, this master may have lost deliveries, and delivers them again.
     """

@@ -20,7 +20,7 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 # Arrow's binary and string arrays count bytes in 32 bits.
 MAX_ARRAY_BYTES: Final = 2**31 - 1
 FIRST_BEYOND_ASCII: Final = 0x80
-# Up to this many different names, the sum of `1 << code` over a message's thousands of pairs stays below 2**64.
+# The most different names for which the sum of `1 << code` over a message's thousands of pairs stays below 2**64.
 MAX_NAMES_IN_BITS: Final = 48
 
 # Arrow's function itself, called without checks of the indices, which are right here: a tenth cheaper.

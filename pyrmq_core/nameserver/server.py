@@ -37,8 +37,8 @@ NOTICE_SECONDS: Final = 0.3
 NOTICES: Final = 1000
 # The cluster that policies name for requests without one; RocketMQ's default (BrokerConfig).
 DEFAULT_CLUSTER: Final = "DefaultCluster"
-# A client queries one route at a time and a broker registers every 30 s. A connection with this many unanswered
-# requests is not read: further requests wait at the sender.
+# The most unanswered requests of a connection: further ones are not read, so they wait at the sender. A client queries
+# one route at a time, and a broker registers every 30 s.
 REQUESTS_PER_CONNECTION: Final = 64
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-# A peer is disconnected if it reads nothing for `SEND_SECONDS`, or after this time fewer bytes than the second number.
+# A peer is disconnected if it reads nothing for `SEND_SECONDS`, or after this time fewer than `LEAST_BYTES_A_SECOND`.
 SEND_SECONDS: Final = 10.0
 LEAST_BYTES_A_SECOND: Final = 32 * 1024
 

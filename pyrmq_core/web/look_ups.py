@@ -44,7 +44,7 @@ SHOWN_MESSAGES: Final = 64
 QUEUES_READ_AT_ONCE: Final = 8
 # The time for which a list of groups is shown again: a new list costs several requests a group and broker.
 GROUPS_FRESH_SECONDS: Final = 15.0
-# Rates of a topic cost a request for each of these groups at each of its brokers.
+# The most groups of a topic whose rates are shown: each costs a request at each of the topic's brokers.
 MAX_GROUPS_RATED: Final = 5
 # The most look-ups at a time that samples may use; the others are for viewers.
 SAMPLED_AT_ONCE: Final = 3

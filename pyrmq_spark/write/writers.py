@@ -79,7 +79,7 @@ class RocketMQWriter(DataSourceArrowWriter):
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
-    """The writer of one batch of a stream; its base number is the batch's, so a repeat begins at the same queues."""
+    """The writer of one batch of a stream; its base number is the number of the batch, for equal repeats."""
 
     def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
         self._connection = connection

@@ -241,7 +241,7 @@ class SlaveTables:
     ) -> Page[V] | None:
         """Returns a table, fetched page by page; None if its version is known.
 
-        After a change between two pages the master begins again. One of 4.9 sends everything at once.
+        If the table changes between two pages, the master begins again. A master of 4.9 sends the table at once.
         """
         whole: Page[V] | None = None
         for _ in range(MOST_PAGES):

@@ -45,7 +45,7 @@ from pyrmq_core.protocol.requests.client.push_reply import PushReply
 
 log = line_logger(__name__)
 
-# As in Broker2Client.callClient; a client acknowledges a reply before it processes it.
+# How long a client may take to acknowledge a reply, which it does before it processes it (Broker2Client.callClient).
 PUSH_SECONDS: Final = 10.0
 
 

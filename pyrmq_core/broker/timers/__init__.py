@@ -5,7 +5,7 @@
     timer_wheel        timerwheel: one slot for each second, which names its last entry of the log
     timer_checkpoint   config/timercheck: where the next start continues, and a slave's copy of its master's
     topic_counts       the waiting messages by topic, for the page of metrics
-    timer_files        the three together, and their repair
+    timer_files        timer log, wheel and checkpoint together, and their repair
     open_slot          the second that is being delivered
     timer_copies       the message that is delivered, and the copies that a killed broker had delivered
     timer_delivery     messages read for their entries, and their copies stored

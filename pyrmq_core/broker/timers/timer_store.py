@@ -43,7 +43,7 @@ from pyrmq_core.errors import StoreError
 LINKED_AT_ONCE: Final = 1000
 EMPTIED_AT_ONCE: Final = 1000
 FAR_MS: Final = 1 << 50
-# After a rebuild an older message counts as delivered if its slot is this much before the read time.
+# After a rebuild an older message counts as delivered if its slot is this number of slots before the read time.
 MARGIN_SLOTS: Final = 2
 
 

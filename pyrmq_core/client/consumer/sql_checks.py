@@ -78,7 +78,7 @@ def _warn_of_ignored_rest(expression: str, broker_name: str, version: int) -> No
 
 
 def _warn_of_refusal(topic: str, wanted: SqlFilter) -> None:
-    """Logs why an expression will probably be refused, if so, where no broker can be queried yet."""
+    """Logs the fault of an expression that brokers will probably refuse, since none can be queried yet."""
     try:
         wanted.predicate()
     except InvalidArgument as error:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pyrmq_core.columnar.arrays import Ints, Octets
 
 SIZE: Final = struct.Struct(">i")
-# A step of all stretches together costs as much as this many items of a loop.
+# The fewest stretches that are worth a step together: such a step costs as much as this many items in a loop.
 STRETCHES_IN_STEP: Final = 64
 
 Sizes = npt.NDArray[np.int32]

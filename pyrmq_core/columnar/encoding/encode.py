@@ -46,7 +46,7 @@ from pyrmq_core.protocol.messages.payload import (
 )
 from pyrmq_core.protocol.messages.properties import MAX_PROPERTIES_BYTES, WAIT, encode_properties
 
-# The number of the first row, and of the row after the last.
+# A part of the rows: the number of its first row, and of the row after its last.
 Cut: TypeAlias = tuple[int, int]
 
 CompressAll: TypeAlias = Callable[[Callable[[bytes], bytes], Sequence[bytes]], Iterable[bytes]]

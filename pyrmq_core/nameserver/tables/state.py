@@ -23,7 +23,7 @@ from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 # The time after which a silent broker is removed if it sets no time-out (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
 HEARTBEAT_TIMEOUT_MS: Final = 120_000
-# Work over whole tables pauses after this many topics or brokers, which take a millisecond or two.
+# The topics or brokers after which work over complete tables pauses: they take a millisecond or two.
 TOPICS_PER_STEP: Final = 2_000
 BROKERS_PER_STEP: Final = 200
 # The most queried routes that are kept.

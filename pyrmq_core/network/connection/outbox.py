@@ -24,12 +24,12 @@ JOIN_CHUNKS: Final = 512
 FULL_BYTES: Final = 16 * 1024 * 1024
 # The bytes to write before the lengths of the queued answers are summed again.
 SUMMED_AFTER_BYTES: Final = FULL_BYTES // 16
-# Queued bytes are reported in steps of the first size; the second is their limit while the server's memory for them is
-# short.
+# Queued bytes are reported in steps of `NOTE_BYTES`. `TIGHT_FULL_BYTES` limits them while the server's memory for
+# queued bytes is short.
 NOTE_BYTES: Final = 16 * 1024
 TIGHT_FULL_BYTES: Final = 1024 * 1024
 WOKEN_AT_ONCE: Final = 64
-# While this much is queued, waiting answers are not made; the next number is how many are made between two checks.
+# While `TURN_BYTES` are queued, waiting answers are not made; between two checks `TURNS_AT_ONCE` answers are made.
 TURN_BYTES: Final = JOIN_BYTES
 TURNS_AT_ONCE: Final = 16
 

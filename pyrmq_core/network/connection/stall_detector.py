@@ -42,7 +42,7 @@ class ConnectionTimeouts:
 
 
 class StallDetector:
-    """The times since which a connection has made no progress of each kind."""
+    """For each kind of progress of a connection, the time since which there was none."""
 
     def __init__(self, limits: ConnectionTimeouts) -> None:
         self._limits = limits

@@ -43,7 +43,7 @@ BY_REMARK: Final = (
         "correct the named value",
     ),
 )
-# The requests that every NameServer answers, but no broker or proxy (except the first, which proxies answer).
+# The requests that every NameServer answers, but no broker. A proxy answers the first of them alone.
 OF_NAMESERVERS: Final = frozenset(
     (
         RequestCode.GET_ROUTEINFO_BY_TOPIC,

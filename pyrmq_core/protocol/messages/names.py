@@ -19,7 +19,8 @@ MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
-# Brokers read the addresses under their name from the routes of these topics, which name no acting master.
+# Each broker name has a topic with this prefix. Brokers read the addresses of their name from its route, which names no
+# acting master.
 MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 # A cluster's replies are sent to the topic `<cluster>_REPLY_TOPIC`.
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"

@@ -31,7 +31,7 @@ NOT_PLAIN: Final = HOSTS_V6 | BATCH_RECORD | COMPRESSED
 
 _set: Final = object.__setattr__
 _SLOTS: Final[dict[str, Any]] = {name: MessageExt.__dict__[name] for name in MessageExt.__slots__}
-# The fields that are set at once; the others are parsed later from the last two.
+# The fields that are set at once; the other fields are parsed later, from the raw data in the last two.
 EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "properties", "store_host")
 
 

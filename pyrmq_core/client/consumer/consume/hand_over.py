@@ -25,7 +25,7 @@ class HandOver:
     def __init__(self, batch_size: int, observer: PollObserver) -> None:
         self._observer = observer
         self._batch_size = batch_size
-        self._ready: deque[AssignedQueue] = deque()  # the queues with waiting messages, each once
+        self._ready: deque[AssignedQueue] = deque()  # queues with waiting messages, each once
         self._in_ready: set[AssignedQueue] = set()
         self._paused: set[MessageQueue] = set()
         self._returned: tuple[AssignedQueue, list[MessageExt]] | None = None

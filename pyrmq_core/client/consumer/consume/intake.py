@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 # Reading ahead pays if more messages follow; by default a broker returns at most 32 at once.
 READ_AHEAD_MESSAGES: Final = 64
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
-# Pulls are received together, and the next pulls sent together: a write for each costs as much as ten messages.
+# The most messages of pulls that are received together, before the next pulls are sent together: a write for each pull
+# costs as much as ten messages.
 JOINED_MESSAGES: Final = 256
 READ_AHEAD_PATIENCE_SECONDS: Final = 1.0
 # The messages that a queue reads at a proxy before the next queue may read.

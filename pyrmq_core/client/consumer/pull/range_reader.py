@@ -86,7 +86,7 @@ class PullPath(Protocol):
 class _PostedPull(BulkCall):
     """A slice's pull under way: the reader receives its answer.
 
-    Its attributes are set by `RangeReader._post`: an `__init__` would be the dearest part of posting it.
+    Its attributes are set by `RangeReader._post`: an `__init__` would cost more than the rest of posting it.
     """
 
     __slots__ = ("pull_slice", "reader")

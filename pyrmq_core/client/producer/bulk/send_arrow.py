@@ -65,7 +65,7 @@ async def send_rows(
         sender, max_requests=REQUESTS_UNDER_WAY, max_bytes=BYTES_UNDER_WAY, timeout=timeout
     ) as window:
         try:
-            for batch in arrow.batches_of(rows):  # joined a second time: to keep them would double the memory
+            for batch in arrow.batches_of(rows):  # batches are joined anew: keeping them would double the memory
                 for name, topic_rows in arrow.by_topic(batch, topic):
                     await _send_topic(
                         sender, window, lanes, name, topic_rows, queue=queue, limit=limit, timeout=timeout

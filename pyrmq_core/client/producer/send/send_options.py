@@ -70,7 +70,7 @@ def waits_for_broker(to: Target) -> bool:
 
 
 def target_of(message: Message, queue: MessageQueue | None) -> Target:
-    """Returns the given queue, otherwise the sharding key's, otherwise any; raises `InvalidArgument` for no queue."""
+    """Returns the given queue, or the sharding key's queue, or any queue; raises `InvalidArgument` for no queue."""
     if queue is not None:
         return ThisQueue(queue_of(queue))
     return ANY_QUEUE if message.sharding_key is None else KeyedQueue(message.sharding_key)
