@@ -89,7 +89,7 @@ class Portal:
         self._loop_lock = LoopLock()
         self.access_here = LoopAccess(self.now, self.soon, writes_here=True)
         self._queue: deque[Queued] = deque()
-        self._woken = False  # True once the loop is woken: one wake serves all functions queued until it runs them
+        self._woken = False  # True from a wake until the loop runs the queued functions: one wake is enough for all
         self._started: set[Future[Any]] = set()  # calls that have not ended
         self._crash_ends: dict[object, Callable[[InvalidState], None]] = {}
         self.crash: LoopEnded | None = None

@@ -94,7 +94,7 @@ class LookUpQueue:
         self._leave_lines(look_up)
         if look_up.called.is_set():
             self._under_way[look_up.called_for] -= 1
-            self._under_way += Counter()  # drops an address that has none
+            self._under_way += Counter()  # drops an address without look-ups
         if self._paced is look_up:
             self._paced = None
 

@@ -85,7 +85,7 @@ class DeliveryState:
 
     async def fetched(self, state: FetchedState) -> None:
         """Notes a state, unless another still waits: a slave that lags far would never reach the latest state."""
-        if self._waiting is None or state.log_end < self._waiting.log_end:  # less: the master lost the end of its log
+        if self._waiting is None or state.log_end < self._waiting.log_end:  # or: the master lost its log's end
             self._waiting = state
         await self.adopt()
 

@@ -1,6 +1,7 @@
-"""`LitePullMember`: a lite pull consumer as its brokers' requests reach it (40, 220, 221, 307, 309).
+"""`LitePullMember`: a lite pull consumer as its brokers' requests reach it (codes 40, 220, 221, 307 and 309).
 
-Java's lite pull consumer ignores 220; here the queues continue at the new offsets. It has no listener for 309.
+Java's lite pull consumer ignores a reset of offsets (220); here the queues continue at the new offsets. A message
+cannot be consumed directly (309), since there is no listener.
 """
 
 from __future__ import annotations

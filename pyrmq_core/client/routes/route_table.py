@@ -227,9 +227,9 @@ class Routes:
     async def _ask(self, topic: str, timeout: float, count: int | None = None) -> TopicRouteData | None:
         """Returns the route by a query of this task, or by another task's query that ended in the meantime.
 
-        One query of a topic runs at a time. A result is shared if more than `count` queries have ended; by default, if
-        one ended while this call waited for its turn. A failure is shared only if that query had at least as much time
-        as this call has left.
+        Only one query of a topic runs at a time. A call that waited for its turn returns the result of the query that
+        ended meanwhile; with `count`, the result of a query after that number. It shares a failure only if that query
+        had at least as much time as this call has left.
         """
         deadline = trio.current_time() + timeout
         question = self._questions[topic]

@@ -1,7 +1,7 @@
 """Reports the handler calls and polls of a consumer to its hooks and its counts.
 
-A call of a push consumer's handler is, for a lite pull consumer, the time from the end of one poll to the beginning of
-the next. Java calls both hooks before the poll returns.
+Of a lite pull consumer, the time from the end of one poll to the beginning of the next counts as a handler call. Java
+calls both hooks before the poll returns.
 """
 
 from __future__ import annotations
