@@ -3,7 +3,7 @@
 A function takes the broker, the request and the peer. It returns the answer, or a coroutine that does. A function that
 needs few parts of the broker has only these as parameters, and its line here passes them. `checked` tests the names in
 a request's header before the function runs. The functions of sends, pulls and 36 test these themselves, with RocketMQ's
-own answers; the functions of request 34, 41, 42 and 200 test the names in the body.
+own answers; the functions of requests 34, 41, 42 and 200 test the names in the body.
 """
 
 from __future__ import annotations

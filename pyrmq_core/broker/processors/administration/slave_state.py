@@ -3,7 +3,8 @@ a new smallest id (905), and the addresses of a master (906).
 
 Source: broker/processor/AdminBrokerProcessor.java, QueryAssignmentProcessor.java (5.4.0). Timer messages are not
 counted by topic here, and every group pulls: two of the answers are empty tables. RocketMQ trusts any peer's 905 and
-906: here 905 causes a query to the NameServer, and 906 counts at a slave only while no master is there.
+906: here a notice 905 causes a query to the NameServer, and a request 906 counts at a slave only while no master is
+there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Brokers' requests to the consumers of a client, passed to the member of the group that each request names.
 
-An unknown group is answered as Java's ClientRemotingProcessor does: 307 and 309 are refused, 221 has an empty table, 40
-and 220 have no answer. A body that cannot be read is refused by the connection, with the fault as the remark.
+An unknown group is answered as Java's ClientRemotingProcessor does: requests 307 and 309 are refused, the answer to 221
+has an empty table, and 40 and 220 have no answer. A body that cannot be read is refused by the connection, with the
+fault as the remark.
 """
 
 from __future__ import annotations

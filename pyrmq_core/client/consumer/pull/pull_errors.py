@@ -14,9 +14,10 @@ from pyrmq_core.protocol.messages.payload import RawPull
 def may_pass(pull: RawPull, end: int) -> bool:
     """Returns whether a repeated pull may get a usable answer a moment later.
 
-    A message that was just acknowledged may not be readable yet. A slave that lags answers 20 with the same offset,
-    where its master would answer 19 or 21. A broker that moves a kept offset resets the group. A 4.9 broker may once
-    return messages beyond the queue's end that it reports, during writes.
+    A message that was just acknowledged may not be readable yet. A slave that lags answers code 20
+    (PULL_RETRY_IMMEDIATELY) with the same offset, where its master would answer 19 or 21. A broker that moves a kept
+    offset resets the group. A 4.9 broker may once return messages beyond the queue's end that it reports, during
+    writes.
     """
     if pull.status is PullStatus.OFFSET_ILLEGAL:
         return pull.min_offset <= pull.start <= pull.max_offset

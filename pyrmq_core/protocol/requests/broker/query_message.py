@@ -1,10 +1,10 @@
 """Stored messages by id or key: VIEW_MESSAGE_BY_ID (33), QUERY_MESSAGE (12).
 
-A broker answers 33 with the record at an offset of its log. It answers 12 with the newest records of a key or UNIQ_KEY
-in its index, stored between two times. The index holds hashes: a record may have another key or topic. 12
-finds a message a moment after it is stored. `indexType` (5.4.0) is `K` for keys, `U` for UNIQ_KEYs, `T` for tags; left
-out is `lastKey`, for the next page of an index in RocksDB.
-Sources: remoting/protocol/header/QueryMessageRequestHeader.java, ViewMessageRequestHeader.java;
+A broker answers request 33 with the record at an offset of its log. It answers request 12 with the newest records of a
+key or UNIQ_KEY in its index, stored between two times. The index holds hashes: a record may have another key or topic.
+12 finds a message a moment after it is stored. `indexType` (5.4.0) is `K` for keys, `U` for UNIQ_KEYs, `T` for tags;
+left out is `lastKey`, for the next page of an index in RocksDB. Sources:
+remoting/protocol/header/QueryMessageRequestHeader.java, ViewMessageRequestHeader.java;
 broker/processor/QueryMessageProcessor.java.
 """
 

@@ -1,6 +1,6 @@
 """Topics of one broker: UPDATE_AND_CREATE_TOPIC (17), DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_CONFIG (351).
 
-The answers to request 17 and 215 have no fields, only a code. 4.9 ignores attributes and does not know 351. Sources:
+The answers to requests 17 and 215 have no fields, only a code. 4.9 ignores attributes and does not know 351. Sources:
 remoting/protocol/header/CreateTopicRequestHeader.java, DeleteTopicRequestHeader.java, GetTopicConfigRequestHeader.java,
 common/attribute/AttributeParser.java.
 """

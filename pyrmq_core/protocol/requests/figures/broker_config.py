@@ -1,6 +1,6 @@
 """GET_BROKER_CONFIG (26) and UPDATE_BROKER_CONFIG (25): a broker's settings as `name=value` lines.
 
-A broker refuses 25 with NO_PERMISSION if it names a setting of the black list. Source:
+A broker refuses UPDATE_BROKER_CONFIG with NO_PERMISSION if it names a setting of the black list. Source:
 broker/processor/AdminBrokerProcessor.java, 5.4.0.
 """
 

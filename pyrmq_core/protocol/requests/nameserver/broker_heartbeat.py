@@ -1,8 +1,8 @@
 """BROKER_HEARTBEAT (904) and NOTIFY_MIN_BROKER_ID_CHANGE (905): 5.x's short heartbeat, and a NameServer's notice to
 brokers that another broker has the smallest id now.
 
-The answer to request 904 is SUCCESS for every broker, known or not; a NameServer of 4.9 does not answer it at all. 905
-goes one-way from the NameServer to the broker's address, over a connection of its own. Sources:
+The answer to request 904 is SUCCESS for every broker, known or not; a NameServer of 4.9 does not answer it at all.
+Notice 905 goes one-way from the NameServer to the broker's address, over a separate connection. Sources:
 remoting/protocol/header/namesrv/BrokerHeartbeatRequestHeader.java, NotifyMinBrokerIdChangeRequestHeader.java.
 """
 

@@ -2,10 +2,9 @@
 NameServer keeps for its clients.
 
 Namespace `ORDER_TOPIC_CONFIG` holds the queues of order topics: topic to `brokerName:queues;...`. Each NameServer has
-its own table, so a change must be sent to all of them. 100 and 102 refuse a missing namespace or key with SYSTEM_ERROR;
-101 and 219 answer QUERY_NOT_FOUND for an unknown one.
-Sources: remoting/protocol/header/namesrv/PutKVConfigRequestHeader.java and its neighbours,
-remoting/protocol/body/KVTable.java.
+its own table, so a change must be sent to all of them. Requests 100 and 102 without a namespace or key are refused with
+SYSTEM_ERROR; requests 101 and 219 with an unknown one are answered with QUERY_NOT_FOUND. Sources:
+remoting/protocol/header/namesrv/PutKVConfigRequestHeader.java and its neighbours, remoting/protocol/body/KVTable.java.
 """
 
 from __future__ import annotations

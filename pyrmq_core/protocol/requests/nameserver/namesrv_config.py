@@ -1,7 +1,7 @@
 """UPDATE_NAMESRV_CONFIG (318) and GET_NAMESRV_CONFIG (319): a NameServer's own settings as `name=value` lines.
 
-A NameServer refuses 318 with NO_PERMISSION if it names a setting of the black list. mqadmin reads the answer to request
-319 as Java properties. Source: namesrv/processor/DefaultRequestProcessor.java.
+A NameServer refuses UPDATE_NAMESRV_CONFIG with NO_PERMISSION if it names a setting of the black list. mqadmin reads the
+answer to request 319 as Java properties. Source: namesrv/processor/DefaultRequestProcessor.java.
 """
 
 from __future__ import annotations

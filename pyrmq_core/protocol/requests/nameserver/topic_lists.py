@@ -2,8 +2,8 @@
 GET_SYSTEM_TOPIC_LIST_FROM_NS (304), GET_UNIT_TOPIC_LIST (311), GET_HAS_UNIT_SUB_TOPIC_LIST (312),
 GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST (313).
 
-All answer a `TopicList`. 304 lists the names of clusters and brokers (each is a topic too) and one broker's address.
-Source: remoting/protocol/body/TopicList.java.
+All answer a `TopicList`. The answer to request 304 has the names of clusters and brokers (each is a topic too) and one
+broker's address. Source: remoting/protocol/body/TopicList.java.
 """
 
 from __future__ import annotations

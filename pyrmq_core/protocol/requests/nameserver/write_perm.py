@@ -1,8 +1,8 @@
 """WIPE_WRITE_PERM_OF_BROKER (205) and ADD_WRITE_PERM_OF_BROKER (327): close a broker for writing, and open it again.
 
-205 clears the write bit of all its topics; 327 sets them to exactly readable and writable. Both last until the broker
-registers another version of its topics. The answer counts 0 topics for an unknown broker.
-Sources: remoting/protocol/header/namesrv/WipeWritePermOfBrokerRequestHeader.java and its twin for adding.
+Request 205 clears the write bit of all the broker's topics; request 327 makes them readable and writable, and nothing
+else. Both last until the broker registers another version of its topics. The answer counts 0 topics for an unknown
+broker. Sources: remoting/protocol/header/namesrv/WipeWritePermOfBrokerRequestHeader.java and its twin for adding.
 """
 
 from __future__ import annotations
