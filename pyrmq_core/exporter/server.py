@@ -49,8 +49,9 @@ async def serve_metrics(
 
     async def serve_one(connection: ByteConnection) -> None:
         with trio.move_on_after(CONNECTION_SECONDS):
-            async with paced(connection.stream) as stream:
-                server = TCPServer(wrapped, config, WorkerContext(None), ConnectionState({}), stream)  # type: ignore[arg-type]  # has what it uses of a stream
+            context = WorkerContext(None)
+            async with paced(connection.stream, context.terminated.set) as stream:
+                server = TCPServer(wrapped, config, context, ConnectionState({}), stream)  # type: ignore[arg-type]  # has what it uses of a stream
                 await server.run()
 
     await serve_bytes(

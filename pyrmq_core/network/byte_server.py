@@ -119,7 +119,7 @@ async def serve_listener(
                     nursery.start_soon(run, connection)
                 else:
                     accepted.close()
-                    await trio.lowlevel.checkpoint()
+                await trio.lowlevel.checkpoint()  # of a thousand that came at once, one begins in a round of the loop
     finally:
         listener.close()
 

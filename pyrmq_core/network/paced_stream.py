@@ -1,11 +1,12 @@
 """`paced`: a stream whose peer must read at a minimum rate, for server libraries that wait for slow peers forever.
 
-Hypercorn shields its sends from cancellation, so neither a deadline nor an interrupt ends such a wait from outside.
+Hypercorn shields its sends from cancellation, so neither a deadline nor an interrupt ends such a wait from outside. It
+also keeps connections whose peers are gone: for the time until a next request, and for each request that came before.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -17,24 +18,42 @@ LEAST_BYTES_A_SECOND: Final = 32 * 1024
 
 
 class PacedStream:
-    """A stream of bytes that is closed when its peer reads too slowly; `scope` is cancelled then."""
+    """A stream of bytes that is closed when its peer reads too slowly.
 
-    def __init__(self, stream: trio.SocketStream, scope: trio.CancelScope) -> None:
+    `scope` is cancelled then, and when the peer is gone. `on_end` is called when the peer sends nothing more.
+    """
+
+    def __init__(
+        self, stream: trio.SocketStream, scope: trio.CancelScope, on_end: Callable[[], Awaitable[None]]
+    ) -> None:
         self._stream = stream
         self._scope = scope
+        self._on_end = on_end
         self.socket = stream.socket
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Sends the bytes; raises `trio.ClosedResourceError` if the peer does not read them in time."""
         with trio.move_on_after(SEND_SECONDS + len(data) / LEAST_BYTES_A_SECOND):
-            await self._stream.send_all(data)
+            try:
+                await self._stream.send_all(data)
+            except trio.BrokenResourceError:
+                self._scope.cancel()
+                raise
             return
         self.socket.close()
         self._scope.cancel()
         raise trio.ClosedResourceError
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        return await self._stream.receive_some(max_bytes)
+        data: bytes | bytearray = b""
+        try:
+            data = await self._stream.receive_some(max_bytes)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._on_end()
+            raise
+        if not data:
+            await self._on_end()
+        return data
 
     async def send_eof(self) -> None:
         await self._stream.send_eof()
@@ -44,14 +63,16 @@ class PacedStream:
 
 
 @asynccontextmanager
-async def paced(stream: trio.SocketStream) -> AsyncIterator[PacedStream]:
-    """Yields the stream, and ends the block when its peer reads too slowly.
+async def paced(
+    stream: trio.SocketStream, on_end: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+) -> AsyncIterator[PacedStream]:
+    """Yields the stream, and ends the block when its peer reads too slowly, or is gone while something is sent.
 
     Closes the stream when the surrounding scope is cancelled, so that a shielded send ends as well.
     """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_close_at_the_end, stream)
-        yield PacedStream(stream, nursery.cancel_scope)
+        yield PacedStream(stream, nursery.cancel_scope, on_end)
         nursery.cancel_scope.cancel()
 
 

@@ -122,9 +122,10 @@ async def _serve_one(app: App, config: Config, connection: ByteConnection) -> No
 
         await app({**scope, "asgi": SENDS_ALONE}, receive_marked, send_marked)
 
-    async with paced(connection.stream) as stream:
+    context = WorkerContext(None)
+    async with paced(connection.stream, context.terminated.set) as stream:
         wrapped = ASGIWrapper(marked)  # type: ignore[arg-type]  # hypercorn's types name each event's own class
-        server = TCPServer(wrapped, config, WorkerContext(None), ConnectionState({}), stream)  # type: ignore[arg-type]  # has what it uses of a stream
+        server = TCPServer(wrapped, config, context, ConnectionState({}), stream)  # type: ignore[arg-type]  # has what it uses of a stream
         await server.run()
 
 

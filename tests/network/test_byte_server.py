@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 
 import pytest
@@ -101,3 +102,25 @@ async def test_an_unknown_connection_has_some_time_to_show_itself(caplog: pytest
         for stream in (*strangers, refused, newcomer):
             await stream.aclose()
     assert "its limit; more are refused" in caplog.text
+
+
+async def test_connections_that_came_at_once_begin_one_in_a_round_of_the_loop() -> None:
+    begun = list[ByteConnection]()
+
+    async def begin(connection: ByteConnection) -> None:
+        begun.append(connection)
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        bound: BytePort = await nursery.start(partial(serve_bytes, begin, "127.0.0.1", 0))
+        with ExitStack() as stack:
+            for _ in range(40):  # no task runs meanwhile
+                stack.enter_context(socket.create_connection((bound.host, bound.port)))
+            rounds = 0
+            while len(begun) < 40:
+                before = len(begun)
+                await trio.lowlevel.checkpoint()
+                assert len(begun) <= before + 2
+                rounds += 1
+            assert rounds >= 20
+            nursery.cancel_scope.cancel()

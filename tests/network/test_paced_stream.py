@@ -63,3 +63,34 @@ async def test_cancelling_ends_a_shielded_send() -> None:
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
     assert ended == ["closed"]
+
+
+async def test_a_peer_that_is_gone_ends_the_block_at_the_next_send() -> None:
+    ours, theirs = pair()
+    await theirs.aclose()
+    async with paced(ours) as stream:
+        with pytest.raises(trio.BrokenResourceError), trio.CancelScope(shield=True):
+            await stream.send_all(b"x")
+        await trio.Event().wait()  # the block ends
+    assert ours.socket.fileno() == -1
+
+
+@pytest.mark.parametrize("is_closed_here", [False, True])
+async def test_the_end_of_what_a_peer_sends_calls_back_once(is_closed_here: bool) -> None:
+    ends = list[str]()
+
+    async def note_end() -> None:
+        ends.append("end")
+
+    ours, theirs = pair()
+    async with theirs, paced(ours, note_end) as stream:
+        await theirs.send_all(b"x")
+        assert (await stream.receive_some(10), ends) == (b"x", [])
+        if is_closed_here:
+            await stream.aclose()
+            with pytest.raises(trio.ClosedResourceError):
+                await stream.receive_some(10)
+        else:
+            await theirs.send_eof()
+            assert await stream.receive_some(10) == b""
+    assert ends == ["end"]

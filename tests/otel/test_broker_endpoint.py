@@ -10,10 +10,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import generate_latest
@@ -23,6 +25,7 @@ from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer, PushCon
 from pyrmq_core.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.exporter import server as exporter
 from pyrmq_core.exporter.server import MAX_CONNECTIONS
+from pyrmq_core.network.byte_server import BytePort
 from pyrmq_core.otel import Instrumentation
 from tests.otel.pages import Page, free_port, page_with, parsed, text_of
 from tests.otel.test_broker_names import recorded
@@ -138,6 +141,24 @@ def test_strangers_do_not_keep_prometheus_out(
     finally:
         for stranger in strangers:
             stranger.close()
+
+
+async def test_a_connection_that_its_peer_closed_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter, "PATIENCE_SECONDS", 3600.0)
+    async with trio.open_nursery() as nursery:
+        bound: BytePort = await nursery.start(
+            partial(exporter.serve_metrics, lambda: iter(()), "127.0.0.1", 0, common={})
+        )
+        for text in (GET, b"", GET[:10]):
+            for _ in range(MAX_CONNECTIONS):
+                async with await trio.open_tcp_stream(bound.host, bound.port) as stream:
+                    await stream.send_all(text)
+                    if text == GET:
+                        assert (await stream.receive_some(100)).startswith(b"HTTP/1.1 200 ")
+        async with await trio.open_tcp_stream(bound.host, bound.port) as stream:
+            await stream.send_all(GET)
+            assert (await stream.receive_some(100)).startswith(b"HTTP/1.1 200 ")
+        nursery.cancel_scope.cancel()
 
 
 def test_it_is_off_by_default_and_wrong_settings_are_refused() -> None:

@@ -6,10 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
+from hypercorn.config import Config
 
 from pyrmq_core.network import paced_stream
 from pyrmq_core.network.addresses import parse_address
+from pyrmq_core.network.byte_server import ByteConnection
 from pyrmq_core.web import bodies, look_up_queue, server
+from pyrmq_core.web.bodies import Receive
+from pyrmq_core.web.guards import App, Scope, Send
+from tests.network.ends import until
 from tests.web.serving import Served, served
 
 # Every wait of the page for a peer is longer than a test may take, so that a test that ends did not wait for one.
@@ -103,3 +108,31 @@ async def test_many_pieces_that_a_page_does_not_need(page: Served) -> None:
     with trio.fail_after(SOON):
         answer = await ended(await connect(page, head + CHUNKED + b"1\r\nx\r\n" * 1000 + b"0\r\n\r\n"))
     assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_peers_that_are_gone_leave_neither_connection_nor_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections, paths, serve_one = list[ByteConnection](), list[str](), server._serve_one
+
+    async def recorded(app: App, config: Config, connection: ByteConnection) -> None:
+        async def noted(scope: Scope, receive: Receive, send: Send) -> None:
+            paths.append(scope["path"])
+            await app(scope, receive, send)
+
+        connections.append(connection)
+        try:
+            await serve_one(noted, config, connection)
+        finally:
+            connections.remove(connection)
+
+    monkeypatch.setattr(server, "_serve_one", recorded)
+    request, many = b"GET / HTTP/1.1\r\nHost: localhost\r\n", 1_000
+    async with served(brokers=1) as page:
+        for text in (b"", request, request + b"\r\n", (request + b"\r\n") * many):
+            stream = await connect(page, text)
+            await until(lambda: bool(connections))
+            if text.endswith(b"\r\n\r\n"):
+                await stream.receive_some(1)
+            await stream.aclose()
+            with trio.fail_after(SOON):
+                await until(lambda: not connections)
+    assert 2 <= len(paths) < many / 4  # no page was made for most of what the last peer had sent
