@@ -11,7 +11,7 @@ import benchmarks
 
 # A quick run of all leaves these out, as they boot servers of their own many times, fetch other clients, or are slow:
 # `--quick NAME` runs one.
-APART = ("hostile", "instructions", "kafka")
+APART = ("hostile", "hostile_pages", "instructions", "kafka")
 
 
 def main() -> int:
