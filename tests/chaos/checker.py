@@ -22,15 +22,12 @@ SHOWN: Final = 5
 
 
 def missing(history: History) -> dict[str, list[str]]:
-    """Returns the acknowledged messages that each group has not consumed and was to, those of a replay included.
-
-    A member goes on where it was in a topic that is deleted and made again: it passes over what is sent first.
-    """
+    """Returns the acknowledged messages that each group has not consumed and was to, those of a replay included."""
     kept = {(got.group, got.id): got.at for got in history.got if got.kept}  # in the order of time: the last stays
     unpaid: dict[str, list[str]] = {}
     for group in history.groups:
         owed = _owed_since(history, group) | dict.fromkeys(_lost_with_masters(history, group))
-        sends = (send for send in history.acknowledged() if send.topic not in history.deletions)
+        sends = (send for send in history.acknowledged() if not history.may_be_passed_over(group, send))
         since = ((send.id, owed.get(send.id, 0.0)) for send in sends)
         unpaid[group] = [id_ for id_, at in since if at is not None and kept.get((group, id_), -1.0) < at]
     return unpaid

@@ -26,6 +26,7 @@ from pyrmq_core.broker.store import queue_table
 from pyrmq_core.broker.store.appending import Append, AppendResult
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.client.consumer.consume import send_back
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
 from pyrmq_core.client.consumer.consume.handler_calls import CallRun, HandlerCalls
@@ -299,6 +300,12 @@ def _kept_queues() -> None:
     replace(MessageStore, "delete_topic", lambda _: lambda *_: [])
 
 
+def _passed_topics() -> None:
+    """Has a broker let members go on behind the first messages of a topic that is deleted and made again."""
+    real = GroupOffsets.forget_topic
+    replace(GroupOffsets, "forget_topic", lambda _: lambda offsets, topic, going_on=(): real(offsets, topic))
+
+
 def _short_polls() -> None:
     """Has some polls leave out a message."""
 
@@ -394,6 +401,7 @@ PLANTS: Final[dict[str, Callable[[], None]]] = {
     "short polls": _short_polls,
     "emptied stores": _emptied_stores,
     "kept queues": _kept_queues,
+    "passed topics": _passed_topics,
     "answered refusals": _answered_refusals,
     "second records": _second_records,
     "ended storing": _ended_storing,

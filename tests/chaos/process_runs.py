@@ -173,7 +173,7 @@ class ProcessRun(Run):
             await self._insist(partial(self._create, admin, topic))
 
     async def _remake(self, step: Step) -> None:
-        """Deletes the topic, makes it again, and sends to it: a member that reads it passes over what is sent first."""
+        """Deletes the topic, makes it again, and sends to it."""
         async with self._remaking, self._fault(step), self._admin() as admin:
             async with self._all_up():
                 began = time.monotonic()

@@ -148,7 +148,12 @@ def test_a_deleted_message_may_be_missing_and_may_not_come_back() -> None:
         [*good(*gone), stored(7), deleted]
     )
     assert "1 acknowledged messages are not stored" in only_fault([*good(*gone, stored(8)), deleted])
-    assert faults_of([*good(*gone, got(8)), deleted]) == []
+
+
+def test_the_first_messages_of_a_topic_that_is_made_again_may_be_passed_over_beside_other_faults() -> None:
+    events = [*good(*(stored(number) for number in range(8)), got(8)), Deleted(8.0, 8.1, "plain")]
+    assert "never consumed 1 acknowledged messages" in only_fault([*events, fault("remake", 7.9, 8.2)])
+    assert faults_of([*events, fault("pause", 1.0, 2.0)]) == []
 
 
 # --- Nothing is invented

@@ -28,6 +28,7 @@ FOUND = {
     "short polls": (2, (Kind.BURST,), "pollers never consumed"),
     "emptied stores": (8, (Kind.UPGRADE, Kind.JOIN), "acknowledged messages are not stored"),
     "kept queues": (2, (Kind.REMAKE,), "that were deleted with their topic"),
+    "passed topics": (2, (Kind.REMAKE,), "never consumed"),
     "second records": (6, (Kind.CUT,), "are stored twice, and no answer was lost"),
     "ended storing": (16, (Kind.STEP_CLOCK, Kind.FILL_DISK), "acknowledged messages are not stored"),
     "answered refusals": (3, (Kind.DENY,), "sends that were refused did not say so"),
@@ -36,7 +37,7 @@ FOUND = {
 # Runs of these take half a minute or more.
 LONGEST = (
     *("whole batches", "unflushed answers", "unwritten answers", "moved readers", "unread queues", "lonely answers"),
-    *("emptied stores", "short polls", "kept queues", "ended storing"),
+    *("emptied stores", "short polls", "kept queues", "passed topics", "ended storing"),
 )
 # Whether a fault shows depends on moments, too: on a busy machine one run of some did not meet a swallowed reset.
 SEEDS = (5, 6, 7, 8)

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from pyrmq_core import Message, MessageQueue, Producer
+from pyrmq_core import Admin, Message, MessageQueue, Producer, PullConsumer
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
 from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode, ResponseCode
@@ -115,3 +115,22 @@ async def test_a_queue_that_is_given_up_as_a_reset_arrives_stores_the_reset(clus
         assert assigned.get(queue) is successor
         assert not successor.process_queue.is_dropped
     assert sorted(seen.bodies) == ["a", "a", "b", "b", "c", "c"]
+
+
+@pytest.mark.parametrize("kind", ["push", "lite"])
+async def test_a_topic_that_is_made_again_is_read_from_its_beginning(cluster: EmbeddedCluster, kind: str) -> None:
+    """The members of Apache's brokers go on at their own offsets, and pass over as many messages of the new topic."""
+    topic, group, seen = await made_topic(cluster.nameserver, queues=1), fresh("group"), HeldUp()
+    seen.go_on.set()
+    bodies = [f"new {number}" for number in range(8)]
+    async with member(cluster.nameserver, kind, group, topic, seen):
+        await send(cluster.nameserver, topic, [f"old {number}" for number in range(3)])
+        await seen.wait(3)
+        async with Admin(nameserver=cluster.nameserver) as admin:
+            await admin.delete_topic(topic)
+            await admin.create_topic(topic, queues=1)
+        await send(cluster.nameserver, topic, bodies)
+        await until(lambda: set(bodies) <= set(seen.bodies), 60)
+    async with PullConsumer(group, nameserver=cluster.nameserver) as reader:
+        assert await reader.committed(MessageQueue(topic, "broker-a", 0)) == len(bodies)
+    assert list(dict.fromkeys(seen.bodies[3:])) == bodies

@@ -204,7 +204,8 @@ async def _deleted(broker: Broker, topic: str) -> Command:
     except RequestRefused as refused:
         return refusal(refused.code, str(refused))
     broker.topics.remove(topic, broker.now_ms())
-    broker.offsets.forget_topic(topic)
+    readers = broker.offsets.readers_of(topic)
+    broker.offsets.forget_topic(topic, [group for group in readers if broker.clients.members(group)])
     broker.nursery.start_soon(_free, topic, frees)
     broker.figures.forget_topic(topic)
     return await saved(broker.topics.file)

@@ -8,7 +8,7 @@ a few messages again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -24,6 +24,8 @@ SEPARATOR: Final = "@"
 # The time after which members that ignore a reset may continue at other offsets. Java's members of 4.9 store the new
 # offset after 10 s.
 RESET_SECONDS: Final = 60.0
+# The most pairs of topic and group with resets, beyond which a topic's deletion resets no group.
+MOST_RESETS: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -31,13 +33,14 @@ class _Reset:
     """A group's reset of one queue, first answered to a pull at `given_at`; `is_over` once a member follows it.
 
     `followers` are the ids of the members that read at its offset. Two members may read a queue while it moves from one
-    to the other.
+    to the other. After a reset `by_deletion` of the topic, a member that pulls at the offset follows it untold.
     """
 
     offset: int
     given_at: float = math.inf
     is_over: bool = False
     followers: set[str] = field(default_factory=set)
+    by_deletion: bool = False
 
 
 class GroupOffsets:
@@ -162,7 +165,7 @@ class GroupOffsets:
         if reset.is_over:
             follows = offset is not None and reset.offset <= offset <= (self.committed(group, topic, queue_id) or 0)
         else:
-            follows = reset.is_over = reset.given_at <= now and offset == reset.offset
+            follows = reset.is_over = offset == reset.offset and (reset.given_at <= now or reset.by_deletion)
             reset.given_at = min(reset.given_at, now)
         if not follows:
             return reset.offset
@@ -203,13 +206,28 @@ class GroupOffsets:
     def groups_of(self, topic: str) -> list[str]:
         return sorted(group for group, topics in self._topics.items() if topic in topics)
 
-    def forget_topic(self, topic: str) -> None:
+    def readers_of(self, topic: str) -> set[str]:
+        """Returns the groups that committed offsets of a topic, or pulled from it since the start."""
+        return {*self.groups_of(topic), *(group for name, group in self._pulled if name == topic)}
+
+    def forget_topic(self, topic: str, going_on: Collection[str] = ()) -> None:
+        """Forgets the offsets of a deleted topic, and moves the next pulls of the groups that are `going_on` to 0.
+
+        Their members keep their offsets, and would pass over what is sent first to a new topic of that name.
+        """
+        rows = {
+            (topic, group): {*(self._committed.find((topic, group)) or ()), *self._pulled.get((topic, group), ())}
+            for group in going_on
+        }
         self._forget(lambda key: key[0] == topic)
         for group in self.groups_of(topic):
             topics = self._topics.change(group)
             topics.discard(topic)
             if not topics:
                 self._topics.remove(group)
+        for key, queue_ids in rows.items():
+            if len(self._resets) < MOST_RESETS:
+                self._resets[key] = {queue_id: _Reset(0, by_deletion=True) for queue_id in queue_ids}
 
     def forget_group(self, group: str) -> None:
         self._forget(lambda key: key[1] == group)
