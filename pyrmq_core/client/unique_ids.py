@@ -73,7 +73,7 @@ class UniqueIds:
         self._now_ms, self._counter = max(now_ms, self._now_ms + 1), 0
         self._ends_ns = (self._now_ms + 1) * 1_000_000
         hour = self._now_ms // 3_600_000
-        if hour != self._month_of:  # a month begins at a full hour, at the latest once an hour it is looked up
+        if hour != self._month_of:  # looked up once an hour: a month begins at a full hour
             zone = time.localtime(self._now_ms / 1000).tm_gmtoff
             self._month_ms, self._month_of = month_start_ms(self._now_ms, _zone(zone)), hour
 

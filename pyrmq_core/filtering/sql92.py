@@ -179,7 +179,7 @@ class _Parser:
                 part, opposite = conditions.negative(part), None
             elif prefix != "+":
                 if opposite is None:
-                    part = replace(conditions.condition_of(part), kind=Kind.CONDITION)  # a constant becomes one, too
+                    part = replace(conditions.condition_of(part), kind=Kind.CONDITION)  # applies to constants, too
                     opposite = self._checked(conditions.opposite(part))
                 part, opposite = opposite, part
         return part

@@ -42,7 +42,7 @@ class ConnectionTimeouts:
 
 
 class StallDetector:
-    """For each kind of progress of a connection, the time since which there was none."""
+    """The time since which a connection has made no progress, for each kind of progress."""
 
     def __init__(self, limits: ConnectionTimeouts) -> None:
         self._limits = limits
