@@ -75,7 +75,7 @@ async def _run(
     history = History(run.events)
     kinds = Counter(fault.kind for fault in history.faults)
     for counted in history.counts:
-        _say(f"{counted.reader} has {counted.rows} committed rows")
+        _say(f"{counted.reader} has {counted.rows} rows")
     _say(
         f"seed {plan.seed} on {kind}: {run.done_steps} of {len(plan.steps)} steps, {len(history.sends)} messages sent, "
         f"{len(history.got)} passed to handlers, {len(history.resets)} queues reset, "

@@ -25,14 +25,18 @@ from tests.chaos.proxy import proxies
 from tests.chaos.runner import CALL_SECONDS, Way
 from tests.chaos.traffic import SEND_SECONDS, Traffic
 from tests.support.committed_kills import LOCAL, MANIFEST, check_rows, written_files
-from tests.support.soaking import Driver, committed_rows, stored_rows
+from tests.support.soaking import Driver, committed_rows, held, stored_rows
 
 KINDS: Final = (Kind.KILL_DRIVER, Kind.CUT, Kind.STALL, Kind.PAUSE, Kind.KILL)
 NUMBERS, COPIES = "numbers", "copies"
 QUEUES: Final = 2
-NUMBERS_AT_ONCE: Final = 60
-GAP_SECONDS: Final = 0.5
+# So many that a driver is often killed, and a broker away, amid a batch.
+NUMBERS_AT_ONCE: Final = 300
+GAP_SECONDS: Final = 0.25
 LOOK_SECONDS: Final = 0.5
+BEAT_SECONDS: Final = 0.01
+# A batch of some thousand numbers takes as long.
+BATCH_SECONDS: Final = 1.0
 # From the start of a JVM to its first batch, or to its last on a cluster that is whole, on a busy machine.
 STREAM_SECONDS: Final = 240.0
 
@@ -45,6 +49,7 @@ class Stream:
         self._directory = directory
         self._driver = Driver(nameserver, directory, "tests.spark.committed_job", LOCAL, "rocketmq")
         self._turn = trio.Lock()
+        self._killed_behind = -1
 
     async def keep(self) -> None:
         while True:
@@ -52,7 +57,16 @@ class Stream:
                 await trio.to_thread.run_sync(self._driver.ensure)
             await trio.sleep(LOOK_SECONDS)
 
-    async def kill(self) -> None:
+    async def kill(self, delay_seconds: float) -> None:
+        """Kills it so long after a batch began, behind one that it ended since its start."""
+        with trio.fail_after(STREAM_SECONDS):
+            while True:
+                ended = self._newest("commits")
+                if self._killed_behind < ended < self._newest("offsets"):
+                    break
+                await trio.sleep(BEAT_SECONDS)
+        self._killed_behind = ended
+        await trio.sleep(delay_seconds)
         async with self._turn:
             await trio.to_thread.run_sync(self._driver.kill)
 
@@ -60,9 +74,14 @@ class Stream:
         """Returns when a batch is committed."""
         with trio.fail_after(STREAM_SECONDS):
             while True:
-                if any((self._directory / NUMBERS / "commits").glob("[0-9]*")):
+                if self._newest("commits") >= 0:
                     return
                 await trio.sleep(LOOK_SECONDS)
+
+    def _newest(self, log: str) -> int:
+        """Returns the newest batch in one of Spark's logs; -1 if there is none."""
+        files = (self._directory / NUMBERS / log).glob("[0-9]*")
+        return max((int(file.name) for file in files if file.name.isdecimal()), default=-1)
 
     async def finish(self, numbers: int) -> list[Event]:
         """Returns the counts of both readers, when the stream has copied everything; so many numbers were sent."""
@@ -82,11 +101,15 @@ class Stream:
         with blocking.PullConsumer("audit", nameserver=self._nameserver, timeout=CALL_SECONDS) as consumer:
             sent = Counter(body for rows in stored_rows(consumer, NUMBERS).values() for body, _ in rows)
             copied = Counter(committed_rows(consumer, COPIES))
+            stored = held(consumer, COPIES) or 0
         if lost := set(map(str, range(1, numbers + 1))) - sent.keys():
             return [Counted("the topic", sent.total(), f"{len(lost)} numbers that were stored are lost")]
         files = written_files(self._directory / "rows")
         streamed = Counter(str(body) for file in files for body in pq.read_table(file).column("body").to_pylist())
-        return [_counted(reader, rows, sent) for reader, rows in (("a stream", streamed), ("a pull consumer", copied))]
+        counts = [
+            _counted(reader, rows, sent) for reader, rows in (("a stream", streamed), ("a pull consumer", copied))
+        ]
+        return [*counts, Counted("a read of all", stored, "")]
 
 
 def _counted(reader: str, rows: Counter[str], sent: Counter[str]) -> Counted:
@@ -145,7 +168,7 @@ class CommittedRun(ProcessRun):
 
     async def _kill_driver(self, step: Step) -> None:
         async with self._fault(step):
-            await self._stream.kill()
+            await self._stream.kill(self._draw.uniform(0.0, BATCH_SECONDS))
 
 
 def _no_member(name: str) -> Never:

@@ -192,7 +192,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The rows that a reader of a committed stream has in the end; `wrong` is empty if it has each row sent, once."""
+    """The rows that a reader of a committed stream has in the end; `wrong` says what it lacks, or has twice."""
 
     reader: str
     rows: int

@@ -27,6 +27,7 @@ from pyrmq_core.broker.store.appending import Append, AppendResult
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.client.consumer import pull_consumer
 from pyrmq_core.client.consumer.consume import send_back
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
 from pyrmq_core.client.consumer.consume.handler_calls import CallRun, HandlerCalls
@@ -35,6 +36,7 @@ from pyrmq_core.client.consumer.pull.range_reader import RangeReader
 from pyrmq_core.client.producer.bulk.accumulator import Accumulator
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.routing import publish_info
+from pyrmq_core.committed.ranges import CommittedRange
 from pyrmq_core.errors import StoreError
 from pyrmq_core.model import LocalTransactionState, MessageExt, MessageQueue
 from pyrmq_core.network import Peer
@@ -366,6 +368,23 @@ def _ended_storing() -> None:
     replace(MessageStore, "flush", flush)
 
 
+def _whole_queues() -> None:
+    """Has a committed read give all that a queue holds between its first committed row and its last."""
+
+    def ranges(real: Callable[..., list[CommittedRange]]) -> Callable[..., list[CommittedRange]]:
+        def planted(commits: Any, topic: str) -> list[CommittedRange]:
+            parts = real(commits, topic)
+            return [
+                CommittedRange(queue, own[0].start, own[-1].end, sum([part.ids for part in own], ()))
+                for queue in dict.fromkeys(part.queue for part in parts)
+                if (own := [part for part in parts if part.queue == queue])
+            ]
+
+        return planted
+
+    replace(pull_consumer, "ranges_to_read", ranges)
+
+
 def _answered_refusals() -> None:
     """Has a broker answer a send that it refuses as if it were stored."""
 
@@ -405,4 +424,5 @@ PLANTS: Final[dict[str, Callable[[], None]]] = {
     "answered refusals": _answered_refusals,
     "second records": _second_records,
     "ended storing": _ended_storing,
+    "whole queues": _whole_queues,
 }
