@@ -146,6 +146,22 @@ async def test_a_dropped_pull_is_not_woken_and_leaves_no_trace(autojump_clock: t
     assert (held.count, held._queues, held._of_peers, held._deadlines._of_tick) == (0, {}, {}, {})
 
 
+async def test_pulls_whose_time_ends_as_they_wait_for_their_turn_are_woken_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    held, woken = HeldPulls(LIMITS), list[int]()
+    count = 3 * WOKEN_AT_ONCE
+    for number in range(count):
+        held.add(KEY, None if number % 2 else frozenset({1, 2}), 0, A, 1, "g", partial(woken.append, number))
+    held.wake(KEY, entry(1))
+    held.wake_group(KEY, "g")
+    assert (len(woken), held.count, held._queues) == (WOKEN_AT_ONCE, count - WOKEN_AT_ONCE, {})
+    async with running(held):
+        await trio.sleep(1)
+    assert sorted(woken) == list(range(count))
+    assert (held.count, held._queues, held._of_peers, held._deadlines._of_tick) == (0, {}, {}, {})
+
+
 async def test_number_and_bytes_are_bounded_for_all_and_for_each_connection() -> None:
     held = HeldPulls(HeldLimits(pulls=3, pulls_of_connection=2, held_bytes=100, bytes_of_connection=60))
     assert (held.has_room(A, 60), held.has_room(A, 61)) == (True, False)

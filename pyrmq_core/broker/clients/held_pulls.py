@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,7 +56,6 @@ class HeldPull:
     size_bytes: int
     ends_tick: int
     wake: Callable[[], None] | None
-    is_waiting: bool = True
 
 
 @dataclass(slots=True)
@@ -82,30 +81,31 @@ class _Queue:
             self.by_code.setdefault(code, {})[held] = None
 
     def remove(self, held: HeldPull) -> None:
+        """Removes a pull; does nothing to a pull that was taken."""
         for code in (None,) if held.tags_codes is None else held.tags_codes:
-            waiting = self.by_code[code]
-            del waiting[held]
-            if not waiting:
-                del self.by_code[code]
+            waiting = self.by_code.get(code)
+            if waiting is not None:
+                waiting.pop(held, None)
+                if not waiting:
+                    del self.by_code[code]
 
     def take(self, codes: set[int]) -> list[HeldPull]:
         """Removes and returns the pulls that want a message with one of these tags codes."""
-        wanting = (held for code in codes for held in self.by_code.get(code, ()))
-        return self._taken([*self.by_code.get(None, ()), *wanting])
+        wanting = self._taken(held for code in codes for held in self.by_code.get(code, ()))
+        return [*self.by_code.pop(None, ()), *wanting]  # a hundred thousand may want any message
 
     def take_group(self, group: str) -> list[HeldPull]:
         """Removes and returns the pulls of a group."""
-        return self._taken([held for waiting in self.by_code.values() for held in waiting if held.group == group])
+        return self._taken(held for waiting in self.by_code.values() for held in waiting if held.group == group)
 
     def take_all(self) -> list[HeldPull]:
         """Removes and returns all pulls."""
-        return self._taken([held for waiting in self.by_code.values() for held in waiting])
+        return self._taken(held for waiting in self.by_code.values() for held in waiting)
 
-    def _taken(self, pulls: list[HeldPull]) -> list[HeldPull]:
+    def _taken(self, pulls: Iterable[HeldPull]) -> list[HeldPull]:
         distinct = list(dict.fromkeys(pulls))
         for held in distinct:
             self.remove(held)
-            held.is_waiting = False
         return distinct
 
 
@@ -126,10 +126,12 @@ class _Deadlines:
         return self._ticks[0] == held.ends_tick and len(ending) == 1
 
     def remove(self, held: HeldPull) -> None:
-        ending = self._of_tick[held.ends_tick]
-        del ending[held]
-        if not ending:
-            self._of_tick[held.ends_tick] = {}  # an emptied dict keeps the memory of its largest size
+        """Removes a pull; does nothing after its tick."""
+        ending = self._of_tick.get(held.ends_tick)
+        if ending is not None:
+            ending.pop(held, None)
+            if not ending:
+                self._of_tick[held.ends_tick] = {}  # an emptied dict keeps the memory of its largest size
 
     def take_ended(self, now: float) -> list[HeldPull]:
         """Removes the ticks up to now, and returns their pulls."""
@@ -201,13 +203,15 @@ class HeldPulls:
 
     def drop(self, held: HeldPull) -> None:
         """Removes a pull whose connection has ended; does nothing to a pull that was woken."""
-        if held.is_waiting:
-            queue = self._queues[held.key]
-            queue.remove(held)
-            held.is_waiting = False
-            self._deadlines.remove(held)
-            self._drop_if_empty(held.key, queue)
+        self._leave_queue(held)
+        self._deadlines.remove(held)
         self._forget(held)
+
+    def _leave_queue(self, held: HeldPull) -> None:
+        queue = self._queues.get(held.key)
+        if queue is not None:
+            queue.remove(held)
+            self._drop_if_empty(held.key, queue)
 
     def _forget(self, held: HeldPull) -> Callable[[], None] | None:
         """Takes the pull out of the amounts, once, and returns its `wake`."""
@@ -260,8 +264,6 @@ class HeldPulls:
         self._wake_in_turns([held for queue in queues.values() for held in queue.take_all()])
 
     def _wake_in_turns(self, woken: list[HeldPull]) -> None:
-        for held in woken:
-            self._deadlines.remove(held)
         for held in woken[:WOKEN_AT_ONCE]:
             self._wake(held)
         if len(woken) > WOKEN_AT_ONCE:
@@ -269,6 +271,8 @@ class HeldPulls:
             self._has_work.set()
 
     def _wake(self, held: HeldPull) -> None:
+        """Calls the pull's `wake`; does nothing to a pull that was dropped, or woken as its time ended."""
+        self._deadlines.remove(held)
         wake = self._forget(held)
         if wake is not None:
             wake()
@@ -276,10 +280,7 @@ class HeldPulls:
     def _take_ended(self) -> None:
         """Takes the pulls whose time ends now out of their queues."""
         for held in self._deadlines.take_ended(trio.current_time()):
-            queue = self._queues[held.key]
-            queue.remove(held)
-            held.is_waiting = False
-            self._drop_if_empty(held.key, queue)
+            self._leave_queue(held)
             self._to_wake.append(held)
 
     async def run(self) -> None:
