@@ -191,6 +191,8 @@ def test_texts_and_patterns() -> None:
     for wrong in ("(", "a(?=b)", "(a)\\1", "\ud800"):
         with pytest.raises(InvalidArgument, match="is no regular expression of RE2: "):
             Pattern(wrong)
+    with pytest.raises(InvalidArgument, match=r"^str of length 5000 is no regular expression of RE2: .{100}$"):
+        Pattern("(" * 5000)
     with pytest.raises(InvalidArgument, match="is empty"):
         TextIn("")
     for none_or_two in ((None, None, None), ("a", "true", None)):

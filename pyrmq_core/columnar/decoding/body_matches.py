@@ -14,9 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.shown_values import shown
 
 # The bytes of a body in which a pattern is searched, and of a part of a batch: the worst pattern takes 2.5 s for them.
 MATCHED_BYTES: Final = 64 * 1024
+# RE2 repeats the part of a pattern that is wrong, which may be the rest of a long one.
+MAX_REASON_CHARS: Final = 100
 
 
 def offsets_containing(batch: pa.RecordBatch, needle: bytes) -> list[int]:
@@ -29,8 +32,8 @@ def check_pattern(pattern: str) -> None:
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
-        reason = str(error).removeprefix("Invalid regular expression: ")
-        raise InvalidArgument(f"{pattern!r} is no regular expression of RE2: {reason}") from None
+        reason = str(error).removeprefix("Invalid regular expression: ")[:MAX_REASON_CHARS]
+        raise InvalidArgument(f"{shown(pattern)} is no regular expression of RE2: {reason}") from None
 
 
 def parts_to_match(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
