@@ -9,7 +9,7 @@ from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.errors import StoreError
 from tests.broker.memory_files import MemoryFiles
-from tests.broker.stores import Sent, opened, put, read
+from tests.broker.stores import NOW_MS, Sent, opened, put, read
 
 STEPS = (
     *("A0", "B0", "flush", "A0", "A1", "flush log", "B0", "flush queues", "A0", "delete B", "A1", "B0", "flush log"),
@@ -170,6 +170,44 @@ def test_a_failed_sync_in_a_deletion_ends_storing() -> None:
         put(store, Sent("B", 0, (b"2",)))
     store.abandon()
     assert [record.body for record in read(opened(memory), "B", 0)] == [b"1"]
+
+
+def test_a_full_disk_that_refuses_the_mark_of_a_deletion_changes_nothing() -> None:
+    memory = MemoryFiles()
+    store = opened(memory)
+    put(store, Sent("A", 0, (b"1",)), Sent("B", 0, (b"1",)))
+    memory.room = 0
+    with pytest.raises(StoreError, match="no space left"):
+        store.delete_topic("A")
+    assert [record.body for record in read(store, "A", 0)] == [b"1"]
+    memory.room = None
+    put(store, Sent("A", 0, (b"2",)), Sent("B", 0, (b"2",)))
+    store.abandon()
+    store = opened(memory)
+    assert [record.body for record in read(store, "A", 0)] == [b"1", b"2"]
+    store.delete_topic("A")
+    store.abandon()
+    store = opened(memory)
+    assert store.reader.bounds(("A", 0)) == (0, 0)
+    assert [record.body for record in read(store, "B", 0)] == [b"1", b"2"]
+
+
+def test_a_deletion_that_is_refused_keeps_the_messages_that_are_not_readable_yet() -> None:
+    """Messages of the topic that was to be deleted are kept, too: they are acknowledged."""
+    memory = MemoryFiles()
+    store = opened(memory)
+    messages = Sent("A", 0, (b"1",)), Sent("B", 0, (b"1",))
+    put(store, *messages)
+    memory.room = store.end - store.start
+    store.put_all([sent.append() for sent in messages], NOW_MS)
+    assert store.reader.bounds(("A", 0)) == (0, 1)
+    with pytest.raises(StoreError, match="nothing is deleted"):
+        store.delete_topic("A")
+    memory.room = None
+    store.flush()
+    store.dispatch(store.end)
+    for topic in "AB":
+        assert [record.body for record in read(store, topic, 0)] == [b"1", b"1"]
 
 
 def test_a_deletion_while_queues_are_synced_waits_for_them_itself() -> None:

@@ -285,24 +285,35 @@ class MessageStore:
 
         Returns functions that free their space, to be called in another thread. All other queues and the log are
         flushed first. A mark after the queues' records is synced before anything is removed: recovery begins at the
-        mark, and does not bring the records back.
+        mark, and does not bring the records back. Raises `StoreError`, with nothing deleted, if the disk refuses the
+        mark; a sync that fails ends the storing.
         """
         if self.failure:
             raise StoreError(self.failure)
         self.flush(leaving=keys)
-        self._waiting = deque([stored for stored in self._waiting if stored.key not in keys])
-        if self._waiting:
+        if any(stored.key not in keys for stored in self._waiting):
             raise StoreError("nothing is deleted: the consume queues cannot be written; is the disk full?")
-        for key in keys:
-            self.queues.by_key.pop(key, None)
+        waiting, self._waiting = self._waiting, deque()
+        gone = {key: queue for key in keys if (queue := self.queues.by_key.pop(key, None)) is not None}
+        try:
+            self._mark_deletion()
+        except StoreError:
+            self._waiting = waiting
+            self.queues.by_key.update(gone)
+            self._entries = self.queues.count_entries()
+            self.synced_mark = self._mark()
+            raise
+        with self._failing():
+            self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).sync()
+            return [self.files.set_aside(folder) for folder in folders]
+
+    def _mark_deletion(self) -> None:
+        """Writes to the checkpoint that recovery begins behind the records of queues that are deleted now."""
         self._deletions += 1
         self._entries = self.queues.count_entries()
         self._handed_out.clear()
         self.synced_mark = Mark(self._log.flushed, self._entries, self._deletions)
-        with self._failing():
-            self.mark_safe(self.synced_mark)
-            self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).sync()
-            return [self.files.set_aside(folder) for folder in folders]
+        self.mark_safe(self.synced_mark)
 
     def oldest_segment(self) -> OldSegment | None:
         """Returns the oldest segment of the log; None if recovery would still read it, so that it must stay."""
