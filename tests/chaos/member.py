@@ -64,8 +64,8 @@ class Starts(logging.Handler):
             queue, offset = record.args
             assert isinstance(queue, MessageQueue)
             assert isinstance(offset, int)
-            place = (queue.topic, queue.broker_name, queue.queue_id)
-            self._records.write([Start(time.monotonic(), self._group, self._member, *place, offset)])
+            key = (queue.topic, queue.broker_name, queue.queue_id)
+            self._records.write([Start(time.monotonic(), self._group, self._member, *key, offset)])
 
     def attach(self) -> None:
         logger = logging.getLogger(START_LOGGER)

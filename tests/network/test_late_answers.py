@@ -24,6 +24,7 @@ class Late(LateAnswer):
         self.opaque = request.opaque
         self.ready: Callable[[LateAnswer], None] | None = None
         self.drops = 0
+        self.on_drop: Callable[[], None] = lambda: None
         self.gate = trio.Event()
 
     def wait(self, ready: Callable[[LateAnswer], None]) -> None:
@@ -36,6 +37,7 @@ class Late(LateAnswer):
 
     def drop(self) -> None:
         self.drops += 1
+        self.on_drop()
 
     def end(self) -> None:
         assert self.ready is not None
@@ -103,6 +105,18 @@ async def test_an_answer_that_is_ready_as_its_connection_ends_starts_nothing() -
         await connection.wait_closed()
         assert await peer.receive() is None
     assert lates.all[0].drops == 0
+
+
+async def test_an_answer_that_is_ready_while_its_connection_drops_others_starts_nothing() -> None:
+    """The connection's nursery has ended."""
+    lates = Lates()
+    async with against_socket(lates.handle) as (connection, peer):
+        await peer.send(Command(11, opaque=1), Command(11, opaque=2))
+        await until(lambda: len(lates.all) == 2 and lates.all[1].ready is not None)
+        lates.all[1].on_drop = lates.all[0].end
+        await connection.aclose()
+        assert await peer.receive() is None
+    assert [late.drops for late in lates.all] == [0, 1]
 
 
 async def test_a_handler_around_another_may_await_a_late_answer_and_be_cancelled() -> None:

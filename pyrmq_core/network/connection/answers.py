@@ -80,8 +80,9 @@ class OpenRequests:
     async def drop_late(self) -> None:
         """Drops the late answers that still wait, some at a time: the connection has ended."""
         while self._late:
-            for _ in range(min(DROPPED_AT_ONCE, len(self._late))):
-                self._late.popitem()[0].drop()
+            for _ in range(DROPPED_AT_ONCE):
+                if self._late:  # the drop of an answer may end the wait of another
+                    self._late.popitem()[0].drop()
             with trio.CancelScope(shield=True):
                 await trio.lowlevel.checkpoint()
 
