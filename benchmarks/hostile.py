@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -78,15 +79,11 @@ class Row:
         )
 
 
-class Client:
-    """An honest client: one question after the other over a connection that is opened again after a loss."""
+class Asker(ABC):
+    """Asks one question after the other over a connection that is opened again after a loss."""
 
-    def __init__(self, address: str, question: Callable[[], tuple[int, dict[str, object], bytes]]) -> None:
-        self._address = address
-        self._question = question
-        self._line: Stranger | None = None
-
-    def ask_while(self, goes_on: Callable[[], bool], look: Callable[[], None]) -> Seen:
+    def ask_while(self, goes_on: Callable[[], bool], look: Callable[[], None] = lambda: None) -> Seen:
+        """Returns the waits for answers; calls `look` after each."""
         seen = Seen()
         while goes_on() or not (seen.waits or seen.failed):
             began = time.perf_counter()
@@ -98,6 +95,18 @@ class Client:
             look()
             time.sleep(PAUSE_SECONDS)
         return seen
+
+    @abstractmethod
+    def _is_answered(self) -> bool: ...
+
+
+class Client(Asker):
+    """An honest client of a server of RocketMQ."""
+
+    def __init__(self, address: str, question: Callable[[], tuple[int, dict[str, object], bytes]]) -> None:
+        self._address = address
+        self._question = question
+        self._line: Stranger | None = None
 
     def _is_answered(self) -> bool:
         try:
@@ -186,7 +195,7 @@ def rows(kind: str, seconds: float, calm_seconds: float) -> Iterator[Row]:
             for server, question in ((nameserver, route), (broker, small_send)):
                 end = time.monotonic() + min(WARMING_SECONDS, 4 * calm_seconds)
                 with contextlib.closing(Client(server.address, question)) as client:
-                    client.ask_while(lambda end=end: time.monotonic() < end, lambda: None)  # type: ignore[misc]
+                    client.ask_while(lambda end=end: time.monotonic() < end)  # type: ignore[misc]
             ended = ""
             while waiting and not ended:
                 attack = waiting.pop(0)

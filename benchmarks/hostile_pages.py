@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.hostile import ANSWER_SECONDS, PAUSE_SECONDS, Client, Seen, Usage, small_send
+from benchmarks.hostile import ANSWER_SECONDS, Asker, Client, Seen, Usage, small_send
 from benchmarks.support.page_attacks import ATTACKS
 from tests.support.apache import free_port
 from tests.support.our_cluster import boot_our_cluster
@@ -34,25 +34,13 @@ METRICS: Final = "metrics"
 GIVEN_BACK_SECONDS: Final = 12.0
 
 
-class Viewer:
-    """Asks for one path after the other over a connection that is opened again after a loss."""
+class Viewer(Asker):
+    """Asks for one path."""
 
     def __init__(self, address: str, path: str) -> None:
         self._address = address
         self._path = path
         self._line: http.client.HTTPConnection | None = None
-
-    def ask_while(self, goes_on: Callable[[], bool]) -> Seen:
-        seen = Seen()
-        while goes_on() or not (seen.waits or seen.failed):
-            began = time.perf_counter()
-            if self._is_answered():
-                seen.waits.append(time.perf_counter() - began)
-            else:
-                seen.failed += 1
-                time.sleep(0.05)
-            time.sleep(PAUSE_SECONDS)
-        return seen
 
     def _is_answered(self) -> bool:
         try:
@@ -172,10 +160,10 @@ def make_topics(address: str) -> None:
     """Sends a message to each of 300 topics."""
     client = Client(address, small_send)
     with contextlib.closing(client):
-        client.ask_while(for_seconds(0.2), lambda: None)
+        client.ask_while(for_seconds(0.2))
     with contextlib.closing(Client(address, _small_sends(iter(range(TOPICS))))) as others:
         for _ in range(TOPICS):
-            others.ask_while(lambda: False, lambda: None)
+            others.ask_while(lambda: False)
 
 
 def _small_sends(numbers: Iterator[int]) -> Callable[[], tuple[int, dict[str, object], bytes]]:
