@@ -1,7 +1,7 @@
 # Each target sets up what it needs by itself (.ci/env): .venv from requirements.lock, a JDK and Maven.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test test-all test-rest pure class-archives durations check site release-check demo soak fuzz matrix bench bench-quick lock
+.PHONY: help test test-all test-rest pure class-archives durations check site release-check demo soak fuzz matrix findings bench bench-quick lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -60,6 +60,11 @@ fuzz: ## inputs that coverage guides, for every parser of bytes from others; MIN
 
 matrix: ## the Spark tests on every release of PySpark, for the table in docs/spark-releases.md; ARGS='4.2.1' for some
 	@.ci/env python -m tests.support.releases $(ARGS)
+
+findings: ## what surprised us in outside software, run again: each program of findings/ ends with 0 if it is still so
+	@mkdir -p build; ended=0; for program in $(or $(ARGS),findings/*.sh); do \
+	  "$$program" >build/findings.log 2>&1; status=$$?; echo "$$status $$program"; \
+	  [ $$status = 0 ] || { tail -n 5 build/findings.log; ended=1; }; done; exit $$ended
 
 bench: ## every benchmark
 	@.ci/env python -m benchmarks $(ARGS)

@@ -67,6 +67,10 @@ def test_every_file_opens_with_a_sentence(packages: dict[str, str]) -> None:
     assert walls.sentence_faults(packages | python_sources(*BESIDE)) == []
 
 
+def test_tables_in_docstrings_stay_tables(packages: dict[str, str]) -> None:
+    assert walls.table_faults(packages) == []
+
+
 def test_the_core_brings_in_nothing_heavy() -> None:
     heavy = "import sys, pyrmq_core; print(sorted({'pyspark', 'pyarrow', 'numpy', 'click', 'lz4'} & set(sys.modules)))"
     assert subprocess.check_output([sys.executable, "-c", heavy], text=True, timeout=30).strip() == "[]"
@@ -291,6 +295,12 @@ def test_a_long_function_is_reported(lines: int) -> None:
 @pytest.mark.parametrize("source", ["", "import os", '"""Values"""', "# A comment is not a docstring."])
 def test_a_file_without_a_sentence_is_reported(source: str) -> None:
     assert walls.sentence_faults({"m.py": source})
+
+
+def test_a_table_that_became_prose_is_reported() -> None:
+    table = '"""Rows.\n\nname    meaning\nid      its number,\n        which is unique\n"""'
+    assert walls.table_faults({"m.py": table}) == []
+    assert walls.table_faults({"m.py": table.replace("name    meaning", "name and meaning of it")})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`ExporterSettings` and `start_exporter`: a server's metrics where metricsExporterType is PROM (extra `metrics`)."""
+"""`start_exporter`: a server's metrics where metricsExporterType is PROM (extra `metrics`)."""
 
 from __future__ import annotations
 

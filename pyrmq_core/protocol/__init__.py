@@ -23,7 +23,7 @@ for the usual case, which leaves any other case to the plain form. Read the plai
     framing/frame: `Command` and `encode_json`       `RequestForm`: a header template with a few varying fields
     requests/broker/send_message: `decode_fields`    `_USUAL`: the usual answer to a send
     requests/broker/pull_message: `PullAnswer`       `pull_offsets`: only the three offsets of an answer
-    messages/properties: `message_properties`        `_plain_properties`: UNIQ_KEY and WAIT, at most KEYS and TAGS
+    messages/properties: `message_properties`        `plain_ends`: UNIQ_KEY and WAIT, at most KEYS and TAGS
     a frozen dataclass's constructor                 `framing/fast_dataclass.maker_of`: fills all slots, by position
 
 `columnar/` is the fast form of encoding and decoding whole batches of messages.

@@ -248,8 +248,10 @@ def texts_of_ids(rows: CheckedRows) -> list[str]:
 class DeadLetters:
     """A writer of rows that brokers refuse because of their content, to a topic of their own.
 
-    property is refusedTopic the topic they were sent to refusedCode the broker's response code refusedReason   its
-    remark, in one line, cut to the room that the row's own properties leave
+    property         is
+    refusedTopic     the topic they were sent to
+    refusedCode      the broker's response code
+    refusedReason    its remark, in one line, cut to the room that the row's own properties leave
 
     Without a topic there is no window, and a write never fetches refused rows.
     """

@@ -390,3 +390,29 @@ def sentence_faults(sources: Sources) -> list[str]:
         if not re.match(r"\S.*[.?!:)]", opening, re.DOTALL) or len(opening.split()) < 3:
             faults.append(f"{path}: does not open with a sentence")
     return sorted(faults)
+
+
+def table_faults(sources: Sources) -> list[str]:
+    """Returns the docstrings in which lines of a table stand beside prose.
+
+    A paragraph with a gap of two blanks is a table. Each of its lines has a gap or a name alone, or is deeper since it
+    goes on with the line above.
+    """
+    faults: list[str] = []
+    for path, source in sources.items():
+        for node in ast.walk(parsed(source)):
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            paragraphs = [text.splitlines() for text in re.split(r"\n\s*\n", ast.get_docstring(node) or "")]
+            broken = [lines[0] for lines in paragraphs if _is_broken_table(lines)]
+            faults.extend(f"{path}: {line}: a table that became prose" for line in broken)
+    return sorted(faults)
+
+
+def _is_broken_table(lines: list[str]) -> bool:
+    rows = [line for line in lines if re.search(r"\S {2,}\S", line)]
+    if not rows:
+        return False
+    margin = min(len(line) - len(line.lstrip()) for line in rows)
+    beside = [line for line in lines if line not in rows and len(line) - len(line.lstrip()) <= margin]
+    return any(len(line.split()) > 4 for line in beside)

@@ -1,14 +1,14 @@
 """One queue of a batch topic: an entry of 46 bytes for each record, which has one message or all messages of a batch.
 
-    entry                      bytes
-    commit-log offset          8
-    record size                4
-    tags code                  8      of the record's own TAGS, 0 without
-    store time                 8      ms
-    offset of its first message 8
-    messages                   2      1 for a single message
-    compacted offset           4      -1
-    reserved                   4      0
+    entry                          bytes
+    commit-log offset              8
+    record size                    4
+    tags code                      8      of the record's own TAGS, 0 without
+    store time                     8      ms
+    offset of its first message    8
+    messages                       2      1 for a single message
+    compacted offset               4      -1
+    reserved                       4      0
 
 Entries are in the order of their offsets; an entry is found by binary search. Source:
 store/queue/BatchConsumeQueue.java (5.4.0).

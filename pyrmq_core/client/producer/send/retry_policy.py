@@ -104,8 +104,10 @@ def next_step(
 ) -> Next:
     """Decides the next step after a failed try; `seconds` are left of the send's time.
 
-    error target next the broker does not have the queue named by the caller ASK_ROUTE an error that `is_retried`, in
-    time   any                     TRY any other any END
+    error                                 target                  next
+    the broker does not have the queue    named by the caller     ASK_ROUTE
+    one that `is_retried`, in time        any                     TRY
+    any other                             any                     END
     """
     if refuses_queue(error) and isinstance(target, ThisQueue):
         return Next.ASK_ROUTE
