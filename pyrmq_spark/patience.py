@@ -1,4 +1,4 @@
-"""Waits up to `pullTimeoutMs` for brokers and NameServers that do not answer, then raises; nothing is skipped."""
+"""Waits for brokers and NameServers that do not answer: `pullTimeoutMs` in a read, `sendTimeoutMs` in a write."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from pyrmq_spark.spark_errors import BrokerUnavailable
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.2
+READ_AGAIN: Final = (
+    "nothing was skipped: start it again when the brokers are back, or let it wait longer with pullTimeoutMs"
+)
+WRITE_AGAIN: Final = "write again when the brokers are back, or let it wait longer with sendTimeoutMs"
 
 T = TypeVar("T")
 
 
-def retry_until_timeout(ask: Callable[[bool], T], seconds: float, passes: Callable[[RocketMQError], bool]) -> T:
+def retry_until_timeout(
+    ask: Callable[[bool], T], seconds: float, passes: Callable[[RocketMQError], bool], remedy: str = READ_AGAIN
+) -> T:
     """Returns the result of `ask(False)`; calls `ask(True)` again while it raises errors that `passes` accepts.
 
     Raises `BrokerUnavailable` after `seconds`, and any other error at once.
@@ -30,18 +36,20 @@ def retry_until_timeout(ask: Callable[[bool], T], seconds: float, passes: Callab
             if not passes(error):
                 raise
             if time.monotonic() >= deadline:
-                raise BrokerUnavailable(
-                    f"waited {seconds:g} s in vain, and nothing was skipped: {error}; start it again when the brokers "
-                    "are back, or let it wait longer with pullTimeoutMs"
-                ) from error
+                raise BrokerUnavailable(f"waited {seconds:g} s in vain: {error}; {remedy}") from error
             if not again:
                 log.warning("waiting up to %g s: %s", seconds, error)
         again = True
         time.sleep(PAUSE_SECONDS)
 
 
+def wait_to_write(ask: Callable[[], T], seconds: float) -> T:
+    """Returns the result of `ask()`; calls it again for `seconds` while brokers or NameServers do not answer."""
+    return retry_until_timeout(lambda _: ask(), seconds, of_a_stream, WRITE_AGAIN)
+
+
 def of_a_stream(error: RocketMQError) -> bool:
-    """Returns whether a stream may succeed later after this error."""
+    """Returns whether a stream, or a write, may succeed later after this error."""
     if isinstance(error, ResponseError):
         return error.code in PASSING_CODES
     return not isinstance(error, NoRoute)

@@ -154,9 +154,10 @@ class RocketMQDataSource(DataSource):
 
             create_topic(self._connection, options, options.topic, columns.message_type)
         if options.is_committed:
+            from pyrmq_spark.patience import wait_to_write
             from pyrmq_spark.write.manifest import ensure_manifest
 
-            ensure_manifest(self._connection, options)
+            wait_to_write(lambda: ensure_manifest(self._connection, options), options.send_timeout)
         return options, columns
 
 

@@ -1,16 +1,40 @@
-"""Makes the missing topic of a write: on the driver, or in the first task with a row for it."""
+"""Looks up the topics of a write, and makes a missing one: on the driver, or in the first task with a row for it.
+
+Both wait for brokers and NameServers that are away, up to `sendTimeoutMs`. A NameServer forgets a broker that is away
+with all its topics: while no master is registered, a topic without a route is no missing topic.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pyrmq_core import InvalidArgument, NoRoute
+from pyrmq_core import BrokerNotFound, InvalidArgument, NoRoute
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
+from pyrmq_spark.patience import wait_to_write
+
+if TYPE_CHECKING:
+    from pyrmq_core import TopicPublishInfo
+    from pyrmq_core.blocking import Producer
 
 # The default of RocketMQ's own `updateTopic`.
 DEFAULT_QUEUE_NUMS: Final = 8
 MESSAGE_TYPE: Final = "message.type"
+
+
+def sending_topic(
+    connection: ConnectionOptions, options: SinkOptions, producer: Producer, topic: str
+) -> tuple[TopicPublishInfo, bool]:
+    """Returns the queues to write the topic to, and whether it is a batch topic; waits for the topic's brokers."""
+
+    def look() -> tuple[TopicPublishInfo, bool]:
+        try:
+            return producer.sending_topic(topic, timeout=options.send_timeout)
+        except NoRoute:
+            _check_masters(connection, topic)
+            raise
+
+    return wait_to_write(look, options.send_timeout)
 
 
 def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str, columns_type: str | None) -> None:
@@ -21,6 +45,10 @@ def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str
     type of message that the columns make, for a topic without `messageType`; brokers before 5.0 keep no types, and make
     the topic without it.
     """
+    wait_to_write(lambda: _create(connection, options, topic, columns_type), options.send_timeout)
+
+
+def _create(connection: ConnectionOptions, options: SinkOptions, topic: str, columns_type: str | None) -> None:
     admin, name = worker.admin(connection), worker.name_on_brokers(connection, topic)
     try:
         admin.route(name)
@@ -36,3 +64,12 @@ def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str
             if options.message_type is not None or columns_type is None:
                 raise
             admin.create_topic(name, queues=queues)
+
+
+def _check_masters(connection: ConnectionOptions, topic: str) -> None:
+    """Raises `BrokerNotFound` if no master is registered."""
+    brokers = worker.admin(connection).cluster_info().broker_addr_table.values()
+    if all(broker.master is None for broker in brokers):
+        raise BrokerNotFound(
+            f"topic {topic} has no route, and no master is registered: start the brokers", broker_name=""
+        )

@@ -31,7 +31,7 @@ from pyrmq_core.blocking import Producer
 from pyrmq_core.columnar import CheckedRows, encoded, string_hash_codes
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
-from pyrmq_spark.write.create_topic import create_topic
+from pyrmq_spark.write.create_topic import create_topic, sending_topic
 
 Lanes = npt.NDArray[np.int64]
 
@@ -101,7 +101,7 @@ class QueueAssignment:
         """Returns the target of the next request of rows without a queue."""
         places = self._places(topic)
         if places.current is None or not self._keep:
-            places.current = AnyQueue(places.next_queue(), keep=self._keep)
+            places.current = AnyQueue(places.next_queue(), keep=self._keep, wait=True)
         return places.current
 
     def is_batch_topic(self, topic: str) -> bool:
@@ -110,7 +110,7 @@ class QueueAssignment:
 
     def in_no_order(self, topic: str) -> AnyQueue:
         """Returns the next queue in turn for a message without ordering, such as a delayed one."""
-        return AnyQueue(self._places(topic).next_queue())
+        return AnyQueue(self._places(topic).next_queue(), wait=True)
 
     def _lanes(self, topic: str, rows: CheckedRows) -> Lanes | None:
         """Returns each row's lane, the number of its target; queries NameServers again before it refuses a queue."""
@@ -128,7 +128,7 @@ class QueueAssignment:
             check_topic(topic)
             if self._options.create_topic != "auto" and topic != self._options.topic:
                 create_topic(self._connection, self._options, topic, self._columns_type)
-            info, is_batch_topic = self._producer.sending_topic(topic, timeout=self._timeout)
+            info, is_batch_topic = sending_topic(self._connection, self._options, self._producer, topic)
             self._topics[topic] = _TopicPlaces(info, self._counter, is_batch_topic=is_batch_topic)
         return self._topics[topic]
 

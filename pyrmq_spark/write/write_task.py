@@ -7,10 +7,11 @@ agree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -44,6 +45,7 @@ from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.spark_errors import InvalidRow, RocketMQSparkError, RowsUnaccounted, one_line
 from pyrmq_spark.write.columns import SinkSchema
 from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
+from pyrmq_spark.write.create_topic import sending_topic
 from pyrmq_spark.write.queue_assignment import AssignedRows, Fixed, QueueAssignment
 from pyrmq_spark.write.rows import by_delay, by_topic, check_rows, encode_singles, may_be_delayed
 
@@ -112,7 +114,7 @@ class PartitionWrite:
                 keep_refused=options.dead_letter_topic is not None,
                 list_ranges=options.is_committed,
             ) as window,
-            open_dead_letters(producer, options) as dead_letters,
+            open_dead_letters(self._connection, producer, options) as dead_letters,
         ):
             self.summary, self.dead_letters = window.summary, dead_letters.summary
             try:
@@ -256,9 +258,12 @@ class DeadLetters:
     Without a topic there is no window, and a write never fetches refused rows.
     """
 
-    def __init__(self, topic: str | None, window: SendWindow | None) -> None:
+    def __init__(
+        self, topic: str | None, window: SendWindow | None, look_up: Callable[[str], object] | None = None
+    ) -> None:
         self._topic = topic
         self._window = window
+        self._look_up = look_up
         self.summary = WriteSummary() if window is None else window.summary
 
     def put_all(self, refused: Sequence[RefusedMessage]) -> None:
@@ -266,12 +271,15 @@ class DeadLetters:
         for message in refused:
             if self._topic is None or self._window is None:
                 raise InvalidState("a refused row, and no topic for it")
+            if self._look_up is not None:  # once: waits for the topic's brokers
+                self._look_up(self._topic)
+                self._look_up = None
             refusal = {
                 "refusedTopic": message.payload.topic,
                 "refusedCode": str(message.code),
                 "refusedReason": reason(message),
             }
-            self._window.put(readdressed(message.payload, self._topic, refusal), AnyQueue())
+            self._window.put(readdressed(message.payload, self._topic, refusal), AnyQueue(wait=True))
 
     def drain(self) -> None:
         """Waits until each dead letter is acknowledged."""
@@ -280,7 +288,7 @@ class DeadLetters:
 
 
 @contextmanager
-def open_dead_letters(producer: Producer, options: SinkOptions) -> Iterator[DeadLetters]:
+def open_dead_letters(connection: ConnectionOptions, producer: Producer, options: SinkOptions) -> Iterator[DeadLetters]:
     """Opens the dead letters of one task."""
     if options.dead_letter_topic is None:
         yield DeadLetters(None, None)
@@ -288,7 +296,7 @@ def open_dead_letters(producer: Producer, options: SinkOptions) -> Iterator[Dead
     with producer.open_window(
         max_requests=options.requests_in_flight, timeout=options.send_timeout, list_ranges=options.is_committed
     ) as window:
-        yield DeadLetters(options.dead_letter_topic, window)
+        yield DeadLetters(options.dead_letter_topic, window, partial(sending_topic, connection, options, producer))
 
 
 def reason(refused: RefusedMessage) -> str:

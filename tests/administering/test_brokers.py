@@ -7,7 +7,16 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from pyrmq_core import Admin, InvalidArgument, InvalidState, Message, NoRoute, Producer, ResponseError, blocking
+from pyrmq_core import (
+    Admin,
+    BrokerNotFound,
+    InvalidArgument,
+    Message,
+    NoRoute,
+    Producer,
+    ResponseError,
+    blocking,
+)
 from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats, StatsPeriod, ViewBrokerStats
 from pyrmq_core.testing import Command, CutConnection, EmbeddedCluster, Peer, RequestCode, ResponseCode, refusal
 from tests.support.broker_admin_jobs import BrokerAdminJobs
@@ -190,7 +199,7 @@ async def test_without_brokers_or_nameservers_the_error_says_so() -> None:
     async with EmbeddedCluster(brokers=1) as cluster, Admin(nameserver=cluster.nameserver) as admin:
         await cluster.stop("broker-a")
         assert await admin.brokers.list() == ()
-        with pytest.raises(InvalidState, match="knows no master broker"):
+        with pytest.raises(BrokerNotFound, match="knows no master broker"):
             await admin.brokers.clean_unused_topics()
         with pytest.raises(InvalidArgument, match="knows none"):
             await admin.brokers.config("broker-a")

@@ -15,7 +15,7 @@ from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.client.service_state import Life
-from pyrmq_core.errors import InvalidArgument, InvalidState, RocketMQError
+from pyrmq_core.errors import BrokerNotFound, InvalidArgument, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
@@ -87,7 +87,9 @@ class AdminServers:
             if broker.master is not None
         }
         if not masters:
-            raise InvalidState("the NameServer knows no master broker; start one, or look why none registered")
+            raise BrokerNotFound(
+                "the NameServer knows no master broker; start one, or look why none registered", broker_name=""
+            )
         return masters
 
     async def brokers(self, cluster: str | None = None) -> dict[str, Server]:
@@ -96,7 +98,9 @@ class AdminServers:
         reading = {broker.broker_name: reading_address(broker) for broker in registered}
         there = {name: Server(name, address) for name, address in reading.items() if address is not None}
         if not there:
-            raise InvalidState("the NameServer knows no broker; start one, or look why none registered")
+            raise BrokerNotFound(
+                "the NameServer knows no broker; start one, or look why none registered", broker_name=""
+            )
         return there
 
     async def ask(self, server: Server, command: Command, about: str = "") -> Command:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 from pyrmq_core.client.producer.send.send_options import AnyQueue, KeyedQueue, Target
 from pyrmq_core.errors import RocketMQError
@@ -121,7 +122,7 @@ class SendOrder:
 
     def _keep_to(self, to: Target, stored_in: MessageQueue) -> None:
         if isinstance(to, AnyQueue):
-            self._followed[to] = AnyQueue(stored_in, keep=True)
+            self._followed[to] = replace(to, first=stored_in)
         elif isinstance(to, KeyedQueue) and to.queues and stored_in not in to.queues:
             self._followed[to] = KeyedQueue(to.sharding_key, (stored_in,))
 

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -238,7 +238,7 @@ class SendWindow:
                 self._add(half, receipt)
                 now = receipt.queue
             if now is not None and isinstance(to, AnyQueue) and to.keep:
-                to = AnyQueue(now, keep=True)
+                to = replace(to, first=now)
             stored_in = now or stored_in
         return stored_in
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, chain
 from typing import TypeAlias, overload
 
@@ -141,7 +142,7 @@ async def _send_parts(
 
 
 def _going_on(to: AnyQueue | KeyedQueue, queue: MessageQueue) -> Target:
-    return AnyQueue(queue) if isinstance(to, AnyQueue) else KeyedQueue(to.sharding_key, (queue,))
+    return replace(to, first=queue) if isinstance(to, AnyQueue) else KeyedQueue(to.sharding_key, (queue,))
 
 
 def _batch_failed(error: RocketMQError, done: list[Sequence[SendResult] | RocketMQError], parts: int) -> BatchFailed:

@@ -99,6 +99,15 @@ class Next(Enum):
     END = "the send ends"
 
 
+def is_free_try(error: RocketMQError, target: Target) -> bool:
+    """Returns whether a failed try leaves the number of tries as it is: the target waits, and nothing was stored."""
+    if not isinstance(target, AnyQueue) or not target.wait or outcome_of(error) is not Outcome.NOT_STORED:
+        return False
+    if isinstance(error, ResponseError):
+        return error.code == ResponseCode.GO_AWAY
+    return isinstance(error, NetworkError | BrokerNotFound)
+
+
 def next_step(
     error: RocketMQError, target: Target, mode: CommunicationMode, tries_made: int, tries_allowed: int, seconds: float
 ) -> Next:
@@ -126,9 +135,9 @@ def is_retried(
     """Returns whether another try may follow, if time is left.
 
     A key's queue is tried again while its broker cannot be reached, or refuses with a temporary code; a broker may then
-    store the message twice. In mode ASYNC an answer of a broker is final, and a given queue is tried again after a
-    failure of the connection. After the refusal of a queue, which means an old route, another one is chosen unless the
-    caller named it.
+    store the message twice. A send to any queue has a number of tries, of which `is_free_try` takes none. In mode ASYNC
+    an answer of a broker is final, and a given queue is tried again after a failure of the connection. After the
+    refusal of a queue, which means an old route, another one is chosen unless the caller named it.
     """
     if refuses_queue(error):
         return not isinstance(target, ThisQueue)

@@ -28,11 +28,13 @@ class AnyQueue:
     """The topic's queues in turn, or `first` to begin with; a failed try moves to another broker.
 
     With `keep`, a window sends the payloads of one target one after another, each to the queue of the payload before
-    it. So they stay in one queue in their order, unless its broker fails.
+    it. So they stay in one queue in their order, unless its broker fails. With `wait`, a try that stored nothing since
+    no broker was reached does not count, and the send waits for one of the topic's brokers.
     """
 
     first: MessageQueue | None = None
     keep: bool = False
+    wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ ANY_QUEUE: Final = AnyQueue()
 
 
 def waits_for_broker(to: Target) -> bool:
-    """Returns whether a send waits for the broker of its queue, without a limit of tries."""
-    return isinstance(to, KeyedQueue) or (isinstance(to, ThisQueue) and to.wait)
+    """Returns whether a send waits for the broker of its queue, or for one of several, without a limit of tries."""
+    return isinstance(to, KeyedQueue) or to.wait
 
 
 def target_of(message: Message, queue: MessageQueue | None) -> Target:

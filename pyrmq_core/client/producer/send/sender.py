@@ -23,6 +23,7 @@ from pyrmq_core.client.producer.send.retry_policy import (
     MIN_ATTEMPT_SECONDS,
     Next,
     attempt_seconds,
+    is_free_try,
     leaving_seconds,
     next_step,
     no_such_queue,
@@ -302,6 +303,8 @@ class Sender:
         state.note(queue, outcome_of(error), str(error))
         if refuses_queue(error):
             state.note_refused_queue(queue, error)
+        elif is_free_try(error, state.to):
+            state.tries_left += 1
         step = next_step(error, state.to, state.mode, state.tries_made, state.tries_allowed, state.seconds_left())
         return self._end(error, state) if step is Next.END else None
 
@@ -327,7 +330,7 @@ class Sender:
             with suppress(RocketMQError):  # the known route may still be right
                 await self._client.routes.refresh(self._queues.on_wire(topic))
         if state.refused is None or state.refused[0] != tried:
-            waits = waits_for_broker(state.to)
+            waits = waits_for_broker(state.to) and not self._queues.has_untried_broker(state)
         else:  # if NameServers still list the refused queue, they do not know the change yet
             waits = not isinstance(state.to, ThisQueue) and tried in self._queues.known_queues(topic)
         if waits:
