@@ -28,10 +28,10 @@ class-archives: # no fault without them; made once in .venv/classes, by which Sp
 	-@.ci/env python -m tests.support.class_archives
 
 # The rooms without sockets, and the tests that cover them without a process of their own: pyproject.toml has the floor.
-PURE := protocol nameserver.tables filtering broker.store client.routing client.consumer.rebalance.strategies
-PURE_TESTS := tests/protocol tests/filtering $(addprefix tests/,nameserver/test_tables_*.py nameserver/test_accepted.py \
-  nameserver/test_golden.py client/test_allocation.py client/test_routing.py client/test_fault_latency.py) \
-  $(addprefix tests/broker/test_,batch_topics.py clock*.py damaged_stores.py disk_files.py failed_syncs.py \
+PURE := protocol servers.protocol servers.nameserver.tables filtering servers.broker.store client.routing client.consumer.rebalance.strategies
+PURE_TESTS := tests/protocol tests/filtering $(addprefix tests/servers/nameserver/test_,tables_*.py accepted.py golden.py) \
+  $(addprefix tests/client/test_,allocation.py routing.py fault_latency.py) \
+  $(addprefix tests/servers/broker/test_,batch_topics.py clock*.py damaged_stores.py disk_files.py failed_syncs.py \
   held_pulls.py index_hashes.py key_*.py killed_removals.py log_copy.py put_groups.py removal.py retention.py \
   start_work.py store_*.py tables.py tables_on_disk.py replay.py)
 pure: ## the tests of the pure rooms with many examples, and the floor of their coverage

@@ -31,7 +31,7 @@ with EmbeddedCluster(brokers=1) as cluster:
         assert pyrmq_core.__version__ in run("--version")
         assert "orders" in run("topic", "list", "-n", cluster.nameserver)
     if "web" in extras:
-        from pyrmq_core.web.rendering import STATIC, TEMPLATES
+        from pyrmq_core.tools.web.rendering import STATIC, TEMPLATES
 
         assert (STATIC / "page.css").exists()
         assert (TEMPLATES / "base.html").exists()

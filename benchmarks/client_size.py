@@ -35,9 +35,9 @@ from pyrmq_core.protocol.requests.broker.consumer_list import ConsumerList
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.groups.connections import GetConsumerConnections
 from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
-from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker, RegistrationHeader
-from pyrmq_core.protocol.routes.registration import RegistrationBody
 from pyrmq_core.protocol.routes.topic_config import DataVersion
+from pyrmq_core.servers.protocol.register_broker import RegisterBroker, RegistrationHeader
+from pyrmq_core.servers.protocol.registration import RegistrationBody
 
 COPIES: Final = 8  # brokers of a topic and of a group
 QUEUES: Final = 4

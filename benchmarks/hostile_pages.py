@@ -123,7 +123,7 @@ def threads_of(process_id: int) -> int:
 @contextlib.contextmanager
 def served_page(nameserver: str) -> Iterator[tuple[str, int]]:
     """Yields the address and the process id of a page that may change things."""
-    command = [sys.executable, "-m", "pyrmq_core.cli", "web", "-n", nameserver, "--port", "0", "--allow-changes"]
+    command = [sys.executable, "-m", "pyrmq_core.tools.cli", "web", "-n", nameserver, "--port", "0", "--allow-changes"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -62,7 +62,7 @@ def checkout(commit: str) -> Iterator[Path]:
 @contextmanager
 def cluster() -> Iterator[str]:
     """Runs a NameServer and a broker with filled topics in a process of its own; yields the NameServer's address."""
-    command = [sys.executable, "-m", "pyrmq_core.cli", "dev", "--brokers", "1", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "pyrmq_core.tools.cli", "dev", "--brokers", "1", "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:
             assert process.stdout is not None

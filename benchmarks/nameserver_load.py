@@ -28,9 +28,9 @@ from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import encode_frame
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
-from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker, RegistrationHeader
-from pyrmq_core.protocol.routes.registration import RegistrationBody
 from pyrmq_core.protocol.routes.topic_config import DataVersion
+from pyrmq_core.servers.protocol.register_broker import RegisterBroker, RegistrationHeader
+from pyrmq_core.servers.protocol.registration import RegistrationBody
 
 PERIOD_SECONDS = 30.0
 ASK_EVERY_SECONDS = 0.005
@@ -62,7 +62,7 @@ class Phase:
 @contextlib.contextmanager
 def our_nameserver() -> Iterator[tuple[str, int]]:
     """Runs our NameServer, and yields its address and its process id."""
-    command = [sys.executable, "-m", "pyrmq_core.nameserver", "--port", "0"]
+    command = [sys.executable, "-m", "pyrmq_core.servers.nameserver", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None

@@ -59,7 +59,6 @@ from pyrmq_core.model import (
 )
 
 if TYPE_CHECKING:
-    from pyrmq_core.body_schema import BodyColumn, BodySchema, infer_body_schema
     from pyrmq_core.client.admin.admin import Admin
     from pyrmq_core.client.client import Client
     from pyrmq_core.client.consumer.consume.delivery import Deliveries, Delivery
@@ -100,6 +99,7 @@ if TYPE_CHECKING:
     from pyrmq_core.client.routing.publish_info import TopicPublishInfo
     from pyrmq_core.client.service_state import ServiceState
     from pyrmq_core.client.unique_ids import unique_id_runs, unique_ids
+    from pyrmq_core.columnar.body_schema import BodyColumn, BodySchema, infer_body_schema
     from pyrmq_core.committed.deciding import Commit, next_record
     from pyrmq_core.committed.ranges import CommittedRange, check_id, check_ids, manifest_of, ranges_to_read
     from pyrmq_core.committed.records import CommitRecord, Decided, StoredRange, commit_messages
@@ -253,8 +253,8 @@ _LAZY: Final = {
     "AnyQueue": "pyrmq_core.client.producer.send.send_options",
     "Batching": "pyrmq_core.client.producer.bulk.accumulator",
     "CheckForbiddenHook": "pyrmq_core.client.producer.send.hooks",
-    "BodyColumn": "pyrmq_core.body_schema",
-    "BodySchema": "pyrmq_core.body_schema",
+    "BodyColumn": "pyrmq_core.columnar.body_schema",
+    "BodySchema": "pyrmq_core.columnar.body_schema",
     "Client": "pyrmq_core.client.client",
     "Command": "pyrmq_core.protocol.framing.command",
     "CommunicationMode": "pyrmq_core.client.producer.send.send_options",
@@ -299,7 +299,7 @@ _LAZY: Final = {
     "decode": "pyrmq_core.protocol.messages.payload",
     "encode_batch": "pyrmq_core.protocol.messages.batch_payloads",
     "encode_one": "pyrmq_core.protocol.messages.payload",
-    "infer_body_schema": "pyrmq_core.body_schema",
+    "infer_body_schema": "pyrmq_core.columnar.body_schema",
     "is_dead_letter_topic": "pyrmq_core.protocol.messages.names",
     "is_retry_topic": "pyrmq_core.protocol.messages.names",
     "is_system_topic": "pyrmq_core.protocol.messages.names",

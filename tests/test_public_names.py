@@ -26,7 +26,7 @@ PACKAGES = (
     "pyrmq_core.otel",
     "pyrmq_core.columnar",
     "pyrmq_core.embedded",
-    "pyrmq_core.nameserver",
+    "pyrmq_core.servers.nameserver",
     "pyrmq_core.testing",
     "pyrmq_spark",
     "pyrmq_spark.cdc",

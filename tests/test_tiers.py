@@ -73,8 +73,12 @@ def test_a_promise_without_a_light_attacker_has_its_quickest() -> None:
 
 
 def test_what_other_parts_of_the_suite_run_is_left_out_by_path() -> None:
-    test = tiers.SuiteTest("tests/broker/test_store_files.py::one", "")
-    for path in ("tests/broker", "tests/broker/test_store_*.py", "tests/broker/test_store_files.py"):
+    test = tiers.SuiteTest("tests/servers/broker/test_store_files.py::one", "")
+    for path in (
+        "tests/servers/broker",
+        "tests/servers/broker/test_store_*.py",
+        "tests/servers/broker/test_store_files.py",
+    ):
         assert test.is_below(["tests/client", path])
     assert not test.is_below(["tests/brok", "tests/client", "test_store_files.py"])
 
@@ -89,7 +93,7 @@ def test_the_other_tier_is_chosen_from_one_collection() -> None:
 def test_each_process_begins_with_the_files_of_one_party() -> None:
     ours, spark = "tests/client/test_a.py", "tests/spark/test_c.py"
     shared, own = "tests/interop/test_consumers.py", "tests/interop/test_slaves.py"
-    files = [ours, "tests/web/test_d.py", spark, own, shared]
+    files = [ours, "tests/tools/web/test_d.py", spark, own, shared]
     assert [tiers.next_file(files, f"gw{number}") for number in range(4)] == [shared, own, spark, shared]
     assert [tiers.next_file([spark, shared, ours], process) for process in ("gw1", "gw2")] == [ours, spark]
     assert [tiers.next_file([spark, shared], "gw1"), tiers.next_file([own, ours], "gw2")] == [shared, ours]

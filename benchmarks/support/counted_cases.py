@@ -103,7 +103,7 @@ def main(nameserver: str, peers: str, pattern: str) -> None:
 
 def imports(counting: Counting) -> None:
     def command_line() -> None:
-        from pyrmq_core.cli.commands import pyrmq
+        from pyrmq_core.tools.cli.commands import pyrmq
 
         with redirect_stdout(StringIO()):
             pyrmq(["topic", "--help"], "pyrmq", standalone_mode=False)

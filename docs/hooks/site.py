@@ -57,7 +57,7 @@ PACKAGES: Final = (
     "pyrmq_core.columnar",
     "pyrmq_core.embedded",
     "pyrmq_core.testing",
-    "pyrmq_core.nameserver",
+    "pyrmq_core.servers.nameserver",
     "pyrmq_spark",
     "pyrmq_spark.cdc",
 )

@@ -16,10 +16,10 @@ from enum import StrEnum, auto
 from pathlib import Path
 from typing import Any, Final
 
-from pyrmq_core.broker import server
-from pyrmq_core.broker.store.disk import disk_files
-from pyrmq_core.broker.store.disk.files import Files
-from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles
+from pyrmq_core.servers.broker import server
+from pyrmq_core.servers.broker.store.disk import disk_files
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles
 from tests.chaos.planted import replace
 from tests.support.our_cluster import OurServer
 

@@ -15,18 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyrmq_core import LitePullConsumer
-from pyrmq_core.access.guard import Guard
-from pyrmq_core.broker.ha.ha_client import HaClient
-from pyrmq_core.broker.ha.replicas import Replicas
-from pyrmq_core.broker.processors import consumer_send_back
-from pyrmq_core.broker.processors.pulls import pull_message
-from pyrmq_core.broker.schedule import delay_levels
-from pyrmq_core.broker.schedule.delay_levels import DelayLevels
-from pyrmq_core.broker.store import queue_table
-from pyrmq_core.broker.store.appending import Append, AppendResult
-from pyrmq_core.broker.store.commit_log import CommitLog
-from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.client.consumer import pull_consumer
 from pyrmq_core.client.consumer.consume import send_back
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
@@ -45,6 +33,18 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.message_id import offset_msg_id
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+from pyrmq_core.servers.access.guard import Guard
+from pyrmq_core.servers.broker.ha.ha_client import HaClient
+from pyrmq_core.servers.broker.ha.replicas import Replicas
+from pyrmq_core.servers.broker.processors import consumer_send_back
+from pyrmq_core.servers.broker.processors.pulls import pull_message
+from pyrmq_core.servers.broker.schedule import delay_levels
+from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
+from pyrmq_core.servers.broker.store import queue_table
+from pyrmq_core.servers.broker.store.appending import Append, AppendResult
+from pyrmq_core.servers.broker.store.commit_log import CommitLog
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from tests.chaos.plan import TOPICS
 from tests.chaos.traffic import Checks
 from tests.support.our_cluster import OurServer

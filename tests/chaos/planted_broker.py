@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from pyrmq_core.broker.__main__ import main
+from pyrmq_core.servers.broker.__main__ import main
 from tests.chaos.orders import take_orders
 from tests.chaos.planted import plant_by_environment
 

@@ -13,10 +13,10 @@ from random import Random
 import pytest
 
 from pyrmq_core import MessageExt
-from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
-from tests.broker.memory_files import MemoryFiles
+from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from tests.consuming.test_process_queue import QUEUE, message
+from tests.servers.broker.memory_files import MemoryFiles
 
 KEY = ("g", "T", 0)
 END = 12

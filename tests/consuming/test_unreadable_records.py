@@ -9,13 +9,13 @@ import pytest
 import trio
 
 from pyrmq_core import Admin, Client, ConsumeFromWhere, LitePullConsumer, Message, MessageQueue, Producer
-from pyrmq_core.broker.store.appending import Append
-from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.client.consumer.consume import intake
 from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.properties import encode_properties
 from pyrmq_core.protocol.messages.record import pack_host
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from pyrmq_core.servers.broker.store.appending import Append
+from pyrmq_core.servers.broker.store.batch_pieces import piece
 from pyrmq_core.testing import EmbeddedCluster
 from tests.support.consumer_jobs import SECONDS, Seen, committed, consuming, fresh
 from tests.support.raw_send_backs import send

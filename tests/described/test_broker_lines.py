@@ -14,9 +14,9 @@ from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
 from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
-from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker
-from tests.broker.nameservers import RecordingNameServer, nameservers
-from tests.broker.serving import message, serving
+from pyrmq_core.servers.protocol.register_broker import RegisterBroker
+from tests.servers.broker.nameservers import RecordingNameServer, nameservers
+from tests.servers.broker.serving import message, serving
 
 
 def topics_json(directory: Path) -> dict[str, dict[str, object]]:
@@ -50,7 +50,7 @@ async def test_line_23_topics_are_loaded_from_topics_json_under_the_store(tmp_pa
 
 
 async def test_line_24_all_topics_go_to_all_nameservers_at_start(tmp_path: Path) -> None:
-    """The rounds that follow are in tests/broker/test_registration.py."""
+    """The rounds that follow are in tests/servers/broker/test_registration.py."""
     async with (
         nameservers(2) as servers,
         serving(tmp_path, namesrvAddr=";".join(server.address for server in servers)) as served,

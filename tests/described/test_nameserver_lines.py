@@ -11,21 +11,21 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.nameserver import main
-from pyrmq_core.nameserver import server as running
-from pyrmq_core.nameserver.server import scan_rounds, tell_kv_rounds
-from pyrmq_core.nameserver.tables import BrokerAddrInfo
 from pyrmq_core.network import ConnectionPool
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
 from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvConfig, PutKvConfig
 from pyrmq_core.protocol.requests.nameserver.namesrv_config import UpdateNamesrvConfig
-from pyrmq_core.protocol.requests.nameserver.register_broker import RegisteredBroker, UnregisterBroker
 from pyrmq_core.protocol.routes.route import QueueData
-from tests.nameserver.desk import Desk, closed_because, json_body, peer, registration
-from tests.nameserver.serving import TIMEOUT, nameserver
-from tests.nameserver.test_process import booted_address, process
+from pyrmq_core.servers.nameserver import main
+from pyrmq_core.servers.nameserver import server as running
+from pyrmq_core.servers.nameserver.server import scan_rounds, tell_kv_rounds
+from pyrmq_core.servers.nameserver.tables import BrokerAddrInfo
+from pyrmq_core.servers.protocol.register_broker import RegisteredBroker, UnregisterBroker
+from tests.servers.nameserver.desk import Desk, closed_because, json_body, peer, registration
+from tests.servers.nameserver.serving import TIMEOUT, nameserver
+from tests.servers.nameserver.test_process import booted_address, process
 
 A, SLAVE = "127.0.0.1:10911", "127.0.0.1:10921"
 KEY_A = BrokerAddrInfo("DefaultCluster", A)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyrmq_core.body_schema import infer_body_schema
 from pyrmq_core.columnar import SOURCE_COLUMNS, DecodedBatch, schema_of
+from pyrmq_core.columnar.body_schema import infer_body_schema
 from pyrmq_core.columnar.decoding.decode import decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
@@ -28,9 +28,9 @@ from pyrmq_core.protocol.framing.frame import FrameDecoder
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.trace_events import trace_events
-from pyrmq_core.search.conditions import Members
-from pyrmq_core.search.where import Where
-from pyrmq_core.web.body_text import FORMS, body_text, summary
+from pyrmq_core.tools.search.conditions import Members
+from pyrmq_core.tools.search.where import Where
+from pyrmq_core.tools.web.body_text import FORMS, body_text, summary
 from pyrmq_spark.options import check_names, read_connection, read_sink, read_source
 from pyrmq_spark.stream.stream_offset import StreamOffset
 

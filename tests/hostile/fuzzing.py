@@ -6,24 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from pyrmq_core.access.plain.addresses import address_rule
-from pyrmq_core.access.plain.rules import rules_of
-from pyrmq_core.access.user_file import read_rules
-from pyrmq_core.access.users.needs import needs_of
-from pyrmq_core.access.users.values import policies_of
-from pyrmq_core.access.yaml_text import load_document
-from pyrmq_core.broker.processors.administration.broker_settings import changed
-from pyrmq_core.broker.processors.administration.lists import listed_groups, listed_topics
-from pyrmq_core.broker.settings.broker_config import BrokerConfig
-from pyrmq_core.broker.store.batch_pieces import piece
-from pyrmq_core.broker.transactions.half_messages import (
-    checked_again,
-    committed,
-    ended_offsets,
-    half_message,
-    postponed,
-)
-from pyrmq_core.broker.transactions.producer_checks import check_request
 from pyrmq_core.columnar import decode_batches, schema_of
 from pyrmq_core.columnar.arrays import keep_freed_memory
 from pyrmq_core.filtering.sql92 import parse as parse_sql
@@ -45,11 +27,29 @@ from pyrmq_core.protocol.messages.sysflag import COMPRESSED
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
-from pyrmq_core.protocol.routes.registration import decode_registration
 from pyrmq_core.protocol.routes.route import TopicRouteData
-from tests.broker.transactions.halves import HALF, raw
+from pyrmq_core.servers.access.plain.addresses import address_rule
+from pyrmq_core.servers.access.plain.rules import rules_of
+from pyrmq_core.servers.access.user_file import read_rules
+from pyrmq_core.servers.access.users.needs import needs_of
+from pyrmq_core.servers.access.users.values import policies_of
+from pyrmq_core.servers.access.yaml_text import load_document
+from pyrmq_core.servers.broker.processors.administration.broker_settings import changed
+from pyrmq_core.servers.broker.processors.administration.lists import listed_groups, listed_topics
+from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
+from pyrmq_core.servers.broker.store.batch_pieces import piece
+from pyrmq_core.servers.broker.transactions.half_messages import (
+    checked_again,
+    committed,
+    ended_offsets,
+    half_message,
+    postponed,
+)
+from pyrmq_core.servers.broker.transactions.producer_checks import check_request
+from pyrmq_core.servers.protocol.registration import decode_registration
 from tests.hostile import client_parsers, index_parsers, store_parsers, timer_parsers
 from tests.hostile.targets import Target
+from tests.servers.broker.transactions.halves import HALF, raw
 from tests.support import golden
 from tests.support.guarded import ACL_4
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyrmq_core.broker.store.index.key_index import FOLDER
-from pyrmq_core.broker.store.layout import ABORT_NAME
-from tests.broker.indexed_stores import LAYOUT, IndexedStore, keyed
-from tests.broker.memory_files import MemoryFiles
+from pyrmq_core.servers.broker.store.index.key_index import FOLDER
+from pyrmq_core.servers.broker.store.layout import ABORT_NAME
+from tests.servers.broker.indexed_stores import LAYOUT, IndexedStore, keyed
+from tests.servers.broker.memory_files import MemoryFiles
 
 
 def _stored() -> dict[str, bytes]:

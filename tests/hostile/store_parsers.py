@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from pyrmq_core.broker.ha.log_transfer import BLOCK_HEAD, Reports, in_blocks
-from pyrmq_core.broker.store.disk.files import Files
-from pyrmq_core.broker.store.formats import file_name
-from pyrmq_core.broker.store.layout import ABORT_NAME, CHECKPOINT_NAME
-from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.tables.config_files import load_config
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import iterate_records
-from tests.broker.memory_files import MemoryFiles
-from tests.broker.stores import ALL, SMALL, Sent, opened, put
+from pyrmq_core.servers.broker.ha.log_transfer import BLOCK_HEAD, Reports, in_blocks
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.store.formats import file_name
+from pyrmq_core.servers.broker.store.layout import ABORT_NAME, CHECKPOINT_NAME
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.tables.config_files import load_config
+from tests.servers.broker.memory_files import MemoryFiles
+from tests.servers.broker.stores import ALL, SMALL, Sent, opened, put
 
 LOG = "commitlog/" + file_name(0)
 QUEUE = "consumequeue/A/0/" + file_name(0)

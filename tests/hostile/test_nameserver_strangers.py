@@ -80,7 +80,7 @@ def test_ten_thousand_settings_that_are_none_hold_up_no_other(tmp_path: Path) ->
 def test_a_nameserver_that_would_control_less_than_it_says_does_not_start(tmp_path: Path, name: str) -> None:
     conf = tmp_path / "namesrv.conf"
     conf.write_text(f"listenPort=0\n{name}=true\n")
-    command = [sys.executable, "-m", "pyrmq_core.nameserver", "-c", str(conf)]
+    command = [sys.executable, "-m", "pyrmq_core.servers.nameserver", "-c", str(conf)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert f"{name}=true" in done.stderr

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from pyrmq_core.broker.store.batch_pieces import piece
-from pyrmq_core.broker.store.formats import file_name
-from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
-from pyrmq_core.broker.timers.timer_copies import (
+from pyrmq_core.protocol.messages.record import unpack_record
+from pyrmq_core.servers.broker.store.batch_pieces import piece
+from pyrmq_core.servers.broker.store.formats import file_name
+from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint
+from pyrmq_core.servers.broker.timers.timer_copies import (
     NEVER_ENQUEUED,
     DeliveredCopies,
     NoTimer,
@@ -16,11 +17,10 @@ from pyrmq_core.broker.timers.timer_copies import (
     key_of_copy,
     read_message,
 )
-from pyrmq_core.broker.timers.timer_log import FOLDER, TimerEntry, TimerLog
-from pyrmq_core.broker.timers.timer_wheel import PATH, SLOT, TimerWheel
-from pyrmq_core.protocol.messages.record import unpack_record
-from tests.broker.memory_files import MemoryFiles
-from tests.broker.transactions.halves import HALF, raw
+from pyrmq_core.servers.broker.timers.timer_log import FOLDER, TimerEntry, TimerLog
+from pyrmq_core.servers.broker.timers.timer_wheel import PATH, SLOT, TimerWheel
+from tests.servers.broker.memory_files import MemoryFiles
+from tests.servers.broker.transactions.halves import HALF, raw
 
 PROPERTIES = b"REAL_TOPIC\x01T\x02REAL_QID\x013\x02TIMER_OUT_MS\x011795265750000\x02TIMER_ROLL_TIMES\x012\x02"
 MESSAGE = raw(replace(HALF, pieces=[piece(0, b"x", PROPERTIES)]))

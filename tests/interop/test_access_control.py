@@ -16,7 +16,7 @@ import trio
 from pyrmq_core import Admin, Command, Message, Producer, RocketMQError, blocking
 from pyrmq_core.embedded import EmbeddedCluster
 from pyrmq_core.protocol.requests.broker.users import CreateUser, GetAcl, ListAcls, ListUsers
-from pyrmq_core.web.server import WebSettings, serve_web
+from pyrmq_core.tools.web.server import WebSettings, serve_web
 from tests.support.access_steps import ACCOUNT_STEPS, LAST_USER_STEPS, NEW_USER, USER, USER_STEPS, Step
 from tests.support.apache import ApacheBroker, ask
 from tests.support.consumer_jobs import fresh
@@ -34,7 +34,7 @@ from tests.support.guarded import (
 )
 from tests.support.java_programs import run_java, shared_machine, temporary_directory
 from tests.support.waiting import until_readable
-from tests.web.serving import changed
+from tests.tools.web.serving import changed
 
 PROGRAM = Path(__file__).parent / "java" / "SignedClient.java"
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from pyrmq_core import Message, MessageExt, MessageQueue
 from pyrmq_core.blocking import Admin, Producer
-from pyrmq_core.cli.commands import pyrmq
+from pyrmq_core.tools.cli.commands import pyrmq
 from tests.support.apache import ApacheCluster
 from tests.support.consumer_jobs import fresh
 from tests.support.group_admin_jobs import administering, behind

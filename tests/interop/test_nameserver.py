@@ -46,7 +46,7 @@ class Site:
 
 @contextmanager
 def our_nameserver() -> Iterator[str]:
-    command = [sys.executable, "-m", "pyrmq_core.nameserver", "--port", "0"]
+    command = [sys.executable, "-m", "pyrmq_core.servers.nameserver", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import load_object
-from tests.broker.serving import serving
+from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint
+from tests.servers.broker.serving import serving
 from tests.support.apache import BROKER_SETTINGS, NEWEST_AND_LONG_OLDER, ApacheBroker, ApacheCluster, ask, boot_cluster
 from tests.support.maven import ApacheUnavailable
 from tests.support.store_jobs import message, read, wait_end

@@ -12,7 +12,7 @@ from pyrmq_core.protocol.java.json_text import load_object
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
 from pyrmq_core.protocol.requests.broker.group_config import GetSubscriptionGroupConfig
 from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
-from tests.broker.serving import Served, serving
+from tests.servers.broker.serving import Served, serving
 from tests.support.apache import BROKER_SETTINGS, NEWEST_AND_LONG_OLDER, ApacheBroker, ApacheCluster, ask, boot_cluster
 from tests.support.maven import ApacheUnavailable
 from tests.support.store_jobs import message, wait_end

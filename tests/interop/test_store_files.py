@@ -48,7 +48,10 @@ def ours(directory: Path, *, kill: bool, **others: str) -> Iterator[str]:
     conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "pyrmq_core.broker", "-c", str(conf)], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-m", "pyrmq_core.servers.broker", "-c", str(conf)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     assert process.stdout is not None
     try:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.record import StoredRecord, iterate_records
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
 from pyrmq_core.protocol.requests.broker.recall_message import MessageRecalled, RecallHandle, RecallMessage
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
+from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint
 from tests.interop.test_store_files import OPENED, ours
 from tests.support.apache import ask, boot_broker, boot_cluster
 from tests.support.jvm import POLL_SECONDS

@@ -88,7 +88,7 @@ def ours(apache: ApacheCluster, broker: ApacheBroker) -> Iterator[OurServer]:
         "storePathRootDir": str(broker.store),
     }
     home = apache.home / fresh("ours")
-    server = OurServer("broker-a", "pyrmq_core.broker", home, apache.nameserver.address, settings)
+    server = OurServer("broker-a", "pyrmq_core.servers.broker", home, apache.nameserver.address, settings)
     try:
         server.start()
         yield server

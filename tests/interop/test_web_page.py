@@ -15,8 +15,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
 from pyrmq_core import Client, Message, Producer, PullConsumer
-from pyrmq_core.web import topic_figures
-from pyrmq_core.web.server import WebSettings, serve_web
+from pyrmq_core.tools.web import topic_figures
+from pyrmq_core.tools.web.server import WebSettings, serve_web
 from tests.support.apache import ApacheCluster
 from tests.support.browser import browser, missing
 

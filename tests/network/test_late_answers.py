@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from pyrmq_core.exporter.rpc_latency import RpcLatency
 from pyrmq_core.network import LateAnswer, Peer, ask
 from pyrmq_core.network.connection.answers import DROPPED_AT_ONCE
 from pyrmq_core.protocol.framing.command import NO_FIELDS, Command, success
+from pyrmq_core.servers.exporter.rpc_latency import RpcLatency
 from tests.network.ends import against_socket, dialled, serving, until
 
 COUNT = 3 * DROPPED_AT_ONCE

@@ -22,11 +22,11 @@ from prometheus_client import generate_latest
 
 from pyrmq_core import ConsumeFromWhere, InvalidArgument, Message
 from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer, PushConsumer
-from pyrmq_core.broker.settings.broker_config import BrokerConfig
-from pyrmq_core.exporter import server as exporter
-from pyrmq_core.exporter.server import MAX_CONNECTIONS
 from pyrmq_core.network.byte_server import BytePort
 from pyrmq_core.otel import Instrumentation
+from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
+from pyrmq_core.servers.exporter import server as exporter
+from pyrmq_core.servers.exporter.server import MAX_CONNECTIONS
 from tests.otel.pages import Page, free_port, page_with, parsed, text_of
 from tests.otel.test_broker_names import recorded
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import trio
 
-from pyrmq_core.broker.exported.broker_metrics import TIMER_BOUNDS, snapshot
-from pyrmq_core.broker.statistics import measures
-from pyrmq_core.broker.timers.timer_wheel import SLOTS, Slot, TimerWheel
-from pyrmq_core.exporter import rpc_latency
-from pyrmq_core.exporter.families import Buckets, Sample
-from pyrmq_core.exporter.series import OTHER, Counts, Histogram
+from pyrmq_core.servers.broker.exported.broker_metrics import TIMER_BOUNDS, snapshot
+from pyrmq_core.servers.broker.statistics import measures
+from pyrmq_core.servers.broker.timers.timer_wheel import SLOTS, Slot, TimerWheel
+from pyrmq_core.servers.exporter import rpc_latency
+from pyrmq_core.servers.exporter.families import Buckets, Sample
+from pyrmq_core.servers.exporter.series import OTHER, Counts, Histogram
 from pyrmq_core.testing import EmbeddedCluster
-from tests.broker.memory_files import MemoryFiles
-from tests.broker.timer_stores import timed_store
 from tests.otel.pages import free_port, parsed, text_of
+from tests.servers.broker.memory_files import MemoryFiles
+from tests.servers.broker.timer_stores import timed_store
 from tests.support.metric_jobs import bounds_on, exercise, names_on
 
 ROOT = Path(__file__).parent.parent.parent

@@ -14,15 +14,15 @@ import trio
 
 from pyrmq_core import InvalidArgument, Message, NetworkError, RoutingError
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
-from pyrmq_core.exporter.rpc_latency import RpcLatency
-from pyrmq_core.nameserver import NameServerConfig, run_nameserver
-from pyrmq_core.nameserver.exported import MOST_ADDRESSES, NameServerMetrics
-from pyrmq_core.nameserver.service import NameServer
-from pyrmq_core.nameserver.tables import BrokerAddrInfo
-from pyrmq_core.nameserver.tables.state import BrokerLiveInfo
 from pyrmq_core.protocol.routes.topic_config import NO_VERSION
-from tests.nameserver.serving import nameserver
+from pyrmq_core.servers.exporter.rpc_latency import RpcLatency
+from pyrmq_core.servers.nameserver import NameServerConfig, run_nameserver
+from pyrmq_core.servers.nameserver.exported import MOST_ADDRESSES, NameServerMetrics
+from pyrmq_core.servers.nameserver.service import NameServer
+from pyrmq_core.servers.nameserver.tables import BrokerAddrInfo
+from pyrmq_core.servers.nameserver.tables.state import BrokerLiveInfo
 from tests.otel.pages import Page, free_port, page_with, parsed, text_of
+from tests.servers.nameserver.serving import nameserver
 
 SETTINGS: dict[str, Any] = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError
-from pyrmq_core.protocol.java.json_cursor import CHARACTERS_AT_ONCE, MAX_TEXT_CHARACTERS, JsonWalk
 from pyrmq_core.protocol.java.json_text import dumps_bare
+from pyrmq_core.servers.protocol.json_cursor import CHARACTERS_AT_ONCE, MAX_TEXT_CHARACTERS, JsonWalk
 from tests.protocol.strategies import TEXT
 
 INTS = st.integers(-(2**63), 2**63)

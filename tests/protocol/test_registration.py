@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError, ProtocolError
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.protocol.java.json_cursor import CHARACTERS_AT_ONCE
-from pyrmq_core.protocol.routes.registration import (
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion, TopicConfigTable
+from pyrmq_core.servers.protocol.json_cursor import CHARACTERS_AT_ONCE
+from pyrmq_core.servers.protocol.registration import (
     MAX_INFLATED_BYTES,
     RegistrationBody,
     decode_registration,
@@ -25,7 +26,6 @@ from pyrmq_core.protocol.routes.registration import (
     registration_crc,
     registration_steps,
 )
-from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion, TopicConfigTable
 from tests.protocol.strategies import TEXT
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "vectors_java.txt"

@@ -25,15 +25,15 @@ from pyrmq_core import (
     PushConsumer,
     RocketMQError,
 )
-from pyrmq_core.broker import BrokerConfig, RunningBroker, run_broker
-from pyrmq_core.nameserver import NameServerConfig, run_nameserver
-from tests.broker.memory_files import MemoryFiles
+from pyrmq_core.servers.broker import BrokerConfig, RunningBroker, run_broker
+from pyrmq_core.servers.nameserver import NameServerConfig, run_nameserver
 from tests.chaos.history import Event, Fault, Hung
 from tests.chaos.member import Worker
 from tests.chaos.plan import BROKERS, EVERY_KIND, PACKED, PLAIN, TOPICS, Kind, Plan, drawn
 from tests.chaos.runner import GROUP, Run
 from tests.chaos.traffic import SEND_SECONDS, Load, Traffic
 from tests.chaos.tries import tries_noted
+from tests.servers.broker.memory_files import MemoryFiles
 from tests.simulated.rules import Committed, Handled, Happening, Seen, faults_of
 from tests.simulated.world import BEAT_SECONDS, PROCESS, Spins, Way, World, simulate
 

@@ -26,15 +26,15 @@ import trio
 import trio.testing
 from trio._core import _run as scheduling
 
-from pyrmq_core.broker import server as broker_server
 from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.errors import ConnectFailed
-from pyrmq_core.nameserver import server as nameserver_server
 from pyrmq_core.network import Handler, Listening, Peer, parse_address, pool
 from pyrmq_core.network.connection.calls import DeadlineSweeper
 from pyrmq_core.network.connection.connection import Connection
 from pyrmq_core.network.connection.wire import Chunk
 from pyrmq_core.protocol.framing.frame import FrameDecoder
+from pyrmq_core.servers.broker import server as broker_server
+from pyrmq_core.servers.nameserver import server as nameserver_server
 
 T = TypeVar("T")
 

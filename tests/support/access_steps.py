@@ -18,8 +18,8 @@ from pyrmq_core.protocol.requests.broker.users import (
     UpdateAcl,
     UpdateUser,
 )
-from tests.access.requests import heart_beat
-from tests.broker.serving import message
+from tests.servers.access.requests import heart_beat
+from tests.servers.broker.serving import message
 from tests.support.guarded import KEY, READER, READER_SECRET
 
 USER = "ordinary-user"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pyrmq_core.broker.processors.table import HANDLERS, NOT_BUILT
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES
+from pyrmq_core.servers.broker.processors.table import HANDLERS, NOT_BUILT
 
 ABOUT: Final[Mapping[int, str]] = {
     10: "stores a message",

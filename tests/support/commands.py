@@ -12,10 +12,10 @@ from typing import IO
 
 import click
 
-from pyrmq_core.cli.commands import OutermostGroup, pyrmq
-from pyrmq_core.cli.operation.server_groups import ServerGroup
+from pyrmq_core.tools.cli.commands import OutermostGroup, pyrmq
+from pyrmq_core.tools.cli.operation.server_groups import ServerGroup
 
-PROGRAM = (sys.executable, "-m", "pyrmq_core.cli")
+PROGRAM = (sys.executable, "-m", "pyrmq_core.tools.cli")
 ENDS_WITHIN = 60.0
 EXPORTED = str(Path(tempfile.gettempdir()) / f"pyrmq-exported-{os.getpid()}.jsonl")
 IMPORTED = str(Path(__file__).with_name("imported.jsonl"))

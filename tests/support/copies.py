@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from pyrmq_core.broker.store.batch_queue import BATCH_ENTRY_BYTES
-from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import load_object
@@ -18,6 +16,8 @@ from pyrmq_core.protocol.messages.record import StoredRecord
 from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction
 from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, GetMinOffset, OffsetFound
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+from pyrmq_core.servers.broker.store.batch_queue import BATCH_ENTRY_BYTES
+from pyrmq_core.servers.broker.store.formats import ENTRY
 from tests.support.apache import BROKER_SETTINGS, ApacheBroker, ask
 from tests.support.our_cluster import OurServer
 from tests.support.spark_streams import wait_until

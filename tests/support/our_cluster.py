@@ -16,7 +16,7 @@ from tests.support.apache import BROKER_PORTS, free_port, registered_brokers
 from tests.support.jvm import JavaProcess
 
 BOOT_SECONDS = 60.0
-BROKER_MODULE = "pyrmq_core.broker"
+BROKER_MODULE = "pyrmq_core.servers.broker"
 MEMORY_BACKED = Path("/dev/shm")
 SMALL_FILES = {
     "mappedFileSizeCommitLog": str(64 << 20),
@@ -105,7 +105,7 @@ def boot_our_cluster(
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyrmq-", dir=memory_backed())))
         settings = {"listenPort": str(free_port((0,))), "kvConfigPath": str(home / "kv.json"), **nameserver_settings}
-        nameserver = OurServer("NameServer", "pyrmq_core.nameserver", home / "namesrv", None, settings)
+        nameserver = OurServer("NameServer", "pyrmq_core.servers.nameserver", home / "namesrv", None, settings)
         stack.callback(nameserver.kill)
         nameserver.start()
         cluster = OurCluster(nameserver)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from pyrmq_core.broker.processors.administration.broker_settings import CHANGEABLE
-from pyrmq_core.broker.settings.setting_rules import REFUSED, WITHOUT_EFFECT
-from pyrmq_core.nameserver.handlers import HANDLERS
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES
+from pyrmq_core.servers.broker.processors.administration.broker_settings import CHANGEABLE
+from pyrmq_core.servers.broker.settings.setting_rules import REFUSED, WITHOUT_EFFECT
+from pyrmq_core.servers.nameserver.handlers import HANDLERS
 from tests.support.broker_codes import refused_codes, served_codes
 
 DOCS: Final = Path(__file__).parent.parent.parent / "docs"

@@ -157,7 +157,7 @@ class ServerProcess:
 def nameserver_process(home: Path, *, file_limit: int | None = None, **settings: object) -> Iterator[ServerProcess]:
     """Yields a NameServer on a free port; settings by RocketMQ's names."""
     given = {"listenPort": 0, "kvConfigPath": home / "kv.json", **settings}
-    with _server("pyrmq_core.nameserver", home, given, file_limit) as started:
+    with _server("pyrmq_core.servers.nameserver", home, given, file_limit) as started:
         yield started
 
 
@@ -166,7 +166,7 @@ def broker_process(home: Path, *, file_limit: int | None = None, **settings: obj
     """Yields a broker on a free port whose store is `home/store`; settings by RocketMQ's names."""
     small = {"mappedFileSizeCommitLog": 8 << 20, "mappedFileSizeConsumeQueue": 6000}
     given = {"listenPort": 0, "storePathRootDir": home / "store", **small, **settings}
-    with _server("pyrmq_core.broker", home, given, file_limit) as started:
+    with _server("pyrmq_core.servers.broker", home, given, file_limit) as started:
         yield started
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 from click.testing import CliRunner, Result
 
-from pyrmq_core.cli.commands import pyrmq
+from pyrmq_core.tools.cli.commands import pyrmq
 from tests.support.consumer_jobs import Seen, consuming
 
 

@@ -46,7 +46,7 @@ SMOKE: Final = {
     "mqadmin": "tests/interop/test_java_on_our_servers.py::test_mqadmin_shows_our_cluster_and_its_routes[5.4.0]",
     "Spark, a batch": "tests/spark/test_batches.py::TestBatchJobs::test_rows_come_back_as_they_went",
     "Spark, a stream": "tests/spark/test_streams.py::TestStreamJobs::test_everything_once_over_stops_and_starts",
-    "a browser": "tests/web/test_browser.py::test_each_page[wide-topics]",
+    "a browser": "tests/tools/web/test_browser.py::test_each_page[wide-topics]",
 }
 
 Durations = Mapping[str, float]

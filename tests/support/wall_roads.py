@@ -6,13 +6,13 @@ from tests.support.walls import Sources, called_name, inside, module_name, parse
 
 # One send path, one read path: these names (and the conversations' modules) stand in one module of these rooms.
 ROAD_ROOMS = (
-    "pyrmq_core.web",
+    "pyrmq_core.tools.web",
     "pyrmq_core.client",
     "pyrmq_core.columnar",
     "pyrmq_core.loop_thread",
     "pyrmq_core.blocking",
     "pyrmq_core.aio",
-    "pyrmq_core.cli",
+    "pyrmq_core.tools.cli",
     "pyrmq_spark",
 )
 SEND_NAMES = {"SEND_MESSAGE", "SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE", "SendMessage", "send_message"}

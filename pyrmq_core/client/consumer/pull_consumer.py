@@ -11,7 +11,6 @@ from typing import Any, Final, TypedDict
 
 import trio
 
-from pyrmq_core.body_schema import BodySampler, BodySchema
 from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, offset_of, queue_of, seconds_of, whole_number
 from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.client.client import Client
@@ -23,6 +22,7 @@ from pyrmq_core.client.consumer.retry_topic import RetryTopic
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.session_owner import SessionOwner
+from pyrmq_core.columnar.body_schema import BodySampler, BodySchema
 from pyrmq_core.committed.ranges import manifest_of, ranges_to_read
 from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.filtering.sql import SqlFilter

@@ -12,7 +12,6 @@ from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.headers import decode_header, encode_header
-from pyrmq_core.protocol.requests.nameserver.broker_heartbeat import BrokerHeartbeat, NotifyMinBrokerIdChange
 from pyrmq_core.protocol.requests.nameserver.cluster_info import (
     BrokerMemberGroup,
     ClusterInfo,
@@ -32,14 +31,6 @@ from pyrmq_core.protocol.requests.nameserver.namesrv_config import (
     NamesrvConfigText,
     UpdateNamesrvConfig,
 )
-from pyrmq_core.protocol.requests.nameserver.register_broker import (
-    KnownDataVersion,
-    QueryDataVersion,
-    RegisterBroker,
-    RegisteredBroker,
-    RegistrationHeader,
-    UnregisterBroker,
-)
 from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv, RegisterTopicInNamesrv
 from pyrmq_core.protocol.requests.nameserver.topic_lists import (
     GetAllTopicList,
@@ -56,9 +47,18 @@ from pyrmq_core.protocol.requests.nameserver.write_perm import (
     WipedWritePerm,
     WipeWritePerm,
 )
-from pyrmq_core.protocol.routes.registration import RegistrationBody
 from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
 from pyrmq_core.protocol.routes.topic_config import DataVersion
+from pyrmq_core.servers.protocol.broker_heartbeat import BrokerHeartbeat, NotifyMinBrokerIdChange
+from pyrmq_core.servers.protocol.register_broker import (
+    KnownDataVersion,
+    QueryDataVersion,
+    RegisterBroker,
+    RegisteredBroker,
+    RegistrationHeader,
+    UnregisterBroker,
+)
+from pyrmq_core.servers.protocol.registration import RegistrationBody
 
 
 class Said(Protocol):

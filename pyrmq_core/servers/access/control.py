@@ -1,0 +1,52 @@
+"""`AccessControl`: one server's access control: plain ACL, users with policies, or none, by its settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.servers.access.guard import MAX_BODY_BYTES, Guard
+from pyrmq_core.servers.access.plain_files import PlainAcl, plain_acl, plain_verdict
+from pyrmq_core.servers.access.settings import AccessSettings
+from pyrmq_core.servers.access.user_file import UserFile, user_file, user_verdict
+
+
+@dataclass(frozen=True, slots=True)
+class AccessControl:
+    """The enabled parts of a server's access control; if `guard` is None, every request is handled."""
+
+    guard: Guard | None = None
+    plain: PlainAcl | None = None
+    users: UserFile | None = None
+
+    def denied(self, request: Command, peer: Peer) -> Command | None:
+        """Returns the refusal of a request, or None if it may be handled."""
+        return None if self.guard is None else self.guard.denied(request, peer)
+
+    async def run(self) -> None:
+        """Reads changed files again; runs until cancelled, or ends at once if there are none to read."""
+        if self.plain is not None:
+            await self.plain.run()
+
+
+async def access_control(
+    settings: AccessSettings, *, cluster: str, folder: Path | None, max_body_bytes: int = MAX_BODY_BYTES
+) -> AccessControl:
+    """Returns the access control of the settings, with its files read.
+
+    The file of users is in `folder`; if that is None, users are in memory.
+
+    Raises `InvalidArgument` or `StoreError` for files that cannot be used, and `MissingLibrary` if plain ACL needs
+    PyYAML.
+    """
+    plain = await trio.to_thread.run_sync(plain_acl, settings)
+    if plain is not None:
+        return AccessControl(Guard(plain_verdict(plain), max_body_bytes), plain=plain)
+    users = await trio.to_thread.run_sync(user_file, settings, folder)
+    if users is not None:
+        return AccessControl(Guard(user_verdict(users, settings, cluster), max_body_bytes), users=users)
+    return AccessControl()

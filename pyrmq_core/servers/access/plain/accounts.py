@@ -1,0 +1,96 @@
+"""Accounts of `plain_acl.yml`: the permissions that one entry of the file grants.
+
+Source: common/PlainAccessConfig.java, acl/plain/PlainPermissionManager.java (buildPlainAccessResource), 4.9.7. Scalars
+are read as fastjson does: a number is read as its digits, `admin` may be a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX
+from pyrmq_core.servers.access.plain.addresses import AddressRule, address_rule
+from pyrmq_core.servers.access.plain.permissions import named_permissions, permission
+
+# An access key or secret key must have more characters than this (AclConstants).
+MIN_KEY_CHARS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PlainAccount:
+    """One account; `granted` has permissions by topic, and by retry topic for groups."""
+
+    access_key: str
+    secret_key: str
+    white_address: AddressRule
+    is_admin: bool
+    default_topic: int
+    default_group: int
+    granted: Mapping[str, int]
+
+    def __repr__(self) -> str:
+        return f"<PlainAccount {self.access_key}>"
+
+
+def check_keys(access_key: str | None, secret_key: str | None) -> None:
+    """Raises `InvalidArgument`, in the words of RocketMQ, for keys that are missing or too short; names no secret."""
+    if min(len(access_key or ""), len(secret_key or "")) <= MIN_KEY_CHARS:
+        raise InvalidArgument(
+            f"The accessKey={access_key} and secretKey cannot be null and length should longer than 6"
+        )
+
+
+def account_of(entry: Mapping[str, object]) -> PlainAccount:
+    """Returns the account of an entry under `accounts`; raises `InvalidArgument` for an entry that RocketMQ refuses."""
+    access_key, secret_key = text_of(entry, "accessKey"), text_of(entry, "secretKey")
+    check_keys(access_key, secret_key)
+    assert access_key is not None
+    assert secret_key is not None
+    groups = named_permissions(texts_of(entry, "groupPerms"), "group")
+    return PlainAccount(
+        access_key=access_key,
+        secret_key=secret_key,
+        white_address=address_rule(text_of(entry, "whiteRemoteAddress")),
+        is_admin=_flag(entry, "admin"),
+        default_topic=permission(text_of(entry, "defaultTopicPerm")),
+        default_group=permission(text_of(entry, "defaultGroupPerm")),
+        granted={
+            **{RETRY_PREFIX + group: bits for group, bits in groups.items()},
+            **named_permissions(texts_of(entry, "topicPerms"), "topic"),
+        },
+    )
+
+
+def text_of(entry: Mapping[str, object], name: str) -> str | None:
+    """Returns a scalar's text, as Java's parser would give it; None for an absent scalar."""
+    return _text(entry.get(name), name)
+
+
+def texts_of(entry: Mapping[str, object], name: str) -> list[str]:
+    """Returns the texts of a list, which is empty if it is absent."""
+    values = entry.get(name)
+    if values is None:
+        return []
+    if not isinstance(values, list):
+        raise InvalidArgument(f"{name} is no list; write one entry a line, each after a dash")
+    return [text for value in values if (text := _text(value, name)) is not None]
+
+
+def _text(value: object, name: str) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if value is None:
+        return None
+    raise InvalidArgument(f"{name} is not a text; put it in quotes")
+
+
+def _flag(entry: Mapping[str, object], name: str) -> bool:
+    text = (text_of(entry, name) or "false").lower()
+    if text not in ("true", "false", "1", "0"):
+        raise InvalidArgument(f"{name} is {text!r}; true or false are possible")
+    return text in ("true", "1")

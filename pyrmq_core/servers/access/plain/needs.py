@@ -1,0 +1,105 @@
+"""The permissions that plain ACL requires for each request, and the requests for administrators only.
+
+A group is represented by its retry topic. Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java
+(4.9.7). Some holes of 4.9.7 are closed here. Batches (320) and 361 are checked as their single and older forms. A send
+to a retry topic needs the group of that topic, not a group that the request names. The end of a transaction needs its
+topic, if it names one, and locks and resets of offsets need their group. Changes of access rules, of lists of topics
+and groups, removal of files and other changes of groups are for administrators only. 5.3 closed some of these holes,
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic
+from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
+from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
+from pyrmq_core.servers.access.plain.permissions import PUB, SUB
+
+Needs = dict[str, int]
+
+ADMIN_CODES: Final = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+        RequestCode.DELETE_ACL_CONFIG,
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+        RequestCode.CLEAN_UNUSED_TOPIC,
+        RequestCode.DELETE_EXPIRED_COMMITLOG,
+        RequestCode.CLONE_GROUP_OFFSET,
+        RequestCode.RESUME_CHECK_HALF_MESSAGE,
+        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+        RequestCode.EXCHANGE_BROKER_HA_INFO,
+    }
+)
+
+
+def needs_of(request: Command) -> Needs:
+    """Returns the permissions that a request needs; raises `BodyError` for a heartbeat that cannot be read."""
+    find = _NEEDS.get(request.code)
+    return {} if find is None else find(request)
+
+
+def _send(field: str) -> Callable[[Command], Needs]:
+    def needs(request: Command) -> Needs:
+        topic = request.ext.get(field)
+        return {} if topic is None else {topic: SUB if is_retry_topic(topic) else PUB}
+
+    return needs
+
+
+def _reads(*fields: str) -> Callable[[Command], Needs]:
+    """Returns the rule for reading the topics in these header fields, or the groups in fields named after groups."""
+
+    def needs(request: Command) -> Needs:
+        needed = {}
+        for field in fields:
+            if (name := request.ext.get(field)) is not None:
+                needed[name if field == "topic" else RETRY_PREFIX + name] = SUB
+        return needed
+
+    return needs
+
+
+def _heart_beat(request: Command) -> Needs:
+    needed = {}
+    for data in HeartBeat.from_command(request).consumers:
+        needed[RETRY_PREFIX + data.group_name] = SUB
+        needed.update((subscription.topic, SUB) for subscription in data.subscriptions)
+    return needed
+
+
+def _locks(request: Command) -> Needs:
+    return {RETRY_PREFIX + LockQueues.from_command(request).consumer_group: SUB}
+
+
+_NEEDS: Final[Mapping[int, Callable[[Command], Needs]]] = {
+    RequestCode.SEND_MESSAGE: _send("topic"),
+    RequestCode.SEND_MESSAGE_V2: _send("b"),
+    RequestCode.SEND_BATCH_MESSAGE: _send("b"),
+    RequestCode.RECALL_MESSAGE: _send("topic"),
+    RequestCode.END_TRANSACTION: _send("topic"),
+    RequestCode.CONSUMER_SEND_MSG_BACK: _reads("group"),
+    RequestCode.PULL_MESSAGE: _reads("topic", "consumerGroup"),
+    RequestCode.LITE_PULL_MESSAGE: _reads("topic", "consumerGroup"),
+    RequestCode.QUERY_MESSAGE: _reads("topic"),
+    RequestCode.HEART_BEAT: _heart_beat,
+    RequestCode.UNREGISTER_CLIENT: _reads("consumerGroup"),
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: _reads("consumerGroup"),
+    RequestCode.UPDATE_CONSUMER_OFFSET: _reads("consumerGroup", "topic"),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _reads("group", "topic"),
+    RequestCode.LOCK_BATCH_MQ: _locks,
+    RequestCode.UNLOCK_BATCH_MQ: _locks,
+}

@@ -1,0 +1,99 @@
+"""Changes of users and policies by an administrator: each returns new rules, or raises `InvalidArgument`.
+
+Sources: auth/authentication/manager/AuthenticationMetadataManagerImpl.java,
+auth/authorization/manager/AuthorizationMetadataManagerImpl.java, auth/authorization/model/{Acl,Policy}.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.servers.access.users.rules import UserRules
+from pyrmq_core.servers.access.users.values import USER_PREFIX, Policies, Policy, PolicyEntry, Resource, User
+
+
+def create_user(rules: UserRules, user: User) -> UserRules:
+    if not user.username.strip():
+        raise InvalidArgument("username can not be blank")
+    if not user.password.strip():
+        raise InvalidArgument("password can not be blank")
+    if user.username in rules.users:
+        raise InvalidArgument("The user is existed")
+    return replace(rules, users={**rules.users, user.username: user})
+
+
+def update_user(
+    rules: UserRules, username: str, password: str | None, user_type: str | None, user_status: str | None
+) -> UserRules:
+    """Changes the members that are given; None and blank passwords leave the old value."""
+    old = rules.users.get(username)
+    if old is None:
+        raise InvalidArgument("The user is not exist")
+    user = replace(
+        old,
+        password=password if password and password.strip() else old.password,
+        user_type=user_type or old.user_type,
+        user_status=user_status or old.user_status,
+    )
+    return replace(rules, users={**rules.users, username: user})
+
+
+def delete_user(rules: UserRules, username: str) -> UserRules:
+    """Removes a user and its policies, if the user exists."""
+    users = {name: user for name, user in rules.users.items() if name != username}
+    return UserRules(users, _without(rules, USER_PREFIX + username))
+
+
+def put_policies(rules: UserRules, subject: str, policies: Policies) -> UserRules:
+    """Adds policies to a user's policies; an entry replaces an older entry about the same resource."""
+    if subject.removeprefix(USER_PREFIX) not in rules.users:
+        raise InvalidArgument(f"The subject of {subject} is not exist.")
+    old = rules.policies.get(subject)
+    merged = policies if old is None else _merged(old, policies)
+    return replace(rules, policies={**rules.policies, subject: merged})
+
+
+def delete_policies(rules: UserRules, subject: str, policy_type: str, resource: Resource | None) -> UserRules:
+    """Removes the entry about one resource, or without a resource all policies of a user."""
+    if subject.removeprefix(USER_PREFIX) not in rules.users:
+        raise InvalidArgument("The subject is not exist.")
+    old = rules.policies.get(subject)
+    if old is None:
+        raise InvalidArgument("The acl is not exist.")
+    left = () if resource is None else _without_entry(old, policy_type, resource)
+    policies = {**rules.policies, subject: left} if left else _without(rules, subject)
+    return replace(rules, policies=policies)
+
+
+def _without(rules: UserRules, subject: str) -> dict[str, Policies]:
+    return {name: policies for name, policies in rules.policies.items() if name != subject}
+
+
+def _merged(old: Policies, new: Iterable[Policy]) -> Policies:
+    policies: dict[str, Policy] = {}
+    for policy in old:
+        policies.setdefault(policy.policy_type, policy)  # if a type has several policies, the first counts
+    for policy in new:
+        before = policies.get(policy.policy_type)
+        entries = {entry.resource: entry for entry in before.entries} if before else {}
+        entries.update((entry.resource, entry) for entry in policy.entries)
+        policies[policy.policy_type] = Policy(policy.policy_type, tuple(entries.values()))
+    return tuple(policies.values())
+
+
+def _without_entry(policies: Policies, policy_type: str, resource: Resource) -> Policies:
+    left = []
+    for policy in policies:
+        entries = policy.entries
+        if policy.policy_type == policy_type:
+            entries = _without_first(entries, resource)
+        if entries:
+            left.append(replace(policy, entries=entries))
+    return tuple(left)
+
+
+def _without_first(entries: tuple[PolicyEntry, ...], resource: Resource) -> tuple[PolicyEntry, ...]:
+    at = next((number for number, entry in enumerate(entries) if entry.resource == resource), len(entries))
+    return entries[:at] + entries[at + 1 :]

@@ -1,0 +1,31 @@
+"""A broker that stores messages in RocketMQ's own files, and answers pulls from them.
+
+`server` starts and ends it, `broker` has its parts, `registration` keeps it registered with the NameServers, `roles`
+has the work of masters and of slaves, `upkeep` the periodic work, and `__main__` runs it as a process. The folders:
+
+- `settings` has its settings, and the treatment of RocketMQ's others.
+- `processors` answers requests: one module a family, and the table from request codes to functions.
+- `store` keeps the messages: commit log, consume queues, index of keys, checkpoint, recovery.
+- `store_services` works on the store in the background: it syncs it to the disk, indexes it, and
+  removes old segments.
+- `tables` keeps topics, subscription groups and consumer offsets, in JSON files.
+- `clients` knows the connected clients, their queue locks and their waiting pulls.
+- `schedule` delivers messages with a delay level.
+- `timers` delivers messages at any time, from Java's timer log and wheel.
+- `transactions` keeps half messages, and queries their producers for missing ends.
+- `ha` sends the log to slaves, makes sends wait for them, and follows a master.
+- `statistics` measures what the broker does, by topic and group.
+
+Static topics, pop consumption and controllers are not built. A request that needs one of these is refused by name, and
+so is a setting that would switch one on. No slave becomes a master by itself: with `enableSlaveActingMaster` a slave
+answers for its master while that is away, but refuses sends.
+"""
+
+from pyrmq_core.servers.broker.processors.topics_and_groups import make_topics
+from pyrmq_core.servers.broker.running_broker import RunningBroker
+from pyrmq_core.servers.broker.server import run_broker
+from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
+from pyrmq_core.servers.broker.store.disk.disk_files import DiskFiles
+from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles
+
+__all__ = ["BrokerConfig", "DiskFiles", "ForgetfulFiles", "RunningBroker", "make_topics", "run_broker"]

@@ -1,0 +1,63 @@
+"""Notices to the clients of a consumer group whose members or subscriptions changed, so that they rebalance.
+
+One heartbeat may change thousands of groups with many members: notices are sent a few at a time, and a group that
+changes again before its turn gets one notice. A client that misses it rebalances by itself every 20 s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import NetworkError
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.servers.broker.clients.client_table import ClientTable
+
+NOTIFY_SECONDS: Final = 3.0
+# The notices sent before other tasks run; they take a millisecond or two.
+NOTICES_AT_ONCE: Final = 64
+
+
+class GroupNotices:
+    """Groups whose clients need a notice, in the order of their changes; `run` sends the notices until cancelled."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, None] = {}
+        self._has_work = trio.Event()
+
+    def changed(self, groups: Iterable[str]) -> None:
+        """Adds groups that changed; `run` sends their notices soon."""
+        self._groups.update(dict.fromkeys(groups))
+        if self._groups:
+            self._has_work.set()
+
+    async def run(self, clients: ClientTable) -> None:
+        sent = 0
+        while True:
+            await self._has_work.wait()
+            self._has_work = trio.Event()
+            while self._groups:
+                group = next(iter(self._groups))
+                del self._groups[group]
+                request = Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}).oneway()
+                for peer in list(clients.members(group)):
+                    _tell(peer, request)
+                    sent += 1
+                    if sent % NOTICES_AT_ONCE == 0:
+                        await trio.lowlevel.checkpoint()
+
+
+def _tell(peer: Peer, request: Command) -> None:
+    """Posts the notice, unless the client does not read or its connection is closed."""
+    if not peer.connection.is_full:
+        with contextlib.suppress(NetworkError):
+            peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
+
+
+def _sent(_: object) -> None:
+    """Ignores the outcome: a client without the notice rebalances by itself."""

@@ -1,0 +1,303 @@
+"""Pulls that found no message and wait for a new message, for as long as their client allows.
+
+A pull has no task while it waits, only a row in these tables: a task takes three times the memory of the row.
+Source: broker/longpolling/PullRequestHoldService.java (5.4.0), which looks for expired pulls every 5 s; here each pull
+is answered within 10 ms of the end of its time. Number and memory of held pulls are limited, in total and for each
+connection; a pull beyond the limits is answered at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.headers import LazyFields
+from pyrmq_core.servers.broker.store.formats import ENTRY
+from pyrmq_core.servers.broker.store.reading import QueueKey
+
+MILLISECONDS: Final = 1000
+# The longest wait of a pull: clients wait 15 to 30 s; a larger number in a request is cut to this.
+MOST_MS: Final = 3_600_000
+# Pulls whose time ends in the same hundredth of a second are woken together.
+TICKS_A_SECOND: Final = 100
+# The assumed memory of a held pull besides its request, with a large margin: a pull that is woken needs a task.
+PULL_BYTES: Final = 8 * 1024
+CODE_BYTES: Final = 200
+# The pulls that read the store before other tasks run.
+WOKEN_AT_ONCE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLimits:
+    """The limits on held pulls, in total and for each connection."""
+
+    pulls: int
+    pulls_of_connection: int
+    held_bytes: int
+    bytes_of_connection: int
+
+
+@dataclass(eq=False, slots=True)
+class HeldPull:
+    """A row of the tables. `wake` is called once, when the pull is to be answered; it is None from then on."""
+
+    key: QueueKey
+    tags_codes: Collection[int] | None
+    group: str
+    peer: Peer
+    size_bytes: int
+    ends_tick: int
+    wake: Callable[[], None] | None
+
+
+@dataclass(slots=True)
+class _Amount:
+    pulls: int = 0
+    held_bytes: int = 0
+
+    def add(self, pulls: int, size_bytes: int) -> None:
+        self.pulls += pulls
+        self.held_bytes += size_bytes
+
+
+class _Queue:
+    """Pulls that wait at one queue, by the tags codes that they want; None means any."""
+
+    __slots__ = ("by_code",)
+
+    def __init__(self) -> None:
+        self.by_code: dict[int | None, dict[HeldPull, None]] = {}
+
+    def add(self, held: HeldPull) -> None:
+        for code in (None,) if held.tags_codes is None else held.tags_codes:
+            self.by_code.setdefault(code, {})[held] = None
+
+    def remove(self, held: HeldPull) -> None:
+        """Removes a pull; does nothing to a pull that was taken."""
+        for code in (None,) if held.tags_codes is None else held.tags_codes:
+            waiting = self.by_code.get(code)
+            if waiting is not None:
+                waiting.pop(held, None)
+                if not waiting:
+                    del self.by_code[code]
+
+    def take(self, codes: set[int]) -> list[HeldPull]:
+        """Removes and returns the pulls that want a message with one of these tags codes."""
+        wanting = self._taken(held for code in codes for held in self.by_code.get(code, ()))
+        return [*self.by_code.pop(None, ()), *wanting]  # a hundred thousand may want any message
+
+    def take_group(self, group: str) -> list[HeldPull]:
+        """Removes and returns the pulls of a group."""
+        return self._taken(held for waiting in self.by_code.values() for held in waiting if held.group == group)
+
+    def take_all(self) -> list[HeldPull]:
+        """Removes and returns all pulls."""
+        return self._taken(held for waiting in self.by_code.values() for held in waiting)
+
+    def _taken(self, pulls: Iterable[HeldPull]) -> list[HeldPull]:
+        distinct = list(dict.fromkeys(pulls))
+        for held in distinct:
+            self.remove(held)
+        return distinct
+
+
+class _Deadlines:
+    """Pulls by the tick at which their time ends."""
+
+    def __init__(self) -> None:
+        self._of_tick: dict[int, dict[HeldPull, None]] = {}
+        self._ticks: list[int] = []  # a heap of the same ticks
+
+    def add(self, held: HeldPull) -> bool:
+        """Returns True if this pull is the first to end."""
+        ending = self._of_tick.get(held.ends_tick)
+        if ending is None:
+            ending = self._of_tick[held.ends_tick] = {}
+            heapq.heappush(self._ticks, held.ends_tick)
+        ending[held] = None
+        return self._ticks[0] == held.ends_tick and len(ending) == 1
+
+    def remove(self, held: HeldPull) -> None:
+        """Removes a pull; does nothing after its tick."""
+        ending = self._of_tick.get(held.ends_tick)
+        if ending is not None:
+            ending.pop(held, None)
+            if not ending:
+                self._of_tick[held.ends_tick] = {}  # an emptied dict keeps the memory of its largest size
+
+    def take_ended(self, now: float) -> list[HeldPull]:
+        """Removes the ticks up to now, and returns their pulls."""
+        ended: list[HeldPull] = []
+        while self._ticks and self.next <= now:
+            ended += self._of_tick.pop(heapq.heappop(self._ticks))
+        return ended
+
+    @property
+    def next(self) -> float:
+        """The time of the first tick, on trio's clock."""
+        return self._ticks[0] / TICKS_A_SECOND if self._ticks else math.inf
+
+
+class HeldPulls:
+    """The waiting pulls by queue. `wake` wakes the first at once; `run` wakes the rest, and those that ended."""
+
+    def __init__(self, limits: HeldLimits) -> None:
+        self._limits = limits
+        self._queues: dict[QueueKey, _Queue] = {}
+        self._deadlines = _Deadlines()
+        self._all = _Amount()
+        self._of_peers: dict[Peer, _Amount] = {}
+        self._to_wake: deque[HeldPull] = deque()
+        self._has_work = trio.Event()
+
+    @property
+    def count(self) -> int:
+        return self._all.pulls
+
+    def has_room(self, peer: Peer, size_bytes: int) -> bool:
+        """Returns True if one more pull of this size may be held for the connection."""
+        limits, every = self._limits, self._all
+        if every.pulls >= limits.pulls or every.held_bytes + size_bytes > limits.held_bytes:
+            return False
+        own = self._of_peers.get(peer)
+        return size_bytes <= limits.bytes_of_connection if own is None else self._fits(own, size_bytes)
+
+    def _fits(self, own: _Amount, size_bytes: int) -> bool:
+        limits = self._limits
+        return own.pulls < limits.pulls_of_connection and own.held_bytes + size_bytes <= limits.bytes_of_connection
+
+    def _drop_if_empty(self, key: QueueKey, queue: _Queue) -> None:
+        if not queue.by_code and self._queues.get(key) is queue:
+            del self._queues[key]
+
+    def add(
+        self,
+        key: QueueKey,
+        tags_codes: Collection[int] | None,
+        timeout_ms: int,
+        peer: Peer,
+        size_bytes: int,
+        group: str,
+        wake: Callable[[], None],
+    ) -> HeldPull:
+        """Holds a pull until the queue gets a message with one of these tags codes (None: any), or its time ends.
+
+        `wake` is then called once, on the loop; `wake_group` with the pull's group calls it, too.
+        """
+        ends = trio.current_time() + min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS
+        held = HeldPull(key, tags_codes, group, peer, size_bytes, math.ceil(ends * TICKS_A_SECOND), wake)
+        self._queues.setdefault(key, _Queue()).add(held)
+        self._of_peers.setdefault(peer, _Amount()).add(1, size_bytes)
+        self._all.add(1, size_bytes)
+        if self._deadlines.add(held):
+            self._has_work.set()
+        return held
+
+    def drop(self, held: HeldPull) -> None:
+        """Removes a pull whose connection has ended; does nothing to a pull that was woken."""
+        self._leave_queue(held)
+        self._deadlines.remove(held)
+        self._forget(held)
+
+    def _leave_queue(self, held: HeldPull) -> None:
+        queue = self._queues.get(held.key)
+        if queue is not None:
+            queue.remove(held)
+            self._drop_if_empty(held.key, queue)
+
+    def _forget(self, held: HeldPull) -> Callable[[], None] | None:
+        """Takes the pull out of the amounts, once, and returns its `wake`."""
+        wake, held.wake = held.wake, None
+        if wake is not None:
+            self._all.add(-1, -held.size_bytes)
+            own = self._of_peers[held.peer]
+            own.add(-1, -held.size_bytes)
+            if not own.pulls:
+                del self._of_peers[held.peer]
+        return wake
+
+    async def wait(
+        self,
+        key: QueueKey,
+        tags_codes: Collection[int] | None,
+        timeout_ms: int,
+        peer: Peer,
+        size_bytes: int,
+        group: str = "",
+    ) -> None:
+        """Holds a pull that has a task, as `add` does; returns when it is woken."""
+        woken = trio.Event()
+        held = self.add(key, tags_codes, timeout_ms, peer, size_bytes, group, woken.set)
+        try:
+            await woken.wait()
+        finally:
+            self.drop(held)
+
+    def wake(self, key: QueueKey, entries: bytes) -> None:
+        """Wakes the pulls whose filter matches one of a queue's new messages."""
+        queue = self._queues.get(key)
+        if queue is None:
+            return
+        woken = queue.take({code for _, _, code in ENTRY.iter_unpack(entries)})
+        self._drop_if_empty(key, queue)
+        self._wake_in_turns(woken)
+
+    def wake_group(self, key: QueueKey, group: str) -> None:
+        """Wakes all pulls of a group at a queue, without regard to their filters."""
+        queue = self._queues.get(key)
+        if queue is not None:
+            woken = queue.take_group(group)
+            self._drop_if_empty(key, queue)
+            self._wake_in_turns(woken)
+
+    def wake_all(self) -> None:
+        """Wakes all waiting pulls."""
+        queues, self._queues = self._queues, {}
+        self._wake_in_turns([held for queue in queues.values() for held in queue.take_all()])
+
+    def _wake_in_turns(self, woken: list[HeldPull]) -> None:
+        for held in woken[:WOKEN_AT_ONCE]:
+            self._wake(held)
+        if len(woken) > WOKEN_AT_ONCE:
+            self._to_wake.extend(woken[WOKEN_AT_ONCE:])
+            self._has_work.set()
+
+    def _wake(self, held: HeldPull) -> None:
+        """Calls the pull's `wake`; does nothing to a pull that was dropped, or woken as its time ended."""
+        self._deadlines.remove(held)
+        wake = self._forget(held)
+        if wake is not None:
+            wake()
+
+    def _take_ended(self) -> None:
+        """Takes the pulls whose time ends now out of their queues."""
+        for held in self._deadlines.take_ended(trio.current_time()):
+            self._leave_queue(held)
+            self._to_wake.append(held)
+
+    async def run(self) -> None:
+        """Wakes the pulls that `wake` did not wake at once, and those whose time ended, until cancelled."""
+        while True:
+            with trio.move_on_at(self._deadlines.next):
+                await self._has_work.wait()
+            self._has_work = trio.Event()
+            self._take_ended()
+            while self._to_wake:
+                await trio.lowlevel.checkpoint()
+                for _ in range(min(WOKEN_AT_ONCE, len(self._to_wake))):
+                    self._wake(self._to_wake.popleft())
+
+
+def held_bytes(request: Command, tags_codes: Collection[int] | None) -> int:
+    """Returns the approximate memory that a request takes while it is held."""
+    ext = request.ext
+    fields = len(ext.raw) if isinstance(ext, LazyFields) else sum([len(text) for text in ext.values()])
+    return PULL_BYTES + len(request.body) + 4 * fields + CODE_BYTES * len(tags_codes or ())

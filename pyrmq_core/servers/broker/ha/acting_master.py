@@ -1,0 +1,94 @@
+"""`ActingMaster`: a slave that acts in its master's place while the master is away (enableSlaveActingMaster).
+
+A slave acts while it has the smallest id of the brokers of its name. A NameServer with supportActingMaster then names
+it as the master of topics that are read-only; it serves pulls, locks queues for consumers, and keeps the offsets that
+they commit. It stores nothing: delayed messages, timers and transactions wait for a master. In RocketMQ they do so,
+too, unless enableRemoteEscape has them stored at another broker. Source: broker/BrokerController.java
+(syncBrokerMemberGroup, onMinBrokerChange), 5.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.servers.broker.registration import BrokerRegistration
+from pyrmq_core.servers.broker.settings.broker_config import MASTER_ID, BrokerConfig
+
+log = line_logger(__name__)
+
+# Notices (905), which any peer can send, cause at most one query in this time.
+PAUSE_SECONDS: Final = 0.05
+QUERY_SECONDS: Final = 3.0
+
+
+def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
+    """Returns True if the broker with this id should act, by the NameServer's addresses under its broker name.
+
+    If `members` lacks the broker itself, the list is incomplete: then the broker acts as before, unless a master is
+    listed.
+    """
+    if MASTER_ID in members:
+        return False
+    if broker_id not in members:
+        return was_acting
+    return broker_id == min(members)
+
+
+class ActingMaster:
+    """The state of a slave that may act; `run` updates it until cancelled, and calls `on_end` when a master is back."""
+
+    def __init__(self, config: BrokerConfig, registration: BrokerRegistration) -> None:
+        self._name = config.broker_name
+        self._broker_id = config.broker_id
+        self._period_seconds = config.sync_broker_member_group_period / 1000
+        self._registration = registration
+        self._wanted = trio.Event()
+        self._is_failure_logged = False
+        self.is_acting = False
+        self.on_end: Callable[[], None] = lambda: None
+
+    def look_soon(self) -> None:
+        """Queries the NameServer again soon: its answer is more reliable than a notice."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        while True:
+            self._wanted = trio.Event()
+            try:
+                members = await self._registration.members(QUERY_SECONDS)
+            except RocketMQError as error:
+                self._note_failure(error)
+            else:
+                self._is_failure_logged = False
+                self._take(members)
+            await trio.sleep(PAUSE_SECONDS)
+            with trio.move_on_after(self._period_seconds - PAUSE_SECONDS):
+                await self._wanted.wait()
+
+    def _take(self, members: Mapping[int, str]) -> None:
+        acting = acts(self._broker_id, members, self.is_acting)
+        if acting is self.is_acting:
+            return
+        self.is_acting = acting
+        if acting:
+            log.warning(
+                "%s has no master: this slave acts in its place. It serves pulls, locks and offsets; delayed messages, "
+                "timers and transactions wait for a master",
+                self._name,
+            )
+            return
+        smallest = min(members)
+        log.info("%s has the broker %d at %s: this slave no longer acts", self._name, smallest, members[smallest])
+        self._registration.register_now()  # the answer names the master's port for slaves
+        self.on_end()
+
+    def _note_failure(self, error: RocketMQError) -> None:
+        """Logs that no NameServer answers, once until the next answer; the slave's role stays as it is."""
+        if not self._is_failure_logged:
+            self._is_failure_logged = True
+            log.warning("no NameServer says which brokers %s has: %s", self._name, error)

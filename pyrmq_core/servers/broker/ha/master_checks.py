@@ -1,0 +1,69 @@
+"""The checks of a slave's store against its master, made before it follows.
+
+A master that lost its end, as in a power cut, or that is another broker under the same name, has other bytes than the
+slave. RocketMQ's protocol between them does not reveal that: such a master sends nothing, or appends to different
+bytes. So the slave queries the bounds of the master's log, and the master's copy of the slave's last message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.java.json_text import load_object
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+
+Ask = Callable[[Command], Awaitable[Command]]
+
+
+class CannotFollow(Exception):
+    """A master that this slave cannot follow; the text is the reason, and the remedy."""
+
+
+async def check_master(ask: Ask, store: MessageStore, address: str) -> None:
+    """Raises `CannotFollow` if this store's log is not the beginning of the master's log; `ask` sends it a request.
+
+    A master that does not answer the requests, for example by access control, is not checked.
+    """
+    bounds = log_bounds(await ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO)))
+    if bounds is None or not store.end:
+        return
+    start, end = bounds
+    if store.end > end:
+        raise CannotFollow(
+            f"this store ends at {store.end}, and the log of the master at {address} at {end}: it lost its end, or is "
+            "another one. Nothing is cut: make this broker the master, or start it with an empty store"
+        )
+    if store.end < start:
+        raise CannotFollow(
+            f"this store ends at {store.end}, and the log of the master at {address} begins at {start}: what lies "
+            "between was removed there. Start this broker with an empty store"
+        )
+    place = store.reader.last_message()
+    if place is not None and place >= start:
+        await _check_message(ask, store, address, place)
+
+
+async def _check_message(ask: Ask, store: MessageStore, address: str, place: int) -> None:
+    record = store.reader.record(place)
+    if record is None:
+        return
+    answer = await ask(Command(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(place)}))
+    if answer.code in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR) and bytes(answer.body) != record:
+        raise CannotFollow(
+            f"the message at {place} of this store's log is not in the log of the master at {address}: it lost its "
+            "end, or is another one. Nothing is cut: make this broker the master, or start it with an empty store"
+        )
+
+
+def log_bounds(answer: Command) -> tuple[int, int] | None:
+    """Returns the first and the end offset of the master's log; None if the answer does not contain them."""
+    if answer.code != ResponseCode.SUCCESS:
+        return None
+    try:
+        table = load_object(answer.body, "runtime figures")["table"]
+        return int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
+    except (BodyError, KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,120 @@
+"""`Replicas`: the slaves that follow this master, and the sends that wait for copies at enough slaves."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from pyrmq_core.servers.broker.settings.broker_config import SYNC_MASTER, BrokerConfig
+
+MILLISECONDS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRules:
+    """The number of brokers that must have a message before its send is answered, this master included.
+
+    A wait for them ends after `timeout` seconds. A slave that lags by `most_gap` bytes is not in sync. With
+    `needs_slaves`, as in RocketMQ 4.9, a send does not wait at all if too few slaves are in sync.
+    """
+
+    copies: int = 1
+    timeout: float = 3.0
+    most_gap: int = 256 << 20
+    needs_slaves: bool = False
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> CopyRules:
+        """Returns the rules of these settings: RocketMQ 5's, or 4.9's if haSlaveFallbehindMax is set."""
+        needs_slaves = config.ha_slave_fallbehind_max >= 0
+        copies = max(config.in_sync_replicas, 2 if needs_slaves else 1)
+        return cls(
+            copies if config.broker_role == SYNC_MASTER else 1,
+            config.slave_timeout / MILLISECONDS,
+            config.ha_slave_fallbehind_max if needs_slaves else config.ha_max_gap_not_in_sync,
+            needs_slaves,
+        )
+
+
+@dataclass(eq=False, slots=True)
+class Replica:
+    """One slave's connection. Offsets are of the commit log; `acknowledged` is -1 before the first report."""
+
+    address: str
+    acknowledged: int = -1
+    first: int = 0  # the offset from which the slave follows
+    sent: int = 0
+    transferred: int = 0  # bytes since the connection began
+    lags: bool = False
+    began: float = field(default_factory=trio.current_time)
+
+    def bytes_per_second(self) -> int:
+        """Returns the rate since the connection began."""
+        return int(self.transferred / max(1.0, trio.current_time() - self.began))
+
+
+class Replicas:
+    """The connected slaves of a master; `rules` may change at any time."""
+
+    def __init__(self, rules: CopyRules) -> None:
+        self.rules = rules
+        self.connected: dict[Replica, None] = {}
+        # Sorted by the log end that a send waits for; the number orders equal ends.
+        self._waiting: list[tuple[int, int, trio.Event]] = []
+        self._numbers = itertools.count()
+
+    def join(self, address: str) -> Replica:
+        replica = Replica(address)
+        self.connected[replica] = None
+        return replica
+
+    def leave(self, replica: Replica) -> None:
+        self.connected.pop(replica, None)
+
+    def acknowledge(self, replica: Replica, offset: int) -> None:
+        """Notes that a slave has the log up to an offset, and ends the waits that this completes."""
+        replica.acknowledged = max(replica.acknowledged, offset)
+        ended = 0
+        for end, _, copied in self._waiting:
+            if not self.is_copied(end):
+                break
+            copied.set()
+            ended += 1
+        del self._waiting[:ended]
+
+    def is_copied(self, end: int) -> bool:
+        """Returns True if enough slaves have the log up to `end`."""
+        return self._count(end) >= self.rules.copies - 1
+
+    def in_sync(self, log_end: int) -> list[Replica]:
+        """Returns the slaves that are near enough to the log's end."""
+        most_gap = self.rules.most_gap
+        return [
+            slave for slave in self.connected if slave.acknowledged >= 0 and log_end - slave.acknowledged < most_gap
+        ]
+
+    def can_copy(self, end: int) -> bool:
+        """Returns False if the rules need slaves in sync with a log up to `end`, and there are too few."""
+        return not self.rules.needs_slaves or len(self.in_sync(end)) >= self.rules.copies - 1
+
+    async def wait(self, end: int, deadline: float) -> bool:
+        """Returns True if enough slaves have the log up to `end` before the time `deadline` of trio's clock."""
+        if self.is_copied(end):
+            return True
+        waiting = (end, next(self._numbers), trio.Event())
+        insort(self._waiting, waiting)
+        try:
+            with trio.move_on_at(deadline):
+                await waiting[2].wait()
+        finally:
+            place = bisect_left(self._waiting, waiting[:2], key=lambda entry: entry[:2])
+            if self._waiting[place : place + 1] == [waiting]:
+                del self._waiting[place]
+        return waiting[2].is_set()
+
+    def _count(self, end: int) -> int:
+        return sum([slave.acknowledged >= end for slave in self.connected])

@@ -1,0 +1,314 @@
+"""`SlaveTables`: a slave's topics, groups and offsets, and its master's progress, fetched again and again.
+
+Topics and groups are replaced when their version differs, committed offsets merged. RocketMQ 5 fetches every minute,
+4.9 every 10 s: here 10 s, since a slave that is read serves what it knows. Source: broker/slave/SlaveSynchronize.java
+(5.4.0).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+import trio
+
+from pyrmq_core.errors import BodyError, ConnectFailed, ConnectionClosed, RocketMQError, StoreError
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.routes.topic_config import DataVersion
+from pyrmq_core.servers.broker.ha.master_checks import log_bounds
+from pyrmq_core.servers.broker.ha.master_tables import (
+    Page,
+    Steps,
+    delay_offsets,
+    groups_page,
+    offset_rows,
+    timer_checkpoint,
+    topics_page,
+)
+from pyrmq_core.servers.broker.ha.own_commits import Ask, OwnCommits
+from pyrmq_core.servers.broker.in_turns import InTurns
+from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.servers.broker.tables.topics import TopicTable
+from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint, keep_checkpoint
+
+log = line_logger(__name__)
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+PERIOD_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 1.0
+ADOPT_SECONDS: Final = 1.0
+# The rows that a slave requests at a time, as RocketMQ's SlaveSynchronize does.
+PAGE_ROWS: Final = 2000
+# The most topics, groups, or pairs of topic and group with offsets; a table with more is refused.
+MOST_ROWS: Final = 500_000
+MOST_PAGES: Final = 1000
+
+ReadPage: TypeAlias = Callable[[Command], Steps[Page[V]]]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedState:
+    """The next offset of each delay level, and the checkpoint of timers, if the master has any.
+
+    `log_end` is a position in the master's log; all messages that the master had delivered by then lie before it.
+    """
+
+    delay_offsets: dict[int, int]
+    timers: TimerCheckpoint | None
+    log_end: int
+
+
+class DeliveryState:
+    """A master's progress with delayed messages and timers, adopted when this slave's log has the delivered messages.
+
+    A slave that becomes the master continues from the adopted state, and finds later deliveries in its log. A fetched
+    state may count deliveries whose messages this slave lacks: if the master were lost then, no broker would deliver
+    them. So the state waits until this log reaches `log_end`.
+    """
+
+    def __init__(self, store: MessageStore, delays: DelayLevels) -> None:
+        self._store = store
+        self._delays = delays
+        self._waiting: FetchedState | None = None
+        self._kept: TimerCheckpoint | None = None
+        self._turn = trio.Lock()
+
+    async def fetched(self, state: FetchedState) -> None:
+        """Notes a state, unless another still waits: a slave that lags far would never reach the latest state."""
+        if self._waiting is None or state.log_end < self._waiting.log_end:  # or: the master lost its log's end
+            self._waiting = state
+        await self.adopt()
+
+    async def adopt(self) -> None:
+        """Adopts the state if this log is synced up to its end.
+
+        Raises `StoreError` if the disk fails; the state then waits for the next call.
+        """
+        async with self._turn:
+            state = self._waiting
+            if state is None or self._store.flushed < state.log_end:
+                return
+            if state.timers not in (None, self._kept):
+                await trio.to_thread.run_sync(keep_checkpoint, self._store.files, state.timers)
+                self._kept = state.timers
+            self._delays.replace(state.delay_offsets)
+            self._waiting = None
+
+
+class Fields(NamedTuple):
+    """The names of the two request fields that choose a page: the number of its first row, and its number of rows."""
+
+    first: str
+    most: str
+
+
+TOPIC_FIELDS: Final = Fields("topicSeq", "maxTopicNum")
+GROUP_FIELDS: Final = Fields("groupSeq", "maxGroupNum")
+
+
+class SlaveTables:
+    """The slave's fetches of its master's tables and progress; `run` repeats them until cancelled.
+
+    `ask` sends a request to the master. `master_address` returns its address, None while that is unknown. The event
+    `tried` is set after the first attempt, `has_topics` when the topics were fetched for the first time.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: GroupOffsets,
+        delays: DelayLevels,
+        *,
+        ask: Ask,
+        master_address: Callable[[], str | None],
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._own = OwnCommits(offsets)
+        self._delivery = DeliveryState(store, delays)
+        self._ask = ask
+        self._master_address = master_address
+        self.failed: set[str] = set()  # the tables whose last fetch failed, which was logged
+        self._turn = trio.Lock()
+        self._wanted = trio.Event()
+        self.tried = trio.Event()
+        self.has_topics = trio.Event()
+
+    def want(self) -> None:
+        """Starts fetching the tables at once, for example when the master is back."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._adopt)
+            while True:
+                self._wanted = trio.Event()
+                pause = PERIOD_SECONDS if await self.fetch() else RETRY_SECONDS
+                with trio.move_on_after(pause):
+                    await self._wanted.wait()
+
+    async def fetch_topics(self) -> None:
+        """Fetches the topics alone, if there is a master; a failure is a line in the log."""
+        address = self._master_address()
+        if address is not None:
+            async with self._turn:
+                await self._step("topics", self._fetch_topics, address)
+
+    async def fetch(self) -> bool:
+        """Fetches all tables once; returns False if there is no master to fetch from.
+
+        A failed table is logged, and the other tables are still fetched.
+        """
+        address = self._master_address()
+        if address is None:
+            return False
+        steps: dict[str, Callable[[str], Awaitable[None]]] = {
+            "topics": self._fetch_topics,
+            "groups": self._fetch_groups,
+            "offsets": self._fetch_offsets,
+            "deliveries": self._fetch_deliveries,
+        }
+        reached = True
+        async with self._turn:
+            for name, step in steps.items():
+                reached = await self._step(name, step, address)
+                if not reached:
+                    break
+        self.tried.set()
+        return reached
+
+    async def _step(self, name: str, step: Callable[[str], Awaitable[None]], address: str) -> bool:
+        """Runs a step of a fetch and logs its failure; returns False if the master cannot be reached."""
+        try:
+            await step(address)
+        except RocketMQError as error:
+            self._note_failure(name, address, error)
+            return not isinstance(error, ConnectFailed | ConnectionClosed)
+        self._note_success(name, address)
+        return True
+
+    async def _fetch_topics(self, address: str) -> None:
+        version = self._topics.data_version
+        code = RequestCode.GET_ALL_TOPIC_CONFIG
+        page = await self._fetch_pages(address, code, TOPIC_FIELDS, topics_page, version)
+        if page is not None:
+            self._topics.replace(page.table, page.version)
+            _note_left_out("topics", address, page)
+        self.has_topics.set()
+
+    async def _fetch_groups(self, address: str) -> None:
+        version = self._groups.data_version
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        page = await self._fetch_pages(address, code, GROUP_FIELDS, groups_page, version)
+        if page is not None:
+            self._groups.replace(page.table, page.forbidden, page.version)
+            _note_left_out("groups", address, page)
+
+    async def _fetch_offsets(self, address: str) -> None:
+        """Sends the master the offsets committed here, then merges the master's table."""
+        fetched = await read_in_steps(offset_rows(await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)))
+        await self._own.give_back(fetched.rows, self._ask, address)
+        async for (topic, group), row in InTurns(fetched.rows.items()):
+            if len(self._offsets) >= MOST_ROWS:
+                raise BodyError(f"the offsets of more than {MOST_ROWS} groups and topics are not kept")
+            self._offsets.merge(topic, group, self._own.others(topic, group, row))
+        if fetched.version is not None:
+            self._offsets.data_version = fetched.version
+
+    async def _fetch_deliveries(self, address: str) -> None:
+        levels = await read_in_steps(delay_offsets(await self._asked(address, RequestCode.GET_ALL_DELAY_OFFSET)))
+        timers = timer_checkpoint(await self._ask(Command(RequestCode.GET_TIMER_CHECK_POINT)), address)
+        bounds = log_bounds(await self._asked(address, RequestCode.GET_BROKER_RUNTIME_INFO))
+        if bounds is None:
+            raise BodyError("its runtime figures (28) do not say where its log ends")
+        await self._delivery.fetched(FetchedState(levels, timers, bounds[1]))
+
+    async def _fetch_pages(
+        self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], own_version: DataVersion
+    ) -> Page[V] | None:
+        """Returns a table, fetched page by page; None if its version is known.
+
+        If the table changes between two pages, the master begins again. A master of 4.9 sends the table at once.
+        """
+        whole: Page[V] | None = None
+        for _ in range(MOST_PAGES):
+            first, version = (0, "") if whole is None else (whole.rows, whole.version.to_json().decode())
+            ext = {fields.first: str(first), fields.most: str(PAGE_ROWS), "dataVersion": version}
+            page = await read_in_steps(read(await self._asked(address, code, ext)))
+            if page.version == own_version:
+                return None
+            if whole is not None and page.version == whole.version:
+                if not page.rows:
+                    raise BodyError(f"it sends {whole.rows} rows, and says that it has {page.total}")
+                whole.add(page)
+            else:
+                whole = page
+            if whole.rows > MOST_ROWS:
+                break
+            if whole.rows >= whole.total:
+                return whole
+        raise BodyError(f"it does not end after {MOST_ROWS} rows, or {MOST_PAGES} pages")
+
+    async def _asked(self, address: str, code: RequestCode, ext: dict[str, str] | None = None) -> Command:
+        answer = await self._ask(Command(code, ext or {}))
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, code, address)
+        return answer
+
+    async def _adopt(self) -> None:
+        while True:
+            await trio.sleep(ADOPT_SECONDS)
+            with contextlib.suppress(StoreError):  # the next fetch reports it
+                await self._delivery.adopt()
+
+    def _note_failure(self, name: str, address: str, error: RocketMQError) -> None:
+        """Logs a failure, once until the table's next success."""
+        if name not in self.failed:
+            self.failed.add(name)
+            log.warning(
+                "the %s of the master at %s are not taken, those that this slave has stay: %s; it tries again, and "
+                "the master's log may say more",
+                name,
+                address,
+                error,
+            )
+
+    def _note_success(self, name: str, address: str) -> None:
+        if name in self.failed:
+            self.failed.remove(name)
+            log.info("the %s of the master at %s are taken again", name, address)
+
+
+async def read_in_steps(steps: Steps[T]) -> T:
+    """Returns the result of a reading; other tasks run between its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+        await trio.lowlevel.checkpoint()
+
+
+def _note_left_out(name: str, address: str, page: Page[V]) -> None:
+    if page.left_out:
+        log.error(
+            "%d %s of the master at %s cannot be kept here, and are left out; one: %s",
+            page.left_out,
+            name,
+            address,
+            page.reason,
+        )

@@ -1,0 +1,127 @@
+"""UPDATE_BROKER_CONFIG (25): the settings that may change while a broker runs, all of a request or none.
+
+They are in force at once, and written to the file with which the broker was started (`-c FILE`), if any. Source:
+broker/processor/AdminBrokerProcessor.java updateBrokerConfig, remoting/Configuration.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import BodyError, InvalidArgument
+from pyrmq_core.network import Peer
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.java.properties_text import format_java_properties, parse_java_properties
+from pyrmq_core.servers.access.file_replacement import replace_keeping_previous
+from pyrmq_core.servers.broker.broker import Answer, Broker
+from pyrmq_core.servers.broker.ha.ha_server import check_slaves_possible
+from pyrmq_core.servers.broker.settings import setting_rules
+from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig, unknown_names, unused_names
+from pyrmq_core.servers.broker.settings.setting_values import JVM_PREFIX, read_config_file
+
+log = line_logger(__name__)
+
+MAX_SETTINGS_BYTES: Final = 64 * 1024
+# The most characters of a refusal, since settings may be repeated in it.
+MAX_REMARK_CHARS: Final = 1000
+
+_NAMES: Final = """
+    brokerPermission regionId traceOn maxMessageSize forceRegister fileReservedTime deleteWhen
+    diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio cleanFileForciblyEnable
+    cleanResourceInterval deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval deleteFileBatchMax
+    redeleteHangedFileInterval maxStoreBytes recallMessageEnable allowRecallWhenBrokerNotWriteable
+    rejectTransactionMessage transactionTimeOut transactionCheckMax transactionCheckInterval
+    autoCreateTopicEnable autoCreateSubscriptionGroup enablePropertyFilter
+    useServerSideResetOffset notifyConsumerIdsChangedEnable litePullMessageEnable longPollingEnable
+    shortPollingTimeMills maxTransferCountOnMessageInMemory maxTransferBytesOnMessageInMemory
+    flushConsumerOffsetInterval channelExpiredTimeout maxHeartbeatBytes maxGroupsPerConnection
+    maxSubscriptionsPerHeartbeat inSyncReplicas slaveTimeout haMaxGapNotInSync haSlaveFallbehindMax
+    slaveReadEnable accessMessageInMemoryMaxRatio
+"""
+CHANGEABLE: Final = frozenset(_NAMES.split())
+NAMES_SHOWN: Final = 1
+MAX_NAME_CHARS: Final = 60
+# The settings' own paths and configBlackList are never changed over the network (AdminBrokerProcessor.java).
+ALWAYS_BLACK: Final = frozenset(("brokerConfigPath", "rocketmqHome", "configBlackList"))
+
+
+def update_config(broker: Broker, request: Command, peer: Peer) -> Answer:
+    if len(request.body) > MAX_SETTINGS_BYTES:
+        return refusal(ResponseCode.INVALID_PARAMETER, f"the settings have more than {MAX_SETTINGS_BYTES} bytes")
+    try:
+        properties = parse_java_properties(bytes(request.body).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise BodyError(f"settings: {error}") from error
+    if is_black(broker.config, properties):
+        return refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    try:
+        config = changed(broker.config, properties)
+    except InvalidArgument as error:
+        return refusal(ResponseCode.INVALID_PARAMETER, str(error)[:MAX_REMARK_CHARS])
+    for name, text in sorted(properties.items()):
+        log.info("setting %s=%s, by %s", name, text, peer.address)
+    broker.configure(config)
+    return _written(broker, properties) if properties and config.broker_config_path else success()
+
+
+async def _written(broker: Broker, properties: Mapping[str, str]) -> Command:
+    """Writes the settings to their file, also if the caller's connection ends meanwhile."""
+    path = Path(broker.config.broker_config_path)
+    with trio.CancelScope(shield=True):
+        async with broker.settings_turn:
+            try:
+                await trio.to_thread.run_sync(_write, path, properties)
+            except (OSError, InvalidArgument) as error:
+                remark = f"the settings are in force and not written to {path}: {error}"
+                return refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return success()
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> None:
+    """Writes settings into a file; the previous version is kept beside it. Both have the file's permissions.
+
+    A JVM property of a changed setting is removed from the file: at the next start it would win.
+    """
+    kept = {
+        name: text
+        for name, text in read_config_file(str(path)).items()
+        if name.removeprefix(JVM_PREFIX) not in properties
+    }
+    replace_keeping_previous(path, format_java_properties({**kept, **properties}).encode())
+
+
+def is_black(config: BrokerConfig, properties: Mapping[str, str]) -> bool:
+    """Returns True if one of these settings is in configBlackList."""
+    black = {name.strip() for name in config.config_black_list.split(";")}
+    return not (black | ALWAYS_BLACK).isdisjoint(properties)
+
+
+def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig:
+    """Returns the settings with these changes; raises `InvalidArgument` for a fixed setting or a wrong value.
+
+    Settings without an effect on this broker change nothing, as at its start.
+    """
+    setting_rules.check(properties)
+    if unknown := _unknown(config, properties):
+        raise InvalidArgument(f"there is no such setting: {', '.join(unknown)}")
+    fixed = sorted(set(properties) - CHANGEABLE - set(unused_names(properties)))
+    if fixed:
+        raise InvalidArgument(
+            f"{', '.join(fixed)}: read at the start only; change the file, and start the broker again"
+        )
+    result = config.with_settings(properties)
+    check_slaves_possible(result)
+    return result
+
+
+def _unknown(config: BrokerConfig, properties: Mapping[str, str]) -> list[str]:
+    """Returns the first unknown names with the nearest known name; only a few, as each search takes milliseconds."""
+    known_names = {*config.to_properties(), *setting_rules.KNOWN, *CHANGEABLE}
+    shown_names = [name[:MAX_NAME_CHARS] for name in properties if name not in known_names][:NAMES_SHOWN]
+    return unknown_names(dict.fromkeys(shown_names, ""))

@@ -1,0 +1,184 @@
+"""Lists: topics (18) and groups (225) to make or change, system topics (305), and all producers (328).
+
+Source: broker/processor/AdminBrokerProcessor.java, broker/client/ProducerManager.java (5.4.0). All of a list is checked
+before anything is changed. RocketMQ leaves out all topics of a list if one of them is unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from pyrmq_core.errors import BodyError, InvalidArgument
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.java.json_text import dumps
+from pyrmq_core.protocol.messages.names import SYSTEM_TOPICS
+from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
+from pyrmq_core.protocol.routes.topic_config import topic_config_from_members
+from pyrmq_core.servers.broker.broker import Answer, Broker
+from pyrmq_core.servers.broker.clients.client_table import ClientInfo, ClientTable
+from pyrmq_core.servers.broker.in_turns import BoundedWork, InTurns
+from pyrmq_core.servers.broker.processors.long_answers import answer_in_turns, in_turn, separated
+from pyrmq_core.servers.broker.processors.name_rules import group_fault, topic_fault
+from pyrmq_core.servers.broker.processors.topics_and_groups import ATTRIBUTES, announced, changed_topic, saved
+from pyrmq_core.servers.broker.tables.subscription_groups import MAX_GROUP_BYTES, GroupConfig, group_settings
+from pyrmq_core.servers.broker.tables.topics import TopicTable
+from pyrmq_core.servers.protocol.json_cursor import JsonWalk
+
+# The most topics or groups of a list, and the most bytes of its body.
+MAX_LISTED: Final = 1000
+MAX_LIST_BYTES: Final = 1 << 20
+# Each attribute may be added and removed. A topic's changes are read in one step: 60,000 changes take some 30 ms.
+MOST_ATTRIBUTES: Final = 2 * len(ATTRIBUTES)
+# The steps of reading a body before other tasks run: each takes up to 3 ms.
+STEPS_AT_ONCE: Final = 2
+
+
+async def update_topics(broker: Broker, request: Command, _: Peer) -> Command:
+    """Makes the topics of a list when its turn comes, then waits for their file and the NameServers."""
+    changed: list[TopicConfig] = []
+    answer = await in_turn(broker.long_work, partial(_make_topics, broker, request.body, changed))
+    if changed or (answer.code == ResponseCode.SUCCESS and broker.topics.file.is_behind):
+        outcome = await announced(broker)
+        return outcome if answer.code == ResponseCode.SUCCESS else answer
+    return answer
+
+
+async def _make_topics(broker: Broker, body: bytes | memoryview, changed: list[TopicConfig]) -> Command:
+    """Makes or changes the topics of a list, and adds each changed topic to `changed`."""
+    listed: list[UpdateTopic] = []
+    try:
+        async for header in InTurns(listed_topics(body), STEPS_AT_ONCE):
+            if header is None:
+                continue
+            if isinstance(refused := changed_topic(broker, header), Command):
+                return refused
+            listed.append(header)
+    except InvalidArgument as error:
+        return refusal(ResponseCode.INVALID_PARAMETER, str(error))
+    refusals: list[Command] = []
+    with trio.CancelScope(shield=True):  # a list is complete even if its caller disconnects
+        async for header in InTurns(listed):
+            topic = changed_topic(broker, header)  # made again: another request may have changed the topic meanwhile
+            if isinstance(topic, Command):
+                refusals.append(topic)
+            elif broker.topics.put(topic, broker.now_ms()):
+                changed.append(topic)
+    return refusals[0] if refusals else success()
+
+
+def listed_topics(body: bytes | memoryview) -> Iterator[UpdateTopic | None]:
+    """Yields the topics in the body of request 18, each as a request of its own; a None for each step of reading.
+
+    Raises `InvalidArgument` for a wrong name, and for more attributes than exist.
+    """
+    for members in (yield from _listed(body, "topicConfigList")):
+        topic = topic_config_from_members({**members, "attributes": {}})
+        if fault := topic_fault(topic.topic):
+            raise InvalidArgument(fault)
+        attributes = ",".join(_attribute_changes(topic.topic, members.get("attributes")))
+        yield replace(UpdateTopic.of(topic), attributes=attributes)
+
+
+def _attribute_changes(topic: str, attributes: object) -> Iterator[str]:
+    """Yields the changes in the text form of request 17; their names begin with + or -."""
+    if attributes is None:
+        return
+    if not isinstance(attributes, dict):
+        raise BodyError("topic list: attributes is not an object")
+    if len(attributes) > MOST_ATTRIBUTES:
+        raise InvalidArgument(f"topic {topic} has {len(attributes)} attributes; there are {len(ATTRIBUTES)}")
+    for name, value in attributes.items():
+        yield f"{name}={value}" if name.startswith("+") else name
+
+
+async def update_groups(broker: Broker, request: Command, _: Peer) -> Command:
+    """Makes the groups of a list when its turn comes, then waits for their file."""
+    answer = await in_turn(broker.long_work, partial(_make_groups, broker, request.body))
+    return await saved(broker.groups.file) if answer.code == ResponseCode.SUCCESS else answer
+
+
+async def _make_groups(broker: Broker, body: bytes | memoryview) -> Command:
+    try:
+        groups = [group async for group in InTurns(listed_groups(body), STEPS_AT_ONCE) if group is not None]
+    except InvalidArgument as error:
+        return refusal(ResponseCode.INVALID_PARAMETER, str(error))
+    with trio.CancelScope(shield=True):
+        async for group in InTurns(groups):
+            broker.groups.put(group, broker.now_ms())
+    return success()
+
+
+def listed_groups(body: bytes | memoryview) -> Iterator[GroupConfig | None]:
+    """Yields the settings of the groups in the body of request 225, after a None for each step of reading the body.
+
+    Raises `InvalidArgument` for impossible settings.
+    """
+    for members in (yield from _listed(body, "groupConfigList")):
+        name = members.get("groupName")
+        if fault := group_fault(name if isinstance(name, str) else ""):
+            raise InvalidArgument(fault)
+        if len(dumps(members)) > MAX_GROUP_BYTES:
+            raise InvalidArgument(
+                f"the settings of group {name} take more than the {MAX_GROUP_BYTES} bytes that are kept"
+            )
+        yield group_settings(members)
+
+
+def _listed(body: bytes | memoryview, name: str) -> Generator[None, None, list[Mapping[str, Any]]]:
+    """Returns, after some steps, the objects of a body's list.
+
+    Raises `InvalidArgument` if the list is too long, `BodyError` if the body holds no list.
+    """
+    if len(body) > MAX_LIST_BYTES:
+        raise InvalidArgument(f"the list has more than {MAX_LIST_BYTES} bytes; send it in parts")
+    try:
+        walk = JsonWalk(bytes(body).decode(), name)
+    except UnicodeDecodeError as error:
+        raise BodyError(f"{name}: the body is not UTF-8: {error}") from error
+    members = yield from walk.steps()
+    walk.end()
+    listed = members.get(name) if isinstance(members, dict) else None
+    if not isinstance(listed, list):
+        raise BodyError(f"{name} is not a list of objects")
+    if len(listed) > MAX_LISTED:
+        raise InvalidArgument(f"the list has more than {MAX_LISTED} members; send it in parts")
+    if not all(isinstance(item, dict) for item in listed):
+        raise BodyError(f"{name} is not a list of objects")
+    return listed
+
+
+def system_topics(topics: TopicTable) -> Command:
+    return success(body=dumps({"topicList": sorted(SYSTEM_TOPICS | topics.system_names)}))
+
+
+def all_producers(long_work: BoundedWork, clients: ClientTable, since_ms: int) -> Answer:
+    """Returns the clients of every producer group; `since_ms` is the time at which the running time was 0."""
+    return answer_in_turns(long_work, _producer_groups(clients, since_ms))
+
+
+def _producer_groups(clients: ClientTable, since_ms: int) -> Iterator[bytes]:
+    yield b'{"data":{'
+    for number, group in enumerate(list(clients.producers)):
+        yield (b"," if number else b"") + dumps(group) + b":["
+        members = list(clients.producers.get(group, {}).items())  # empty if the producers left meanwhile
+        yield from separated(dumps(_producer(peer, client, since_ms)) for peer, client in members)
+        yield b"]"
+    yield b"}}"
+
+
+def _producer(peer: Peer, client: ClientInfo, since_ms: int) -> dict[str, Any]:
+    return {
+        "clientId": client.client_id,
+        "language": client.language,
+        "lastUpdateTimestamp": client.seen_ms + since_ms,
+        "remoteIP": f"/{peer.address}",
+        "version": client.version,
+    }

@@ -1,0 +1,126 @@
+"""Administration of plain ACL: 50 to 54, which change and show the files of `plain_acl.yml`.
+
+Source: broker/processor/AdminBrokerProcessor.java (updateAndCreateAccessConfig, ...), 4.9.7. With `aclEnable=false`
+they are refused, where Java's broker fails or does not answer. Secrets are shown (54) to
+administrators and to white addresses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyrmq_core.errors import HeaderError, InvalidArgument, StoreError
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.java.json_text import dumps
+from pyrmq_core.protocol.requests.broker.plain_acl import (
+    AclVersion,
+    DeleteAclConfig,
+    UpdateAclConfig,
+    UpdateWhiteAddresses,
+    acl_config,
+)
+from pyrmq_core.servers.access.control import AccessControl
+from pyrmq_core.servers.access.plain.accounts import check_keys, text_of, texts_of
+from pyrmq_core.servers.access.plain.permissions import check_entries
+from pyrmq_core.servers.access.plain.rules import GLOBAL_ADDRESSES, entries_of
+from pyrmq_core.servers.access.plain_files import PlainAcl
+from pyrmq_core.servers.broker.broker import Broker
+
+OFF: Final = "aclEnable is false at this broker"
+TEXTS: Final = ("accessKey", "secretKey", "whiteRemoteAddress", "defaultTopicPerm", "defaultGroupPerm")
+LISTS: Final = ("topicPerms", "groupPerms")
+
+
+async def update_account(access: AccessControl, request: Command) -> Command:
+    failed = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
+    if access.plain is None:
+        return refusal(failed, OFF)
+    try:
+        await access.plain.put_account(_account(UpdateAclConfig.from_command(request)))
+    except (InvalidArgument, StoreError, HeaderError) as error:
+        return refusal(failed, str(error))
+    return success()
+
+
+def _account(header: UpdateAclConfig) -> dict[str, Any]:
+    """Returns the members that the request sets; absent members stay as they are in the file, except `admin`."""
+    check_keys(header.access_key, header.secret_key)
+    account: dict[str, Any] = {
+        "accessKey": header.access_key,
+        "secretKey": header.secret_key,
+        "whiteRemoteAddress": header.white_remote_address,
+        "admin": header.admin,
+        "defaultTopicPerm": header.default_topic_perm or None,
+        "defaultGroupPerm": header.default_group_perm or None,
+    }
+    for name, text in (("topicPerms", header.topic_perms), ("groupPerms", header.group_perms)):
+        if text is not None:
+            account[name] = [entry for entry in text.split(",") if entry]
+            check_entries(account[name])
+    return {name: value for name, value in account.items() if value is not None}
+
+
+async def delete_account(access: AccessControl, request: Command) -> Command:
+    failed = ResponseCode.DELETE_ACL_CONFIG_FAILED
+    if access.plain is None:
+        return refusal(failed, OFF)
+    try:
+        key = DeleteAclConfig.from_command(request).access_key
+        if await access.plain.remove_account(key):
+            return success()
+    except (InvalidArgument, StoreError, HeaderError) as error:
+        return refusal(failed, str(error))
+    return refusal(failed, f"The accesskey[{key}] corresponding to accessConfig has been deleted failed.")
+
+
+async def update_white_addresses(access: AccessControl, request: Command) -> Command:
+    failed = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
+    if access.plain is None:
+        return refusal(failed, OFF)
+    try:
+        header = UpdateWhiteAddresses.from_command(request)
+        addresses = [address for address in header.white_addresses.split(",") if address]
+        if await access.plain.put_white_addresses(addresses, header.file or ""):
+            return success()
+    except (InvalidArgument, StoreError, HeaderError) as error:
+        return refusal(failed, str(error))
+    return refusal(failed, f"The globalWhiteAddresses[{header.white_addresses}] has been updated failed.")
+
+
+def acl_version(broker: Broker, _request: Command, _: Peer) -> Command:
+    acl = broker.access.plain
+    if acl is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, OFF)
+    versions = {path: _version(*version) for path, version in acl.versions.items()}
+    return AclVersion(
+        version=dumps(versions.get(str(acl.default_file), _version(0, 0))).decode(),
+        all_versions=dumps(versions).decode(),
+        broker_name=broker.config.broker_name,
+        broker_address=broker.address,
+        cluster_name=broker.config.broker_cluster_name,
+    ).to_command()
+
+
+def _version(counter: int, timestamp_ms: int) -> dict[str, int]:
+    return {"counter": counter, "timestamp": timestamp_ms}
+
+
+def all_accounts(access: AccessControl) -> Command:
+    if access.plain is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, OFF)
+    return _all_accounts(access.plain)
+
+
+def _all_accounts(acl: PlainAcl) -> Command:
+    addresses: list[str] = []
+    accounts: dict[str | None, dict[str, Any]] = {}
+    for document in acl.documents.values():
+        addresses += texts_of(document, GLOBAL_ADDRESSES)
+        for entry in entries_of(document):
+            texts = {name: text for name in TEXTS if (text := text_of(entry, name)) is not None}
+            lists = {name: texts_of(entry, name) for name in LISTS if entry.get(name) is not None}
+            key = texts["accessKey"]
+            accounts.setdefault(key, {**texts, **lists, "admin": acl.rules.accounts[key].is_admin})
+    return acl_config(addresses, list(accounts.values()))

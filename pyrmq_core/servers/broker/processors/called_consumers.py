@@ -1,0 +1,127 @@
+"""Requests that an administrator sends to a consumer through the broker: 307, 309, and offsets in memory (223).
+
+The broker passes requests 307 and 309 on to the client with this id, over the connection of its heartbeat, and returns
+its answer. It refuses 309 for a batch that is one record. Request 223 becomes a request 221 to each member of the
+group; a member without a readable answer is left out. Source: broker/processor/AdminBrokerProcessor.java (callConsumer,
+consumeMessageDirectly, getConsumerStatus), broker/client/net/Broker2Client.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import InvalidArgument, ProtocolError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
+from pyrmq_core.protocol.messages.record import batch_base
+from pyrmq_core.protocol.requests.broker.consumer_admin import GetStatusOfConsumers
+from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeMessageDirectly
+from pyrmq_core.protocol.requests.client.get_consumer_running_info import GetConsumerRunningInfo
+from pyrmq_core.protocol.requests.client.get_consumer_status import ConsumerStatus, GetConsumerStatus
+from pyrmq_core.servers.broker.broker import Answer, Broker
+from pyrmq_core.servers.broker.clients.client_table import ClientTable
+from pyrmq_core.servers.broker.clients.consumer_calls import ConsumerCalls
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS: Final = 10.0
+STATUS_SECONDS: Final = 5.0
+# Members are called a few at a time; RocketMQ calls them one after another.
+MEMBERS_AT_ONCE: Final = 8
+MOST_MEMBERS: Final = 256
+# The most bytes of a client's answer with its status, which has some 80 bytes a queue; a longer answer is not read.
+MAX_STATUS_BYTES: Final = 256 * 1024
+
+
+def running_info(calls: ConsumerCalls, clients: ClientTable, request: Command) -> Answer:
+    header = GetConsumerRunningInfo.from_command(request)
+    return _pass_on(calls, clients, header.consumer_group, header.client_id, header.to_command())
+
+
+def consume_directly(broker: Broker, request: Command, _: Peer) -> Answer:
+    """Adds the stored message to the request, and passes it on."""
+    header = ConsumeMessageDirectly.from_command(request)
+    try:
+        place = decode_offset_msg_id(header.msg_id or "").offset
+    except InvalidArgument as error:
+        return refusal(ResponseCode.INVALID_PARAMETER, str(error))
+    record = broker.store.reader.record(place) if place >= 0 else None
+    if record is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {place}")
+    if batch_base(record) is not None:  # a Java consumer would read a batch record as one message
+        return refusal(ResponseCode.SYSTEM_ERROR, f"{place} is a batch that is one record, and no message")
+    topic = broker.topics.get(header.topic or "")
+    group = broker.groups.known(header.consumer_group)
+    passed = replace(
+        header,
+        broker_name=broker.config.broker_name,
+        topic_sys_flag=None if topic is None else topic.topic_sys_flag,
+        group_sys_flag=None if group is None else group["groupSysFlag"],
+        record=bytes(record),
+    )
+    return _pass_on(broker.calls, broker.clients, header.consumer_group, header.client_id, passed.to_command())
+
+
+def _pass_on(calls: ConsumerCalls, clients: ClientTable, group: str, client_id: str | None, request: Command) -> Answer:
+    members = clients.members(group)
+    peer = next((peer for peer, client in members.items() if client.client_id == client_id), None)
+    if peer is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+    return calls.call(peer, request, f"<{group}> <{client_id}>", seconds=CALL_SECONDS)
+
+
+def consumer_status(calls: ConsumerCalls, clients: ClientTable, request: Command) -> Answer:
+    header = GetStatusOfConsumers.from_command(request)
+    members = clients.members(header.group)
+    if not members:
+        remark = f"No Any Consumer online in the consumer group: [{header.group}]"
+        return refusal(ResponseCode.SYSTEM_ERROR, remark)
+    called = {
+        client.client_id: peer
+        for peer, client in members.items()
+        if not header.client_address or client.client_id == header.client_address
+    }
+    if len(called) > MOST_MEMBERS:
+        remark = f"the group has {len(called)} members; name one of them, {MOST_MEMBERS} at most are called at a time"
+        return refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return _collect(calls, called, GetConsumerStatus(header.topic, header.group))
+
+
+async def _collect(calls: ConsumerCalls, called: Mapping[str, Peer], header: GetConsumerStatus) -> Command:
+    """Calls a few members at a time and returns all their offsets; the calls end after `STATUS_SECONDS` in total."""
+    offsets_of: dict[str, Mapping[MessageQueue, int]] = {}
+    waiting = iter(called.items())
+
+    async def ask_next() -> None:
+        for client_id, peer in waiting:
+            offsets = await _offsets_of(calls, client_id, peer, header)
+            if offsets is not None:
+                offsets_of[client_id] = offsets
+
+    with trio.move_on_after(STATUS_SECONDS):
+        async with trio.open_nursery() as nursery:
+            for _ in range(min(MEMBERS_AT_ONCE, len(called))):
+                nursery.start_soon(ask_next)
+    return ConsumerStatus(clients=offsets_of).to_command()
+
+
+async def _offsets_of(
+    calls: ConsumerCalls, client_id: str, peer: Peer, header: GetConsumerStatus
+) -> Mapping[MessageQueue, int] | None:
+    answer = await calls.call(peer, header.to_command(), client_id, seconds=STATUS_SECONDS)
+    if answer.code != ResponseCode.SUCCESS or len(answer.body) > MAX_STATUS_BYTES:
+        log.info("consumer %s of group %s answered %d, %s", client_id, header.group, answer.code, answer.remark)
+        return None
+    try:
+        return ConsumerStatus.from_command(answer).offsets
+    except ProtocolError as error:
+        log.info("consumer %s of group %s answered nonsense: %s", client_id, header.group, error)
+        return None

@@ -1,0 +1,67 @@
+"""The queue of a message that is delivered later: by its delay level, by its delivery time, or at once.
+
+Source: broker/util/HookUtils.java (5.4.0), handleScheduleMessage: a level wins over a time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.java.integers import parse_int
+from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
+from pyrmq_core.protocol.messages.properties import DELAY
+from pyrmq_core.servers.broker.broker import Broker
+from pyrmq_core.servers.broker.processors.put_message import RequestRefused
+from pyrmq_core.servers.broker.timers.timer_rules import TIMER_TOPIC, BadTimer, drop_times, is_timer, place_timer
+
+
+class StoredQueue(NamedTuple):
+    """The topic and queue that a message is stored in; `delay_ms` is the delay of its level."""
+
+    topic: str
+    queue_id: int
+    delay_ms: int | None = None
+
+
+def delayed(broker: Broker, topic: str, queue_id: int, properties: dict[str, str]) -> StoredQueue:
+    """Returns the queue to store a message in; for a delayed message it adds the real queue to `properties`.
+
+    Raises `RequestRefused` for a level that is no number, and for a delivery time that is not possible.
+    """
+    level = delay_level(properties)
+    if level > 0:
+        drop_times(properties)
+        level_queue, delay_ms = broker.delays.place(topic, queue_id, level, properties)
+        return StoredQueue(SCHEDULE_TOPIC, level_queue, delay_ms)
+    if not is_timer(properties):
+        return StoredQueue(topic, queue_id)
+    if not broker.timers.enabled:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
+        )
+    settings = broker.timers.settings
+    try:
+        waits = place_timer(properties, topic, queue_id, broker.now_ms(), settings)
+    except BadTimer as error:
+        remark = (
+            "timer message illegal, the delay time should not be bigger than the max delay "
+            f"{settings.max_delay_ms}ms; or if set del msg, the delay time should be bigger than the current time"
+        )
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, remark) from error
+    return StoredQueue(TIMER_TOPIC, 0) if waits else StoredQueue(topic, queue_id)
+
+
+def delay_level(properties: dict[str, str]) -> int:
+    """Returns the level in the property DELAY; 0 if the message has no such property.
+
+    Raises `RequestRefused` for a text that is no number; Java fails for it, too.
+    """
+    text = properties.get(DELAY)
+    if text is None:
+        return 0
+    try:
+        return parse_int(text)
+    except ValueError:
+        remark = f'java.lang.NumberFormatException: For input string: "{text[:80]}"'
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{remark}; DELAY is a level, a whole number") from None

@@ -1,0 +1,87 @@
+"""END_TRANSACTION (37) and RESUME_CHECK_HALF_MESSAGE (323).
+
+A commit stores the message for its consumers, a rollback only records the end; an unknown state gets no answer, and
+leads to a check. Source: broker/processor/EndTransactionProcessor.java, AdminBrokerProcessor.java
+(resumeCheckHalfMessage), 5.4.0. A second commit of one message is answered like the first, and delivers nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
+from pyrmq_core.protocol.messages.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction, ResumeCheckHalfMessage
+from pyrmq_core.servers.broker.broker import Answer, Broker
+from pyrmq_core.servers.broker.processors.put_message import RequestRefused, refused_by_store
+from pyrmq_core.servers.broker.transactions.half_messages import HalfMessage
+
+NOT_FOUND: Final = "Find prepared transaction message failed"
+NOT_RESUMED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
+
+
+def end_transaction(broker: Broker, request: Command, _: Peer) -> Answer:
+    """Ends a transaction; answers neither an unknown state nor a number that is no state."""
+    end = EndTransaction.from_command(request)
+    if end.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+        return None
+    if broker.flusher.is_sync and broker.store.flushed <= end.commit_log_offset < broker.store.end:
+        return _end_when_flushed(broker, end)
+    return _end(broker, end)
+
+
+async def _end_when_flushed(broker: Broker, end: EndTransaction) -> Command:
+    """Waits until the half message's queue contains it: with SYNC_FLUSH, until it is on the medium."""
+    await broker.flusher.wait_flushed(broker.store.end)
+    return _end(broker, end)
+
+
+def _end(broker: Broker, end: EndTransaction) -> Command:
+    half = broker.transactions.half_at(end.commit_log_offset)
+    if half is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+    if not end.from_transaction_check and broker.transactions.rules.is_end_late(half, broker.now_ms()):
+        remark = "the end arrived after CHECK_IMMUNITY_TIME_IN_SECONDS; the producer is queried for it"
+        return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
+    if fault := _fault(end, half):
+        return refusal(ResponseCode.SYSTEM_ERROR, fault)
+    if end.commit_or_rollback == TRANSACTION_ROLLBACK:
+        broker.transactions.roll_back(half, broker.now_ms())
+        return success()
+    try:
+        with refused_by_store(broker):
+            broker.transactions.commit(half, broker.now_ms())
+    except RequestRefused as refused:
+        return refusal(refused.code, str(refused))
+    return success()
+
+
+def resume_check(broker: Broker, request: Command, _: Peer) -> Command:
+    """Schedules new checks of a half message that was checked too often, or never."""
+    resume = ResumeCheckHalfMessage.from_command(request)
+    try:
+        place = decode_offset_msg_id(resume.msg_id or "").offset
+    except InvalidArgument as error:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"{NOT_RESUMED} {error}")
+    half = broker.transactions.half_at(place, or_discarded=True)
+    if half is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"{NOT_RESUMED} {resume.msg_id} is no half message of this broker")
+    try:
+        with refused_by_store(broker):
+            broker.transactions.resume(half, broker.now_ms())
+    except RequestRefused as refused:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"{NOT_RESUMED} {refused}")
+    return success()
+
+
+def _fault(end: EndTransaction, half: HalfMessage) -> str:
+    """Returns RocketMQ's words for an end that does not belong to the half message; empty if it does."""
+    if half.producer_group != end.producer_group:
+        return "The producer group wrong"
+    if half.queue_offset != end.tran_state_table_offset:
+        return "The transaction state table offset wrong"
+    return ""

@@ -1,0 +1,68 @@
+"""Answers that are made piece by piece, so that other requests have their turn, and that fit into a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import NO_FIELDS, Command, refusal, success
+from pyrmq_core.protocol.java.json_text import dumps
+from pyrmq_core.servers.broker.broker import Answer
+from pyrmq_core.servers.broker.in_turns import STEPS_AT_ONCE, BoundedWork, InTurns
+
+# The most bytes of an answer's body: a frame has at most 16 MiB.
+MAX_LONG_ANSWER_BYTES: Final = 15 << 20
+BUSY: Final = "too many long requests wait for their turn; try again later"
+
+
+async def in_turn(long_work: BoundedWork, work: Callable[[], Awaitable[Command]]) -> Command:
+    """Returns the answer of long work, which begins when its turn comes; a refusal if too many others wait."""
+    answer = await long_work.run(work)
+    return refusal(ResponseCode.SYSTEM_BUSY, BUSY) if answer is None else answer
+
+
+def answer_in_turns(long_work: BoundedWork, pieces: Iterator[bytes], ext: Mapping[str, str] = NO_FIELDS) -> Answer:
+    """Returns success with a body of these pieces, a refusal if it is too long; at once if the pieces are few.
+
+    A piece takes some 10 us to make. A piece may be empty, for a step of the work that adds nothing to the body.
+    """
+    first = list(islice(pieces, STEPS_AT_ONCE))
+    if len(first) < STEPS_AT_ONCE:
+        return success(ext, b"".join(first))
+    return in_turn(long_work, partial(_joined, b"".join(first), pieces, ext))
+
+
+async def _joined(first: bytes, pieces: Iterator[bytes], ext: Mapping[str, str]) -> Command:
+    body = bytearray(first)  # joining 65,535 pieces at the end would take some 10 ms at once
+    async for piece in InTurns(pieces):
+        body += piece
+        if len(body) > MAX_LONG_ANSWER_BYTES:
+            remark = f"the answer would have more than {MAX_LONG_ANSWER_BYTES} bytes; ask for less"
+            return refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return success(ext, bytes(body))
+
+
+def separated(rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the rows with a comma before each but the first."""
+    for number, row in enumerate(rows):
+        yield b"," + row if number else row
+
+
+def object_pieces(members: Mapping[str, Any] | Iterator[tuple[str, Any]], few: int = 0) -> Iterator[bytes]:
+    """Yields the text of a JSON object in pieces: a piece for each plain member, and for each row of a table.
+
+    A table is a dict, or an iterator of names and values; a long row is divided, too. The members must not change
+    meanwhile. Dicts with at most `few` members are one piece.
+    """
+    yield b"{"
+    for number, (name, value) in enumerate(members.items() if isinstance(members, Mapping) else members):
+        before = b"," if number else b""
+        if isinstance(value, Iterator) or (isinstance(value, dict) and len(value) > few):
+            yield before + dumps(name) + b":"
+            yield from object_pieces(value, STEPS_AT_ONCE)
+        else:
+            yield before + dumps({name: value})[1:-1]
+    yield b"}"

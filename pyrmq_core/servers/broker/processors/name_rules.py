@@ -1,0 +1,92 @@
+"""The rules for names: a topic becomes a folder; topics, groups and clients become keys of the broker's tables.
+
+Each rule returns the fault of a text, in RocketMQ's words, or an empty text. `checked` applies rules before the
+function of a request. Source: common/topic/TopicValidator.java (5.4.0); groups may have 4.9's 255 characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.messages.names import MAX_GROUP_CHARS, MAX_TOPIC_CHARS, is_dead_letter_topic, is_retry_topic
+from pyrmq_core.servers.broker.broker import Answer, Broker
+
+Rule: TypeAlias = Callable[[str], str]
+Handler: TypeAlias = Callable[[Broker, Command, Peer], Answer]
+
+# A retry topic is a folder's name, and no file system in use allows a longer one.
+MAX_RETRY_TOPIC_CHARS: Final = 255
+# The most characters of a client id; RocketMQ sets no limit. Java's ids are an address, an instance's name and numbers.
+MAX_CLIENT_ID_CHARS: Final = 1024
+NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+ALLOWED: Final = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+NOT_PRINTED: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]")
+SHOWN_CHARS: Final = 255
+
+
+def topic_fault(topic: str) -> str:
+    """Returns the fault of a topic's name, or an empty text."""
+    if not topic.strip():
+        return "The specified topic is blank."
+    if not NAME.fullmatch(topic):
+        return f"The specified topic: {_shown(topic)}, {ALLOWED}"
+    if is_retry_topic(topic) or is_dead_letter_topic(topic):
+        if len(topic) > MAX_RETRY_TOPIC_CHARS:
+            shown = f"The specified topic is DLQ or Retry topic: {_shown(topic)}, and it's longer than topic max length"
+            return f"{shown}: {MAX_RETRY_TOPIC_CHARS}"
+    elif len(topic) > MAX_TOPIC_CHARS:
+        return f"The specified topic: {_shown(topic)}, is longer than topic max length: {MAX_TOPIC_CHARS}"
+    return ""
+
+
+def group_fault(group: str) -> str:
+    """Returns the fault of a group's name, or an empty text."""
+    if not group.strip():
+        return "The specified group is blank."
+    if not NAME.fullmatch(group):
+        return f"The specified group: {_shown(group)}, {ALLOWED}"
+    if len(group) > MAX_GROUP_CHARS:
+        return f"The specified group: {_shown(group)}, is longer than group max length: {MAX_GROUP_CHARS}"
+    return ""
+
+
+def client_fault(client_id: str) -> str:
+    """Returns the fault of a client's id, or of a broker's name in a message queue: too long, or not printable."""
+    if len(client_id) > MAX_CLIENT_ID_CHARS:
+        return f"The specified client: {_shown(client_id)}, is longer than {MAX_CLIENT_ID_CHARS}"
+    if NOT_PRINTED.search(client_id):
+        return f"The specified client: {_shown(client_id)}, contains control characters"
+    return ""
+
+
+def if_any(rule: Rule) -> Rule:
+    """Returns the rule for a field that may be left empty."""
+    return lambda text: rule(text) if text else ""
+
+
+def listed(rule: Rule) -> Rule:
+    """Returns the rule for several names with `;` between them."""
+    return lambda text: next((fault for name in text.split(";") if name and (fault := rule(name))), "")
+
+
+def checked(handler: Handler, **rules: Rule) -> Handler:
+    """Returns the handler with a check of these header fields before it; an absent field is left to the handler."""
+
+    def check(broker: Broker, request: Command, peer: Peer) -> Answer:
+        for field, rule in rules.items():
+            text = request.ext.get(field)
+            if text is not None and (fault := rule(text)):
+                return refusal(ResponseCode.INVALID_PARAMETER, fault)
+        return handler(broker, request, peer)
+
+    return check
+
+
+def _shown(name: str) -> str:
+    """Returns the name as an answer repeats it: shortened, and in one line."""
+    return NOT_PRINTED.sub("?", name[:SHOWN_CHARS])

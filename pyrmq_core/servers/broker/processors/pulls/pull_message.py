@@ -1,0 +1,264 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, filters, slices of the log, and pulls that wait.
+
+Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. Two things
+differ. First, every pull of the group's members is answered with a reset offset until a member pulls from there, and no
+other offset is committed before. Afterwards each other member gets the offset once. RocketMQ answers a single pull with
+it, perhaps of a client that no longer reads the queue. Second, a slave holds a pull at an offset that only its master
+may have, for up to shortPollingTimeMills: Java's clients would repeat it at once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core.network import LateAnswer, Peer
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.messages.record import iterate_records
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
+from pyrmq_core.servers.broker.broker import HELP, Answer, Broker
+from pyrmq_core.servers.broker.clients.held_pulls import MILLISECONDS, MOST_MS, HeldPull, held_bytes
+from pyrmq_core.servers.broker.processors.offsets import commit
+from pyrmq_core.servers.broker.processors.pulls.pull_advice import MOVES, is_unmoved, suggested_broker, unmoved
+from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilter, filter_of, forbidden
+from pyrmq_core.servers.broker.store.reading import MAX_SCANNED_ENTRIES, GetLimits, GetResult, GetStatus, QueueKey
+from pyrmq_core.servers.broker.tables.consumer_filters import Passes
+from pyrmq_core.servers.broker.tables.topics import READ
+
+COMMIT_OFFSET: Final = int(PullSysFlag.COMMIT_OFFSET)
+SUSPEND: Final = int(PullSysFlag.SUSPEND)
+OFFSET_RESET: Final = "OFFSET_RESET"
+
+CODES: Final[Mapping[GetStatus, ResponseCode]] = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+}
+EMPTY: Final = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
+
+
+def pull(broker: Broker, request: Command, peer: Peer) -> Answer:
+    """Answers at once, or later if no message is there and the request may wait."""
+    header = PullMessage.from_command(request)
+    refused = _refuse(broker, header, request, peer)
+    if refused is not None:
+        return refused
+    chosen = filter_of(broker, header)
+    if isinstance(chosen, Command):
+        return chosen
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    if header.sys_flag & COMMIT_OFFSET:
+        commit(broker.offsets, (group, topic, queue_id), header.commit_offset, broker.clients.members(group).get(peer))
+    answer = _moved(broker, header, peer, header.queue_offset) or _look(broker, header, chosen)
+    if header.sys_flag & SUSPEND and answer.code != ResponseCode.SUCCESS:
+        size_bytes = held_bytes(request, chosen.tags_codes)
+        if broker.held.has_room(peer, size_bytes):
+            if answer.code == ResponseCode.PULL_NOT_FOUND:
+                return _HeldPull(broker, header, chosen, peer, size_bytes)
+            if is_unmoved(broker, answer, header.queue_offset):
+                return _wait_for_copy(broker, header, chosen, peer, size_bytes)
+    return answer
+
+
+class _HeldPull(LateAnswer):
+    """The answer to a pull that waits for a message; the store is read when the connection can send the answer.
+
+    A pull with SQL92 is woken by any message, and waits on, with a task, while none of them passes.
+    """
+
+    __slots__ = ("_broker", "_chosen", "_ends", "_header", "_held", "_peer", "_size_bytes")
+
+    def __init__(self, broker: Broker, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int) -> None:
+        config = broker.config
+        timeout_ms = header.suspend_timeout_ms if config.long_polling_enable else config.short_polling_time_mills
+        self._ends = trio.current_time() + min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS
+        self._broker, self._header, self._chosen = broker, header, chosen
+        self._peer, self._size_bytes = peer, size_bytes
+        self._held: HeldPull | None = None
+
+    @property
+    def _key(self) -> QueueKey:
+        return self._header.topic, self._header.queue_id
+
+    @property
+    def _left_ms(self) -> int:
+        return round((self._ends - trio.current_time()) * MILLISECONDS)
+
+    def wait(self, ready: Callable[[LateAnswer], None]) -> None:
+        codes, group, wake = self._chosen.tags_codes, self._header.consumer_group, partial(ready, self)
+        held = self._broker.held
+        self._held = held.add(self._key, codes, self._left_ms, self._peer, self._size_bytes, group, wake)
+
+    def drop(self) -> None:
+        if self._held is not None:
+            self._broker.held.drop(self._held)
+
+    async def make(self) -> Command:
+        broker, peer, chosen, nothing = self._broker, self._peer, self._chosen, None
+        while True:
+            header = self._header
+            await peer.connection.wait_answer_turn()
+            answer = _moved(broker, header, peer, None) or _look(broker, header, chosen)
+            if answer.code == ResponseCode.PULL_NOT_FOUND and nothing is not None:
+                return nothing
+            is_filtered = chosen.passes is not None and answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            if not is_filtered or trio.current_time() >= self._ends:
+                return answer
+            following = PullAnswer.from_command(answer).next_begin_offset
+            if following <= header.queue_offset:  # a slave moves no reader: the same pull would be repeated at once
+                return answer
+            nothing, self._header = answer, replace(header, queue_offset=following)
+            await trio.lowlevel.checkpoint()
+            if following >= broker.store.reader.bounds(self._key)[1]:
+                await broker.held.wait(
+                    self._key, chosen.tags_codes, self._left_ms, peer, self._size_bytes, header.consumer_group
+                )
+
+
+async def _wait_for_copy(
+    broker: Broker, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int
+) -> Command:
+    """Waits until this slave has the message at the offset, for a short time: its master may have it."""
+    key, held_ms = (header.topic, header.queue_id), broker.config.short_polling_time_mills
+    end = trio.current_time() + min(max(header.suspend_timeout_ms, 0), held_ms) / MILLISECONDS
+    while (left := end - trio.current_time()) > 0:
+        left_ms = math.ceil(left * MILLISECONDS)
+        await broker.held.wait(key, None, left_ms, peer, size_bytes, header.consumer_group)
+        low, high = broker.store.reader.bounds(key)
+        if low <= header.queue_offset < high:
+            break
+    await peer.connection.wait_answer_turn()
+    return _moved(broker, header, peer, None) or _look(broker, header, chosen)
+
+
+def _look(broker: Broker, header: PullMessage, chosen: PullFilter) -> Command:
+    limits = broker.config.pull_limits
+    most = GetLimits(min(header.max_msg_nums, limits.max_messages), limits.max_bytes, header.max_msg_nums)
+    began = time.perf_counter_ns()
+    result = unmoved(broker, _get(broker, header, most, chosen), header.queue_offset)
+    took_ms = (time.perf_counter_ns() - began) // 1_000_000
+    broker.figures.store.note_get(result.count, took_ms)
+    if result.count:
+        broker.figures.note_get(
+            header.topic, header.consumer_group, header.queue_id, result.count, len(result.records), took_ms
+        )
+    broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_offset)
+    return PullAnswer(
+        code=_code(broker, result, header.queue_offset),
+        remark=result.status.name,
+        next_begin_offset=result.next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+        suggest_which_broker_id=suggested_broker(broker, header.consumer_group, result),
+        records=result.records,
+    ).to_command()
+
+
+def _moved(broker: Broker, header: PullMessage, peer: Peer, offset: int | None) -> Command | None:
+    """Returns the answer that moves a consumer to its group's reset offset; None if there is no reset.
+
+    `offset` is the pull's offset, None if the pull was held. If the group has members, only they are moved: other
+    readers keep offsets of their own.
+    """
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    if not broker.offsets.may_move(group, topic, queue_id):
+        return None
+    members = broker.clients.members(group)
+    member = members.get(peer)
+    if members and member is None:
+        return None
+    client_id = "" if member is None else member.client_id
+    reset = broker.offsets.moved_to(group, topic, queue_id, offset, trio.current_time(), client_id)
+    if reset is None:
+        return None
+    if not members:
+        broker.offsets.end_reset(group, topic, queue_id)
+    start, end = broker.store.reader.bounds((topic, queue_id))
+    broker.offsets.note_pull(group, topic, queue_id, reset)
+    return PullAnswer(
+        code=ResponseCode.PULL_OFFSET_MOVED,
+        remark=OFFSET_RESET,
+        next_begin_offset=reset,
+        min_offset=start,
+        max_offset=end,
+    ).to_command()
+
+
+def _get(broker: Broker, header: PullMessage, most: GetLimits, chosen: PullFilter) -> GetResult:
+    key, offset = (header.topic, header.queue_id), header.queue_offset
+    if chosen.passes is None:
+        return broker.store.reader.get(key, offset, most, chosen.tags_codes)
+    while True:  # each pass examines a limited number of entries and returns the next offset
+        result = broker.store.reader.get(key, offset, most)
+        if result.status is not GetStatus.FOUND:
+            return result if offset == header.queue_offset else replace(result, status=GetStatus.NO_MATCHED_MESSAGE)
+        records = _passing(result.records, chosen.passes)
+        if records:
+            return replace(result, records=b"".join(records), count=len(records))
+        if result.next_offset >= result.max_offset or result.next_offset - header.queue_offset >= MAX_SCANNED_ENTRIES:
+            return replace(result, status=GetStatus.NO_MATCHED_MESSAGE, records=b"", count=0)
+        offset = result.next_offset
+
+
+def _passing(records: bytes, passes: Passes) -> list[bytes]:
+    chosen, position = [], 0
+    for record in iterate_records(records):
+        following = position + record.store_size
+        if passes(decode_properties(record.properties)):
+            chosen.append(records[position:following])
+        position = following
+    return chosen
+
+
+def _code(broker: Broker, result: GetResult, offset: int) -> ResponseCode:
+    """Returns the answer's code; in a queue without messages it is PULL_NOT_FOUND at 0, else PULL_OFFSET_MOVED.
+
+    A slave never moves a reader's offset.
+    """
+    if result.status in EMPTY and offset == 0:
+        return ResponseCode.PULL_NOT_FOUND
+    if result.status in MOVES and broker.config.is_slave:
+        return ResponseCode.PULL_RETRY_IMMEDIATELY
+    return CODES[result.status]
+
+
+def _refuse(broker: Broker, header: PullMessage, request: Command, peer: Peer) -> Command | None:
+    config = broker.config
+    if not config.broker_permission & READ:
+        return forbidden(f"the broker[{config.advertised_ip}] pulling message is forbidden", 1)
+    if request.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
+        return forbidden(f"the broker[{config.advertised_ip}] for lite pull consumer is forbidden", 1)
+    group = broker.groups.find(header.consumer_group, broker.now_ms())
+    if group is None:
+        return refusal(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"subscription group [{header.consumer_group}] does not exist, {HELP}",
+        )
+    if not group["consumeEnable"]:
+        return forbidden(f"subscription group no permission, {header.consumer_group}", 2)
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! \n{HELP}")
+    if not topic.perm & READ:
+        return forbidden(f"the topic[{header.topic}] pulling message is forbidden", 3)
+    if not 0 <= header.queue_id < topic.read_queue_nums:
+        return refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+            f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{peer.address}]",
+        )
+    return None

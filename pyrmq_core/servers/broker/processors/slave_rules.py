@@ -1,0 +1,64 @@
+"""The requests that a slave refuses, since they would change this slave alone: sends, topics, groups, resets.
+
+Source: broker/processor/SendMessageProcessor.java, AdminBrokerProcessor.java, EndTransactionProcessor.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.servers.broker.broker import Answer, Broker
+from pyrmq_core.servers.broker.processors.table import handle
+
+SENDS: Final = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
+MESSAGES: Final = SENDS | {
+    RequestCode.SEND_REPLY_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE_V2,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+    RequestCode.RECALL_MESSAGE,
+}
+PULLS: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+TRANSACTIONS: Final = frozenset((RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE))
+CHANGES: Final = frozenset(
+    (
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.CLEAN_UNUSED_TOPIC,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        RequestCode.CLONE_GROUP_OFFSET,
+        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+    )
+)
+
+
+def handle_on_slave(broker: Broker, request: Command, peer: Peer) -> Answer:
+    """Returns the answer of a slave to a request."""
+    code, name = request.code, f"{broker.config.broker_name} at {broker.address}"
+    address = broker.registration.master_address
+    master = "master" if address is None else f"master at {address}"
+    if broker.acting is not None and code in SENDS:
+        text = f"nothing is stored: {name} is a slave, and only acts in the place of its {master}"
+        return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, text)
+    if broker.acting is not None and code == RequestCode.CONSUMER_SEND_MSG_BACK:
+        text = f"no master available along with {broker.config.advertised_ip}: {name} is a slave, and stores nothing"
+        return refusal(ResponseCode.SYSTEM_ERROR, text)
+    if code in MESSAGES:
+        text = f"[REJECTREQUEST]not stored: {name} is a slave; send to its {master}"
+        return refusal(ResponseCode.SYSTEM_BUSY, text)
+    is_read = broker.config.slave_read_enable or broker.is_acting
+    if code in PULLS and not is_read:
+        text = f"[REJECTREQUEST]{name} is a slave that is not read; set slaveReadEnable=true, or read its {master}"
+        return refusal(ResponseCode.SYSTEM_BUSY, text)
+    if code in TRANSACTIONS:
+        text = f"{name} is a slave, and ends no transaction; ask its {master}"
+        return refusal(ResponseCode.SLAVE_NOT_AVAILABLE, text)
+    if code in CHANGES:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"nothing is changed: {name} is a slave; ask its {master}")
+    return handle(broker, request, peer)

@@ -1,0 +1,325 @@
+"""The registration with every NameServer: at the start, every 30 s, and at once when a topic changes.
+
+Each NameServer has a task and a connection of its own: a slow or missing NameServer then delays no other, and a
+NameServer forgets one broker per closed connection. Source: broker/out/BrokerOuterAPI.java, BrokerController.java
+(5.4.0).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import InvalidState, RocketMQError, StoreError
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.network import ConnectionPool
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLine
+from pyrmq_core.protocol.acl import sign
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.requests.nameserver.cluster_info import BrokerMemberGroup, GetBrokerMemberGroup
+from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
+from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
+from pyrmq_core.servers.broker.tables.topics import READ_WRITE, TopicTable
+from pyrmq_core.servers.protocol.register_broker import (
+    KnownDataVersion,
+    QueryDataVersion,
+    RegisterBroker,
+    RegisteredBroker,
+    RegistrationHeader,
+    UnregisterBroker,
+)
+from pyrmq_core.servers.protocol.registration import RegistrationBody
+
+log = line_logger(__name__)
+
+# The least and the greatest period (BrokerController.start).
+PERIOD_SECONDS: Final = (10.0, 60.0)
+FIRST_REPEAT_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 1.0
+# How long a send waits until the NameServers know the topic that it created, so that the next client finds a route. A
+# send to 5.4.0 waits for registerBrokerTimeoutMills, 24 s; 4.9.7 waits for no answer, and a route may be missing.
+ANNOUNCE_SECONDS: Final = 3.0
+UNREGISTER_SECONDS: Final = 3.0
+# Less than the time for all NameServers together, so that a NameServer without an answer is logged.
+UNREGISTER_CALL_SECONDS: Final = 2.5
+# How long a registration waits for the file of its topics.
+FILE_SECONDS: Final = 1.0
+# Registrations of more topics are encoded in a worker thread: 10,000 topics take some 50 ms, every 30 s.
+TOPICS_AT_ONCE: Final = 100
+
+
+class BrokerRegistration:
+    """The registration with all NameServers. `run` renews it until cancelled; the other functions act once.
+
+    `pool` has the only connections to NameServers. It stays open after `run`, so that `unregister` can use it.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        header: RegistrationHeader,
+        topics: TopicTable,
+        pool: ConnectionPool,
+    ) -> None:
+        self._config = config
+        self._header = header
+        self._topics = topics
+        low, high = PERIOD_SECONDS
+        self._period_seconds = min(max(config.register_name_server_period / 1000, low), high)
+        self._timeout_seconds = config.register_broker_timeout_mills / 1000
+        self._servers = [_NameServer(address) for address in dict.fromkeys(config.nameservers)]
+        self._pool = pool
+        self._user = config.access.inner_client
+        self._succeeded = trio.Event()
+        # The addresses of a slave's master in the last NameServer's answer; `on_master` is called when they change.
+        self.on_master: Callable[[], None] = lambda: None
+        self.master_address: str | None = None
+        self.master_ha_address: str | None = config.ha_master_address or None
+
+    @property
+    def ha_address(self) -> str:
+        """The address at which slaves fetch the log."""
+        return self._header.ha_server_addr or ""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Registers at intervals; reports its start when all NameServers were tried and at least one has accepted."""
+        async with trio.open_nursery() as nursery:
+            for server in self._servers:
+                nursery.start_soon(self._keep_registered, server)
+                if self._config.enable_slave_acting_master:
+                    nursery.start_soon(self._keep_alive, server)
+            for server in self._servers:
+                await server.tried.wait()
+            if self._servers:
+                await self._succeeded.wait()
+            task_status.started()
+            await trio.sleep_forever()
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Applies changed settings: brokerPermission and forceRegister."""
+        self._config = config
+
+    def register_now(self) -> None:
+        """Schedules a registration of all topics at all NameServers."""
+        for server in self._servers:
+            server.again.set()
+
+    async def register_anew(self, address: str) -> None:
+        """Registers all topics at once with a restarted NameServer; a failure is only logged.
+
+        The connection to the NameServer before its restart may still count as open: it is dropped.
+        """
+        self._pool.close(address)
+        for server in self._servers:
+            if server.address == address:
+                await self._register(server)
+
+    async def announce(self) -> None:
+        """Sends the changed topics alone to the registered NameServers; returns after all answers or a time-out.
+
+        A failure is only logged. Each NameServer gets one announcement at a time, with every change since the version
+        that it acknowledged last. A NameServer ignores a second registration of the same version, even with other
+        topics.
+        """
+        with trio.move_on_after(ANNOUNCE_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for server in self._servers:
+                    # A NameServer that does not know this broker would refuse a single topic; it soon gets all topics.
+                    if server.is_registered:
+                        nursery.start_soon(self._announce, server)
+
+    async def unregister(self) -> None:
+        """Unregisters everywhere; a failure is only logged, since a NameServer's own time-out does the same."""
+        header = self._header
+        request = UnregisterBroker(header.cluster_name, header.broker_addr, header.broker_name, header.broker_id)
+
+        async def leave(server: _NameServer) -> None:
+            try:
+                await self._call(server, request.to_command(), UNREGISTER_CALL_SECONDS)
+            except RocketMQError as error:
+                log.warning("not unregistered, and routes name this broker until it counts as dead: %s", error)
+
+        with trio.move_on_after(UNREGISTER_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for server in self._servers:
+                    if server.is_registered:
+                        nursery.start_soon(leave, server)
+
+    async def _keep_registered(self, server: _NameServer) -> None:
+        pause = FIRST_REPEAT_SECONDS
+        while True:
+            server.again = trio.Event()
+            was_registered, sent = server.is_registered, self._topics.data_version
+            succeeded = await self._register(server)
+            server.tried.set()
+            if succeeded and not was_registered and sent != self._topics.data_version:
+                continue  # a topic was made during the registration, and was not announced
+            with trio.move_on_after(pause if succeeded else RETRY_SECONDS):
+                await server.again.wait()
+                await trio.sleep(RETRY_SECONDS)
+            pause = self._period_seconds if succeeded else pause
+
+    async def _keep_alive(self, server: _NameServer) -> None:
+        """Sends heartbeats between the registrations, so that the NameServer soon notices the end of this broker.
+
+        If a NameServer does not know this broker, as after a long pause, it gets the topics again. The next
+        registration reports a failure.
+        """
+        config = self._config
+        while True:
+            await trio.sleep(config.broker_heartbeat_interval / 1000)
+            if not server.is_registered:
+                continue
+            with suppress(RocketMQError):
+                answer = await self._call(server, self._query(), config.send_heartbeat_timeout_millis / 1000)
+                if KnownDataVersion.from_command(answer).data_version is None:
+                    server.again.set()
+
+    async def _announce(self, server: _NameServer) -> None:
+        async with server.announcing:
+            await self._register(server, only_changes=True)
+
+    async def _register(self, server: _NameServer, *, only_changes: bool = False) -> bool:
+        """Registers all topics, or only the changed topics, after their file is written.
+
+        Returns True if the NameServer accepts them.
+        """
+        with trio.move_on_after(FILE_SECONDS), suppress(StoreError):  # a failed disk must not end the registration
+            await self._topics.file.written()
+        changed = self._topics.changed_since(server.acknowledged) if only_changes else None
+        if changed == []:
+            return True
+        may_ask = not (only_changes or self._config.force_register or self._config.is_slave)
+        if server.is_registered and may_ask and await self._is_known(server):
+            server.succeeded(self._header.broker_name, server.acknowledged)
+            return True
+        topics = self._permitted(self._topics if changed is None else changed)
+        body = RegistrationBody(self._topics.data_version, topics)
+        if len(body.topic_configs) > TOPICS_AT_ONCE:
+            request = await trio.to_thread.run_sync(self._request, body)
+        else:
+            request = self._request(body)
+        try:
+            answer = await self._call(server, request, self._timeout_seconds)
+            registered = RegisteredBroker.from_command(answer)
+        except RocketMQError as error:
+            server.failed(error)
+            return False
+        server.succeeded(self._header.broker_name, body.data_version)
+        self._succeeded.set()
+        if self._config.is_slave:
+            self.note_master(registered.master_addr, registered.ha_server_addr)
+        if registered.order_topic_table:
+            self._topics.mark_ordered(registered.order_topic_table, time.time_ns() // 1_000_000)
+        return True
+
+    def note_master(self, address: str | None, ha_address: str | None) -> None:
+        """Notes the master's addresses. Without a master the old addresses stay: it may come back there."""
+        before = self.master_address, self.master_ha_address
+        self.master_address = address or self.master_address
+        if not self._config.ha_master_address:
+            self.master_ha_address = ha_address or self.master_ha_address
+        if before != (self.master_address, self.master_ha_address):
+            self.on_master()
+
+    async def ask_master(self, request: Command, timeout: float) -> Command:
+        """Returns the answer of a slave's master, with any code; raises `RocketMQError` if no answer comes."""
+        if self.master_address is None:
+            raise InvalidState("no NameServer names a master of this broker")
+        return await self.ask_broker(self.master_address, request, timeout)
+
+    async def members(self, timeout: float) -> dict[int, str]:
+        """Returns the brokers of this broker's name, by id, as the first answering NameServer lists them.
+
+        Raises `RocketMQError` if no NameServer answers; each has `timeout` seconds.
+        """
+        request = GetBrokerMemberGroup(self._header.broker_name, self._header.cluster_name).to_command()
+        failure: RocketMQError = InvalidState("no NameServer is named")
+        for server in self._servers:
+            try:
+                answer = await self._call(server, request, timeout)
+                return dict(BrokerMemberGroup.from_command(answer).broker_addrs)
+            except RocketMQError as error:
+                failure = error
+        raise failure
+
+    async def ask_broker(self, address: str, request: Command, timeout: float) -> Command:
+        """Returns the answer of another broker, with any code; raises `RocketMQError` if no answer comes."""
+        return await self._pool.call(address, self._signed(request), timeout=timeout)
+
+    def _permitted(self, topics: Iterable[TopicConfig]) -> tuple[TopicConfig, ...]:
+        """Returns the topics, their permissions restricted to brokerPermission."""
+        permission = self._config.broker_permission
+        if permission & READ_WRITE == READ_WRITE:
+            return tuple(topics)
+        return tuple([replace(topic, perm=topic.perm & permission) for topic in topics])
+
+    async def _is_known(self, server: _NameServer) -> bool:
+        """Returns True if the NameServer has this broker with the topics' version; the query is also a sign of life."""
+        version = self._topics.data_version
+        try:
+            answer = await self._call(server, self._query(), self._timeout_seconds)
+            reported = KnownDataVersion.from_command(answer)
+        except RocketMQError as error:
+            log.info(
+                "NameServer %s is sent all topics, since the version is not known there: %s", server.address, error
+            )
+            return False
+        return not reported.changed and reported.data_version in (None, version)
+
+    def _query(self) -> Command:
+        header, version = self._header, self._topics.data_version
+        query = QueryDataVersion(header.cluster_name, header.broker_addr, version, header.broker_name, header.broker_id)
+        return query.to_command()
+
+    def _request(self, body: RegistrationBody) -> Command:
+        return RegisterBroker.of(self._header, body).to_command()
+
+    async def _call(self, server: _NameServer, request: Command, timeout: float) -> Command:
+        answer = await self._pool.call(server.address, self._signed(request), timeout=timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, RequestCode(request.code), server.address)
+        return answer
+
+    def _signed(self, request: Command) -> Command:
+        """Returns the request as the broker's own user signs it, for NameServers with authentication."""
+        user = self._user
+        if user is None:
+            return request
+        return replace(request, ext=sign(request.ext, request.body, user.name, user.password))
+
+
+class _NameServer:
+    """The state of one NameServer."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.is_registered = False
+        self.tried = trio.Event()
+        self.again = trio.Event()  # set by any failure, even of a single topic: all topics are sent soon
+        self.announcing = trio.Lock()
+        self.acknowledged = NO_VERSION  # the version of the topics that this NameServer has
+        self._failed = RareLine()
+
+    def succeeded(self, broker_name: str, version: DataVersion) -> None:
+        if version.counter > self.acknowledged.counter:
+            self.acknowledged = version
+        if not self.is_registered:
+            log.info("%s is registered with NameServer %s", broker_name, self.address)
+            self._failed = RareLine()
+        self.is_registered = True
+
+    def failed(self, error: RocketMQError) -> None:
+        """Logs a failure, at once and then every minute until the next success, and schedules a full registration."""
+        if self._failed.is_due():
+            log.warning("not registered with NameServer %s: %s%s", self.address, error, self._failed.left_out())
+        self.is_registered = False
+        self.again.set()

@@ -1,0 +1,74 @@
+"""`RunningBroker`: a serving broker, and the ways to end it."""
+
+from __future__ import annotations
+
+import trio
+
+from pyrmq_core.errors import InvalidState, StoreError
+from pyrmq_core.network import Listening
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.servers.broker.broker import Broker
+from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles
+from pyrmq_core.servers.broker.upkeep import rarely_written
+
+log = line_logger(__name__)
+
+
+class RunningBroker:
+    """A serving broker: its name, its address, and the three ways to end it."""
+
+    def __init__(self, broker: Broker, listening: Listening) -> None:
+        self.config = broker.config
+        self.name = broker.config.broker_name
+        self.address = broker.address
+        self.ha_address = broker.registration.ha_address
+        self.broker = broker
+        self.listening = listening
+        self.scope = trio.CancelScope()
+        self.is_killed = False
+        self._forgets = False
+
+    def __repr__(self) -> str:
+        return f"<RunningBroker {self.name} at {self.address}>"
+
+    def stop(self) -> None:
+        """Stops as after SIGTERM: unregisters, flushes, and ends `run_broker`."""
+        self.scope.cancel()
+
+    def kill(self) -> None:
+        """Stops as after SIGKILL: flushes and unregisters nothing; the next start recovers acknowledged messages."""
+        self.is_killed = True
+        self.scope.cancel()
+
+    def power_cut(self) -> None:
+        """Stops as after a power failure: unsynced bytes are lost, too.
+
+        Raises `InvalidState` unless the broker runs on `ForgetfulFiles`.
+        """
+        if not isinstance(self.broker.store.files, ForgetfulFiles):
+            raise InvalidState("only a broker on ForgetfulFiles can forget what was not synced")
+        self._forgets = True
+        self.kill()
+
+    def leave_files(self) -> None:
+        """Closes the store in order, or leaves it as `kill` or `power_cut` would."""
+        broker = self.broker
+        if not self.is_killed:
+            try:
+                for file in (broker.topics.file, broker.groups.file):
+                    if file.is_behind:
+                        file.save()
+                for path, table in rarely_written(broker).items():
+                    if (text := table.unsaved()) is not None:
+                        broker.store.files.save(path, text())
+                broker.timers.close()
+                broker.index.close()
+                broker.store.close()
+            except StoreError as error:
+                log.error("the store is not closed in order, the next start recovers it: %s", error)
+                broker.store.abandon()
+            return
+        broker.store.abandon()
+        if self._forgets and isinstance(broker.store.files, ForgetfulFiles):
+            broker.store.files.power_cut()
+            broker.store.files.close()

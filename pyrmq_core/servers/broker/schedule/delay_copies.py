@@ -1,0 +1,99 @@
+"""The delayed messages that were delivered after `delayOffset.json` was written: found in the commit log itself.
+
+A delivered message is stored in its own topic, with the properties of the delayed message. It is recognized by topic,
+queue, level, UNIQ_KEY, born time, number of retries and the CRC of its body. So a broker that was killed, and a slave
+that became the master, repeat nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
+from pyrmq_core.protocol.messages.properties import DELAY, REAL_TOPIC, UNIQ_KEY, decode_java_utf8, decode_properties
+from pyrmq_core.protocol.messages.record import RawRecord
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.store.scan.log_scan import Hole, LogEnd
+
+MARK: Final = f"{DELAY}\x01".encode()
+REAL_MARK: Final = f"{REAL_TOPIC}\x01".encode()
+SCHEDULE: Final = SCHEDULE_TOPIC.encode()
+
+
+class CopyKey(NamedTuple):
+    """The members that a delivered message shares with the delayed message."""
+
+    topic: str
+    queue_id: int
+    level: str
+    unique_id: str
+    born_ms: int
+    reconsume_times: int
+    body_crc: int
+
+
+def copy_key(record: RawRecord, properties: dict[str, str], topic: str, queue_id: int) -> CopyKey:
+    """Returns the key of a message that belongs, or is delivered, to a queue."""
+    texts = properties.get(DELAY, ""), properties.get(UNIQ_KEY, "")
+    return CopyKey(topic, queue_id, *texts, record.born_timestamp_ms, record.reconsume_times, record.body_crc)
+
+
+class DelayCopies:
+    """The deliveries that `find` found; each counts once."""
+
+    def __init__(self) -> None:
+        self.until_ms = -1  # the time of the last copy
+        self._keys: Counter[CopyKey] = Counter()
+
+    def __bool__(self) -> bool:
+        return self.until_ms >= 0
+
+    def find(self, records: Iterable[RawRecord | Hole | LogEnd], end: int) -> Iterator[None]:
+        """Collects the deliveries among the records before log offset `end`, one record a step."""
+        for record in records:
+            if isinstance(record, RawRecord):
+                if record.commit_log_offset >= end:
+                    break
+                if MARK in record.properties and REAL_MARK in record.properties and record.topic != SCHEDULE:
+                    self._take_in(record)
+            yield
+
+    def _take_in(self, record: RawRecord) -> None:
+        properties, topic = decode_properties(decode_java_utf8(record.properties)), decode_java_utf8(record.topic)
+        if properties.get(REAL_TOPIC) == topic:
+            self._keys[copy_key(record, properties, topic, record.queue_id)] += 1
+            self.until_ms = max(self.until_ms, record.store_timestamp_ms)
+
+    def take(self, key: CopyKey) -> bool:
+        """Returns True if the log has such a delivery; each delivery counts once."""
+        if not self._keys[key]:
+            return False
+        self._keys[key] -= 1
+        return True
+
+    def forget(self) -> None:
+        """Drops all deliveries, once no waiting message can be among them."""
+        self._keys.clear()
+        self.until_ms = -1
+
+
+def first_copy(store: MessageStore, waiting: Iterable[tuple[int, int]], delays_ms: Sequence[int]) -> int:
+    """Returns a log offset before which no `waiting` message was delivered: the log's end if none waits.
+
+    `waiting` has each level and the offset of the first message that is not known to be delivered.
+    """
+    since_ms: int | None = None
+    for level, offset in waiting:
+        key = (SCHEDULE_TOPIC, level - 1)
+        try:
+            due_ms, stored_ms = store.reader.entry(key, offset).tags_code, store.reader.store_time(key, offset)
+        except StoreError:  # the level's other messages cannot be delivered, either
+            continue
+        if stored_ms is not None:
+            # A time further ahead than the level's delay counts as due at once.
+            earliest_ms = due_ms if due_ms <= stored_ms + delays_ms[level - 1] else stored_ms
+            since_ms = earliest_ms if since_ms is None else min(since_ms, earliest_ms)
+    return store.end if since_ms is None else store.reader.place_before(since_ms)

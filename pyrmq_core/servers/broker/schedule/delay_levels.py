@@ -1,0 +1,259 @@
+"""Messages with a delay level: they wait in SCHEDULE_TOPIC_XXXX, one queue a level, and go to their own topic when due.
+
+An entry of a level's queue holds the delivery time in place of the tags' hash. `delayOffset.json` has the next offset
+of each level; deliveries after its last write are found in the log (delay_copies.py). Source:
+broker/schedule/ScheduleMessageService.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import BodyError, RecordError, StoreError
+from pyrmq_core.model import BATCH_RECORD_NAMES
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.java.integers import parse_int
+from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
+from pyrmq_core.protocol.messages.properties import (
+    DELAY,
+    KEYS,
+    MAX_STORED_PROPERTIES_BYTES,
+    REAL_QID,
+    REAL_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+    decode_java_utf8,
+    decode_properties,
+    encode_properties,
+)
+from pyrmq_core.protocol.messages.record import RawRecord, unpack_record
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.routes.topic_config import DataVersion
+from pyrmq_core.servers.broker.in_turns import take_all
+from pyrmq_core.servers.broker.schedule.delay_copies import DelayCopies, copy_key, first_copy
+from pyrmq_core.servers.broker.store.appending import Append, DoesNotFit, entry_of_record
+from pyrmq_core.servers.broker.store.batch_pieces import Piece, piece
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.store.disk.paths import UnsafePath
+from pyrmq_core.servers.broker.store.formats import ENTRY
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.store.replay import EntryOf
+from pyrmq_core.servers.broker.tables.config_files import encode_config, load_config
+
+log = line_logger(__name__)
+
+FILE_NAME: Final = "delayOffset.json"
+# The most messages of a level that are delivered before other tasks run.
+DELIVERIES_AT_ONCE: Final = 100
+# Delivery is tried again after this time when the store fails.
+RETRY_MS: Final = 1000
+FAR_MS: Final = 1 << 50
+# Properties of a batch record that do not belong to its messages.
+OF_BATCH: Final = BATCH_RECORD_NAMES | {UNIQ_KEY, TAGS, KEYS}
+
+
+class DelayLevels:
+    """The delay levels. `place` returns the queue for a delayed message; `run` delivers until cancelled.
+
+    `on_delivered` is called with the topic and the bytes of each message that was delivered.
+    """
+
+    def __init__(self, store: MessageStore, files: Files, delays_ms: Sequence[int]) -> None:
+        self._store = store
+        self._files = files
+        self._delays_ms = delays_ms
+        self._delivered: dict[int, int] = {}  # by level: the offset of the next message to deliver
+        self.is_changed = False
+        self._arrived = trio.Event()
+        self._data_version = DataVersion()
+        self._copies = DelayCopies()
+        self._copies_from: int | None = None
+        self.on_delivered: Callable[[str, int], None] = lambda topic, size_bytes: None
+
+    def load(self) -> None:
+        members = load_config(self._files, FILE_NAME)
+        try:
+            table = members.get("offsetTable") or {}
+            self._delivered = {int(level): int(offset) for level, offset in table.items()}
+            self._data_version = DataVersion.from_members(members.get("dataVersion") or {})
+        except (BodyError, AttributeError, TypeError, ValueError) as error:
+            raise StoreError(f"{FILE_NAME}: {error}") from error
+
+    def look_back(self) -> None:
+        """Finds the log offset from which `run` searches for deliveries that `load` did not know of. Blocks."""
+        bounds = {level: self._store.reader.bounds((SCHEDULE_TOPIC, level - 1)) for level in self._levels}
+        nexts = {level: max(start, self._delivered.get(level, 0)) for level, (start, _) in bounds.items()}
+        waiting = [(level, offset) for level, offset in nexts.items() if offset < bounds[level][1]]
+        self._copies_from = first_copy(self._store, waiting, self._delays_ms)
+
+    def unsaved(self) -> Callable[[], bytes] | None:
+        """Returns a function that makes the file's text in any thread; None if nothing changed since the last call."""
+        if not self.is_changed:
+            return None
+        self.is_changed = False
+        return partial(encode_config, self.members())
+
+    def members(self) -> dict[str, object]:
+        """Returns the members of `delayOffset.json`."""
+        return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
+
+    def replace(self, delivered: dict[int, int]) -> None:
+        """Replaces the next offset of each level by the offset at another broker."""
+        if delivered != self._delivered:
+            self._delivered = delivered
+            self.is_changed = True
+
+    def progress(self) -> list[tuple[int, int, int]]:
+        """Returns for each level that delivered the next offset to deliver, and the end of its queue."""
+        return [
+            (level, offset, self._store.reader.bounds((SCHEDULE_TOPIC, level - 1))[1])
+            for level, offset in sorted(self._delivered.items())
+        ]
+
+    def place(self, topic: str, queue_id: int, level: int, properties: dict[str, str]) -> tuple[int, int]:
+        """Returns a queue of SCHEDULE_TOPIC_XXXX and the delay in ms; adds the real topic and queue to `properties`."""
+        level = min(level, len(self._delays_ms))
+        properties[DELAY] = str(level)
+        properties[REAL_TOPIC] = topic
+        properties[REAL_QID] = str(queue_id)
+        return level - 1, self._delays_ms[level - 1]
+
+    def arrived(self) -> None:
+        """Wakes `run` after a delayed message was stored."""
+        self._arrived.set()
+
+    async def run(self) -> None:
+        await self._find_copies()
+        while True:
+            self._arrived = trio.Event()
+            wait_ms = FAR_MS
+            for level in self._levels:
+                before, now_ms = self._delivered.get(level), _now_ms()
+                wait_ms = min(wait_ms, self._deliver_level(level, now_ms))
+                if self._delivered.get(level) != before:  # lets other tasks run after the work of a level
+                    await trio.lowlevel.checkpoint()
+            if wait_ms > max(_now_ms() + RETRY_MS, self._copies.until_ms):  # no level waits for the disk
+                self._copies.forget()
+            with trio.move_on_after(max(0, wait_ms - _now_ms()) / 1000):
+                await self._arrived.wait()
+
+    @property
+    def _levels(self) -> range:
+        return range(1, len(self._delays_ms) + 1)
+
+    async def _find_copies(self) -> None:
+        start, end = self._copies_from, self._store.end
+        if start is not None and start < end:
+            log.info("delayed messages wait until %d bytes of the log are read for deliveries", end - start)
+            await take_all(self._copies.find(self._store.records(start), end))
+        self._copies_from = None
+
+    def _deliver_level(self, level: int, now_ms: int) -> int:
+        """Delivers the messages that are due; returns the time in ms of the next call."""
+        key = (SCHEDULE_TOPIC, level - 1)
+        start, end = self._store.reader.bounds(key)
+        if self._delivered.get(level, 0) < start:
+            missed = start - self._delivered.get(level, 0)
+            log.error("%d delayed messages of level %d are gone undelivered, with old segments", missed, level)
+            self._delivered[level] = start
+            self.is_changed = True
+        first = min(self._delivered.get(level, 0), end)
+        for offset in range(first, min(end, first + DELIVERIES_AT_ONCE)):
+            try:
+                entry = self._store.reader.entry(key, offset)
+                # A time further ahead than the level's delay comes from another configuration or clock: then the
+                # message is due now (correctDeliverTimestamp).
+                if now_ms < entry.tags_code <= now_ms + self._delays_ms[level - 1]:
+                    return entry.tags_code
+                self._store.reader.store_time(key, offset)  # raises if the entry names another record
+                self._deliver(self._store.reader.record(entry.physical_offset), offset)
+            except (UnsafePath, DoesNotFit) as error:
+                log.error("delayed message %d of level %d is not delivered: %s", offset, level, error)
+            except StoreError as error:
+                log.warning("delayed messages of level %d wait: %s", level, error)
+                return now_ms + RETRY_MS
+            self._delivered[level] = offset + 1
+            self.is_changed = True
+        return now_ms if self._delivered.get(level, 0) < end else FAR_MS
+
+    def _deliver(self, raw: bytes | None, offset: int) -> None:
+        if raw is None:
+            log.error("delayed message %d is not delivered: its record is damaged, or no longer in the log", offset)
+            return
+        try:
+            record = unpack_record(raw, 0)
+            properties = decode_properties(decode_java_utf8(record.properties))
+            topic, queue_id = properties[REAL_TOPIC], parse_int(properties[REAL_QID])
+            pieces = _pieces(record, properties)
+        except (RecordError, BodyError, KeyError, ValueError) as error:
+            log.error("delayed message %d is not delivered, it does not say where it belongs: %s", offset, error)
+            return
+        if self._copies and self._copies.take(copy_key(record, properties, topic, queue_id)):
+            return
+        stored = self._store.put(
+            Append(
+                topic=topic,
+                queue_id=queue_id,
+                pieces=pieces,
+                born_timestamp_ms=record.born_timestamp_ms,
+                born_host=record.born_host,
+                store_host=record.store_host,
+                sys_flag=record.sys_flag & ~BATCH_RECORD,
+                reconsume_times=record.reconsume_times,
+            ),
+            _now_ms(),
+        )
+        self.on_delivered(topic, stored.end - stored.positions[0])
+
+
+def _pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]:
+    """Returns the message of a record, or the messages of a batch that an earlier pyrmq stored as one retry.
+
+    Consumed messages of the batch are delivered again: the record does not say which message failed.
+    """
+    if not record.sys_flag & BATCH_RECORD:
+        return [piece(record.flag, record.body, record.properties)]
+    added = {name: text for name, text in properties.items() if name not in OF_BATCH}
+    items = list(iterate_batch_body(record.body))
+    log.warning("a batch that was given back as one message is delivered as its %d messages", len(items))
+    return [piece(item.flag, item.body, _joined(added, item.properties)) for item in items]
+
+
+def _joined(added: Mapping[str, str], own: bytes) -> bytes:
+    """Returns a message's own properties joined with the properties that the broker added."""
+    joined = encode_properties({**added, **decode_properties(decode_java_utf8(own))}).encode("utf-8", "replace")
+    if len(joined) > MAX_STORED_PROPERTIES_BYTES:
+        raise BodyError(f"the properties of a message of a batch have {len(joined)} bytes with what a retry added")
+    return joined
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
+    """Returns the function that makes queue entries in recovery, with the delivery time for delayed messages."""
+
+    def entry_of(record: RawRecord) -> bytes:
+        if record.topic == SCHEDULE_TOPIC.encode():
+            level = _level(decode_properties(decode_java_utf8(record.properties)).get(DELAY, ""))
+            if level > 0:
+                due_ms = record.store_timestamp_ms + delays_ms[min(level, len(delays_ms)) - 1]
+                return ENTRY.pack(record.commit_log_offset, record.store_size, due_ms)
+        return entry_of_record(record)
+
+    return entry_of
+
+
+def _level(text: str) -> int:
+    """Parses a level as a send does; returns 0 for a text that no accepted send has."""
+    try:
+        return parse_int(text)
+    except ValueError:
+        return 0

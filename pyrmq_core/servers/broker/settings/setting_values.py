@@ -1,0 +1,132 @@
+"""The values of settings: their texts in a file, on the command line and in an answer, and the bounds of numbers.
+
+Java keeps most numbers in an int, which is the limit here for all: as a time in ms it is 24 days. Sizes and counts that
+RocketMQ does not bound may be larger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
+from pyrmq_core.servers.broker.store.batch_queue import BATCH_ENTRY_BYTES
+from pyrmq_core.servers.broker.store.consume_queue import ENTRY_BYTES
+
+# The prefix of settings that RocketMQ also reads from JVM properties, which override the file. Here they are in the
+# same file.
+JVM_PREFIX: Final = "rocketmq.broker."
+RATIOS: Final = ("diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio")
+NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+# The most characters of a wrong value that are shown.
+SHOWN: Final = 40
+
+MAX_INT: Final = 2**31 - 1
+MAX_LONG: Final = 2**63 - 1
+# The shortest interval of a periodic task: without a wait it would occupy the loop.
+MIN_INTERVAL_MS: Final = 10
+# A lower limit would refuse heartbeats of small clients and, with access control, requests of administrators.
+MIN_HEARTBEAT_BYTES: Final = 1024
+# A Java slave's buffer has 4 MiB, the head of the block included (store/ha/DefaultHAClient.java).
+MAX_BLOCK_BYTES: Final = (4 << 20) - 64
+# The most slaves that a port accepts: a send could never wait for more.
+MAX_REPLICAS: Final = 64
+
+
+def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings; RocketMQ's JVM properties, which are fractions, replace the percentages.
+
+    Raises `InvalidArgument` for a property that is no fraction.
+    """
+    settings = dict(properties)
+    for name in RATIOS:
+        if (text := settings.pop(JVM_PREFIX + name, "").strip()) != "":
+            try:
+                settings[name] = str(round(100 * float(text)))
+            except (ValueError, OverflowError) as error:
+                raise InvalidArgument(f"{JVM_PREFIX}{name} is {text!r}; it is a fraction such as 0.90") from error
+    return settings
+
+
+def read_config_file(path: str) -> dict[str, str]:
+    """Returns the settings in a file of Java properties; raises `InvalidArgument` if it cannot be read."""
+    try:
+        return parse_java_properties(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"the configuration file {path} cannot be read: {error}") from error
+
+
+def text_of(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parse(name: str, text: str, kind: type) -> object:
+    text = text.strip()
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise InvalidArgument(f"{name} is {text[:SHOWN]!r}; true or false are possible")
+        return text.lower() == "true"
+    if kind is int:
+        if not NUMBER.fullmatch(text) or len(text) > SHOWN:
+            raise InvalidArgument(f"{name} is {text[:SHOWN]!r}; it is a whole number of at most 19 digits")
+        return int(text)
+    return text
+
+
+class Range(NamedTuple):
+    """The least and the greatest number that are possible."""
+
+    least: int = 0
+    most: int = MAX_INT
+
+
+RANGES: Final[Mapping[str, Range]] = {
+    "brokerPermission": Range(0, 7),  # the sum of READ 4, WRITE 2 and INHERIT 1 (common/constant/PermName.java)
+    "listenPort": Range(0, 65_535),
+    "metricsPromExporterPort": Range(0, 65_535),
+    "haListenPort": Range(-1, 65_535),
+    "haSendHeartbeatInterval": Range(MIN_INTERVAL_MS),
+    "haHousekeepingInterval": Range(MIN_INTERVAL_MS),
+    "haSlaveFallbehindMax": Range(-1),
+    "brokerHeartbeatInterval": Range(MIN_INTERVAL_MS),
+    "brokerNotActiveTimeoutMillis": Range(MIN_INTERVAL_MS),
+    "sendHeartbeatTimeoutMillis": Range(MIN_INTERVAL_MS),
+    "syncBrokerMemberGroupPeriod": Range(MIN_INTERVAL_MS),
+    "haTransferBatchSize": Range(1, MAX_BLOCK_BYTES),
+    "accessMessageInMemoryMaxRatio": Range(0, 100),
+    "inSyncReplicas": Range(1, MAX_REPLICAS),
+    "mappedFileSizeCommitLog": Range(1024),
+    "mappedFileSizeConsumeQueue": Range(ENTRY_BYTES),
+    "mapperFileSizeBatchConsumeQueue": Range(BATCH_ENTRY_BYTES),
+    "mappedFileSizeTimerLog": Range(1024),
+    "flushIntervalCommitLog": Range(1),
+    "flushIntervalConsumeQueue": Range(1),
+    "flushConsumerOffsetInterval": Range(MIN_INTERVAL_MS),
+    "timerFlushIntervalMs": Range(MIN_INTERVAL_MS),
+    "transactionCheckInterval": Range(MIN_INTERVAL_MS),
+    "cleanResourceInterval": Range(MIN_INTERVAL_MS),
+    "deleteFileBatchMax": Range(1),
+    "maxStoreBytes": Range(0, MAX_LONG),
+    "defaultTopicQueueNums": Range(1, MAX_QUEUES_PER_TOPIC),
+    "maxHeartbeatBytes": Range(MIN_HEARTBEAT_BYTES),
+    "maxHeldPullBytes": Range(0, MAX_LONG),
+    "maxHeldPullBytesPerConnection": Range(0, MAX_LONG),
+    "serverChannelMaxIdleTimeSeconds": Range(1),
+    "serverMaxConnections": Range(1),
+    "serverMaxReceivedBytes": Range(1, MAX_LONG),
+    "serverMaxWaitingBytes": Range(1, MAX_LONG),
+    "serverMaxHeaderBytes": Range(1),
+}
+ANY: Final = Range()
+
+
+def check_numbers(numbers: Mapping[str, int]) -> None:
+    """Raises `InvalidArgument` with the name and the range of a number that is impossible."""
+    for name, number in numbers.items():
+        least, most = RANGES.get(name, ANY)
+        if not least <= number <= most:
+            raise InvalidArgument(f"{name} is {number}; {least} to {most} are possible")

@@ -1,0 +1,200 @@
+"""`BrokerFigures`: everything that the broker counts, found by RocketMQ's names of statistics.
+
+Source: store/stats/BrokerStatsManager.java, BrokerStats.java (5.4.0). The statistics of queues, of accounts, of
+acknowledgements (pop) and of connections are not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
+from pyrmq_core.servers.broker.statistics.store_rates import StoreRates
+from pyrmq_core.servers.broker.statistics.tallies import MINUTE, Period, Tally
+
+# The most figures in each of the four tables. A tally with the samples of a day takes some 10 KiB, so all together take
+# 200 MB; tallies that are idle for a day are removed.
+MAX_TALLIES: Final = 5_000
+KEY: Final = "{}@{}"
+SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
+
+
+class Kind(NamedTuple):
+    """The table in which a statistic is kept, and its counter."""
+
+    table: str
+    counter: str
+
+
+MESSAGES: Final = "messages"
+SIZE: Final = "size_bytes"
+KINDS: Final[Mapping[str, Kind]] = {
+    "TOPIC_PUT_NUMS": Kind("puts", MESSAGES),
+    "TOPIC_PUT_SIZE": Kind("puts", SIZE),
+    "GROUP_GET_NUMS": Kind("gets", MESSAGES),
+    "GROUP_GET_SIZE": Kind("gets", SIZE),
+    "GROUP_GET_LATENCY": Kind("latencies", MESSAGES),
+    "SNDBCK_PUT_NUMS": Kind("send_backs", MESSAGES),
+    "BROKER_PUT_NUMS": Kind("broker", "put"),
+    "BROKER_GET_NUMS": Kind("broker", "get"),
+    "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": Kind("broker", "put_by_users"),
+    "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": Kind("broker", "get_by_users"),
+}
+
+
+class BrokerFigures:
+    """Tallies by topic, by `topic@group`, by `queue@topic@group` and of all the broker, and the store's rates."""
+
+    def __init__(self, cluster: str, is_system: Callable[[str], bool]) -> None:
+        self.store = StoreRates()
+        self._is_system = is_system
+        self._cluster = cluster
+        self._tables: dict[str, dict[str, Tally]] = {"puts": {}, "gets": {}, "latencies": {}, "send_backs": {}}
+        self._puts, self._gets = self._tables["puts"], self._tables["gets"]
+        self._latencies, self._send_backs = self._tables["latencies"], self._tables["send_backs"]
+        self._broker = {name: Tally() for name in ("put", "get", "put_by_users", "get_by_users")}
+        self._put, self._get = self._broker["put"], self._broker["get"]
+        self._put_by_users, self._get_by_users = self._broker["put_by_users"], self._broker["get_by_users"]
+        self._rest = Tally()  # the sum of topics and groups beyond the bound
+        self._deleted_topics: set[str] = set()
+        self._deleted_groups: set[str] = set()
+        self._mornings = {"Put": (0, 0), "Get": (0, 0)}  # totals of yesterday's and of today's morning
+
+    def note_put(self, topic: str, messages: int, size_bytes: int, took_ms: int) -> None:
+        """Counts messages that one request stored in a topic."""
+        self.store.note_put(messages, size_bytes, took_ms)
+        tally = self._puts.get(topic)
+        if tally is None:
+            tally = self._make(self._puts, topic, topic)
+        tally.messages += messages
+        tally.requests += 1
+        tally.size_bytes += size_bytes
+        self._put.messages += messages
+        if not tally.is_system:
+            self._put_by_users.messages += messages
+
+    def note_delivery(self, topic: str, size_bytes: int) -> None:
+        """Counts a delayed message that was delivered: read by the broker's own group, and stored in its topic."""
+        self.note_get(SCHEDULE_TOPIC, SCHEDULE_GROUP, 0, 1, size_bytes, 0)
+        self.note_put(topic, 1, size_bytes, 0)
+
+    def note_commit(self, topic: str, size_bytes: int) -> None:
+        """Counts a message of a transaction that was committed, in its own topic."""
+        self.note_put(topic, 1, size_bytes, 0)
+
+    def note_get(self, topic: str, group: str, queue_id: int, messages: int, size_bytes: int, took_ms: int) -> None:
+        """Counts messages that a group got by one pull."""
+        key = f"{topic}@{group}"
+        tally = self._gets.get(key)
+        if tally is None:
+            tally = self._make(self._gets, key, topic)
+        tally.messages += messages
+        tally.requests += 1
+        tally.size_bytes += size_bytes
+        self._get.messages += messages
+        if not tally.is_system:
+            self._get_by_users.messages += messages
+        key = f"{queue_id}@{key}"
+        latency = self._latencies.get(key)
+        if latency is None:
+            latency = self._make(self._latencies, key, topic)
+        latency.messages += took_ms
+        latency.requests += 1
+
+    def note_send_back(self, topic: str, group: str) -> None:
+        """Counts a message of a topic that a group's consumer sent back."""
+        key = f"{topic}@{group}"
+        tally = self._send_backs.get(key) or self._make(self._send_backs, key, topic)
+        tally.messages += 1
+        tally.requests += 1
+
+    def put_tps(self, topic: str) -> float:
+        """Returns the messages a second of the last minute."""
+        tally = self._puts.get(topic)
+        return 0.0 if tally is None else tally.figure(MINUTE, MESSAGES).tps
+
+    def get_tps(self, topic: str, group: str) -> float:
+        tally = self._gets.get(KEY.format(topic, group))
+        return 0.0 if tally is None else tally.figure(MINUTE, MESSAGES).tps
+
+    def puts_by_topic(self) -> dict[str, Tally]:
+        """Returns the stored messages of each topic; counters grow as long as the topic is used once a day."""
+        return dict(self._puts)
+
+    def gets_by_topic_and_group(self) -> dict[tuple[str, str], Tally]:
+        """Returns the messages that each group received of each topic."""
+        return {(key.partition("@")[0], key.partition("@")[2]): tally for key, tally in self._gets.items()}
+
+    def find(self, name: str, key: str) -> tuple[Tally, str] | None:
+        """Returns the tally and the counter of a statistic by RocketMQ's name and key; None if there is none."""
+        kind = KINDS.get(name)
+        if kind is None:
+            return None
+        if kind.table == "broker":
+            return (self._broker[kind.counter], MESSAGES) if key == self._cluster else None
+        tally = self._tables[kind.table].get(key)
+        return None if tally is None else (tally, kind.counter)
+
+    def tallies(self) -> Iterator[Tally]:
+        """Yields all tallies that existed at the call."""
+        yield from self._broker.values()
+        for table in self._tables.values():
+            yield from list(table.values())
+
+    def take_samples(self, period: Period, now_ms: int) -> Iterator[None]:
+        """Samples all tallies, one a step."""
+        for tally in self.tallies():
+            tally.take_sample(period, now_ms)
+            yield
+
+    def forget_idle(self) -> Iterator[None]:
+        """Removes the tallies without a count for a day; examines one tally a step."""
+        return self._forget(lambda _, tally: tally.is_idle())
+
+    def forget_topic(self, topic: str) -> None:
+        """Notes a deleted topic; `forget_deleted` removes its tallies and its groups' tallies of it."""
+        self._deleted_topics.add(topic)
+
+    def forget_group(self, group: str) -> None:
+        self._deleted_groups.add(group)
+
+    def forget_deleted(self) -> Iterator[None]:
+        """Removes the tallies of the topics and groups deleted since the last call; examines one tally a step."""
+        topics, groups = self._deleted_topics, self._deleted_groups
+        if topics or groups:
+            self._deleted_topics, self._deleted_groups = set(), set()
+            yield from self._forget(
+                lambda parts, _: (parts[-2:-1] or parts)[0] in topics or (len(parts) > 1 and parts[-1] in groups)
+            )
+
+    def turn_day(self) -> None:
+        """Notes the totals at midnight, for the numbers of today and yesterday."""
+        self._mornings = {
+            "Put": (self._mornings["Put"][1], self._put_by_users.messages),
+            "Get": (self._mornings["Get"][1], self._get_by_users.messages),
+        }
+
+    def totals(self) -> dict[str, object]:
+        """Returns the members about today and yesterday in the answer to request 28: totals since the start."""
+        now = {"Put": self._put_by_users.messages, "Get": self._get_by_users.messages}
+        members: dict[str, object] = {}
+        for name, (yesterday, today) in self._mornings.items():
+            members[f"msg{name}TotalYesterdayMorning"] = yesterday
+            members[f"msg{name}TotalTodayMorning"] = today
+            members[f"msg{name}TotalTodayNow"] = now[name]
+        return members
+
+    def _make(self, table: dict[str, Tally], key: str, topic: str) -> Tally:
+        if len(table) >= MAX_TALLIES:
+            return self._rest
+        tally = table[key] = Tally(self._is_system(topic))
+        return tally
+
+    def _forget(self, is_gone: Callable[[list[str], Tally], bool]) -> Iterator[None]:
+        """Removes each tally for which `is_gone(parts of its key, tally)` is true, in steps."""
+        for table in self._tables.values():
+            for key, tally in list(table.items()):
+                if is_gone(key.split("@"), tally):
+                    table.pop(key, None)
+                yield

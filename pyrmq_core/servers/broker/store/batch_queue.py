@@ -1,0 +1,158 @@
+"""One queue of a batch topic: an entry of 46 bytes for each record, which has one message or all messages of a batch.
+
+    entry                          bytes
+    commit-log offset              8
+    record size                    4
+    tags code                      8      of the record's own TAGS, 0 without
+    store time                     8      ms
+    offset of its first message    8
+    messages                       2      1 for a single message
+    compacted offset               4      -1
+    reserved                       4      0
+
+Entries are in the order of their offsets; an entry is found by binary search. Source:
+store/queue/BatchConsumeQueue.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.store.entry_files import EntryFiles
+from pyrmq_core.servers.broker.store.formats import ENTRY
+
+BATCH_ENTRY: Final = struct.Struct(">qiqqqhii")
+BATCH_ENTRY_BYTES: Final = BATCH_ENTRY.size
+NOT_COMPACTED: Final = -1
+
+
+class BatchEntry(NamedTuple):
+    """One entry of a batch topic's queue."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_ms: int
+    base: int
+    inner_num: int
+
+    @property
+    def is_valid(self) -> bool:
+        return self.size > 0 and self.physical_offset >= 0 and self.inner_num > 0
+
+    @property
+    def is_filler(self) -> bool:
+        """False: a batch queue has no fillers, since an entry names its own offsets."""
+        return False
+
+    @property
+    def is_leading_filler(self) -> bool:
+        return False
+
+    @property
+    def end(self) -> int:
+        """The offset after its last message."""
+        return self.base + self.inner_num
+
+    def pack(self) -> bytes:
+        return BATCH_ENTRY.pack(*self, NOT_COMPACTED, 0)
+
+
+class BatchSlots(EntryFiles):
+    """The entries by their number."""
+
+    __slots__ = ()
+
+    def entry(self, number: int) -> BatchEntry:
+        return _unpacked(self.read(number, 1))
+
+    def some(self, number: int, count: int) -> list[BatchEntry]:
+        """Returns `count` entries from a number on, or fewer if their file ends before."""
+        return [BatchEntry._make(fields[:6]) for fields in BATCH_ENTRY.iter_unpack(self.read(number, count))]
+
+
+class BatchConsumeQueue:
+    """Messages from offset `start` to before `end`; the next stored message gets `next_offset`, at least `end`."""
+
+    __slots__ = ("end", "next_offset", "slots", "start")
+
+    def __init__(self, files: Files, folder: str, file_bytes: int) -> None:
+        self.slots = BatchSlots(files, folder, file_bytes, BATCH_ENTRY_BYTES, "mapperFileSizeBatchConsumeQueue")
+        self.start = self.end = self.next_offset = 0
+
+    @property
+    def log_start(self) -> int:
+        """The start of the log for which `start` was computed."""
+        return self.slots.log_start
+
+    def open(self) -> None:
+        """Finds the files; `settle` sets the offsets, after recovery has found the last entry."""
+        self.slots.open()
+
+    def settle(self) -> None:
+        """Sets the offsets from the first and the last entry."""
+        slots = self.slots
+        self.end = self.next_offset = slots.entry(slots.end - 1).end if slots.first < slots.end else 0
+        self.start = slots.entry(slots.start).base if slots.start < slots.end else self.end
+
+    def number_of(self, offset: int) -> int:
+        """Returns the number of the entry that holds the message at `offset`, or of the next entry if none does."""
+        low, high = self.slots.start, self.slots.end
+        while low < high:
+            middle = (low + high) // 2
+            if self.slots.entry(middle).end <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def entry(self, offset: int) -> BatchEntry:
+        """Returns the entry of the record that holds the message at a readable offset."""
+        return self.slots.entry(self.number_of(offset))
+
+    def entries(self, offset: int) -> Iterator[BatchEntry]:
+        """Yields the entries, beginning with the entry that holds `offset`."""
+        for number in range(self.number_of(offset), self.slots.end):
+            yield self.slots.entry(number)
+
+    def append(self, index: int, entries: bytes) -> None:
+        """Writes entries of messages from offset `index` on. It is `end`, or more if older messages were removed."""
+        if self.slots.start == self.slots.end:
+            self.start = index
+        self.slots.write(self.slots.end, entries)
+        self.end = _unpacked(entries[-BATCH_ENTRY_BYTES:]).end
+        self.next_offset = max(self.next_offset, self.end)
+
+    def holds(self, index: int, entry: bytes) -> bool:
+        """Returns True if the message at an offset has exactly this entry."""
+        return index >= self.start and self.slots.read(self.number_of(index), 1) == entry
+
+    def cut(self, end: int) -> None:
+        """Ends the queue before the record that holds the message at `end`."""
+        self.slots.cut(self.number_of(end))
+        self.settle()
+
+    def unsynced(self) -> list[Callable[[], None]]:
+        """Returns functions for any thread that sync all entries written so far."""
+        return self.slots.unsynced()
+
+    def synced(self) -> None:
+        """Notes that the functions of `unsynced` have returned."""
+        self.slots.synced()
+
+    def remove(self) -> None:
+        """Removes all files and begins anew."""
+        self.slots.remove()
+        self.settle()
+
+
+def _unpacked(entry: bytes) -> BatchEntry:
+    return BatchEntry._make(BATCH_ENTRY.unpack(entry)[:6])
+
+
+def as_consume_queue_entries(entries: bytes) -> bytes:
+    """Returns the entries in the form of plain queues, which is the first part of a batch entry."""
+    return b"".join([entries[at : at + ENTRY.size] for at in range(0, len(entries), BATCH_ENTRY_BYTES)])

@@ -1,0 +1,359 @@
+"""`DiskFiles`: the store's files in a directory.
+
+Reading and writing go by position, not through mappings: a full disk is then an error to answer, where a mapping would
+end the process, and little is kept in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Final
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.servers.broker.store.disk.descriptors import Descriptors
+from pyrmq_core.servers.broker.store.disk.files import DiskSpace, StoredFile
+from pyrmq_core.servers.broker.store.disk.paths import check_path
+
+try:
+    import fcntl
+except ImportError:  # on Windows; there a second broker on the same directory is not detected
+    fcntl = None  # type: ignore[assignment]
+
+MAX_OPEN_FILES: Final = 256
+PIECE_BYTES: Final = 1 << 20
+# Removed folders lie here until their space is free: thousands of files cannot be removed in one step.
+ASIDE: Final = "removed"
+LOCK_NAME: Final = "lock"
+
+
+class DiskFiles:
+    """`Files` below a directory, with a bounded number of open descriptors."""
+
+    def __init__(self, root: Path, *, max_open_files: int = MAX_OPEN_FILES) -> None:
+        self._root = root
+        self._folders: list[str] = []
+        self._made: dict[str, object] = {}  # an object for each file that was opened and not removed
+        self._descriptors = Descriptors(max_open_files, self.full_path)
+        self.descriptor = self._descriptors.get  # returns a descriptor in the store's thread
+        self._lock: IO[str] | None = None
+        self._set_aside = 0
+
+    def add_folder(self, folder: str) -> None:
+        self._folders.append(folder)
+
+    def full_path(self, path: str) -> Path:
+        for folder in self._folders:
+            if path.startswith(f"{folder}/"):
+                return self._root / folder / check_path(path[len(folder) + 1 :])
+            if path == folder:
+                return self._root / folder
+        return self._root / check_path(path)
+
+    def folders(self, folder: str) -> list[str]:
+        return self._listing(folder, folders=True)
+
+    def names(self, folder: str) -> list[str]:
+        return self._listing(folder, folders=False)
+
+    def size(self, path: str) -> int | None:
+        place = self.full_path(path)
+        with _named("look at", place):
+            try:
+                return place.stat().st_size
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def open(self, path: str, size: int) -> StoredFile:
+        place = self.full_path(path)
+        with _named("make", place):
+            if not place.exists():
+                self._make_folder(place.parent)
+                self._make_file(place, size)
+            self._made.setdefault(path, object())
+            return DiskFile(self, path, place.stat().st_size)
+
+    def remove(self, path: str) -> None:
+        place = self.full_path(path)
+        with _named("remove", place):
+            self._forget(path)
+            if place.is_dir():
+                self._remove_folder(place)
+            else:
+                place.unlink(missing_ok=True)
+            if place.parent.exists():
+                self._sync_folder(place.parent)
+
+    def set_aside(self, folder: str) -> Callable[[], None]:
+        place, aside = self.full_path(folder), self._root / ASIDE / str(self._set_aside)
+        if not place.is_dir():
+            return _nothing
+        with _named("remove", place):
+            self._make_folder(aside.parent)
+            self._forget(folder)
+            try:
+                place.rename(aside)
+            except OSError:  # the target is on another file system
+                self._remove_folder(place)
+            self._set_aside += 1
+            self._sync_folder(place.parent)
+        return partial(self._free, aside)
+
+    def _free(self, aside: Path) -> None:
+        with _named("remove", aside):
+            if aside.exists():
+                self._remove_folder(aside)
+
+    def _forget(self, path: str) -> None:
+        """Drops the notes on a file or folder before its removal: a sync then does not report the file as lost."""
+        for name in [name for name in self._made if name == path or name.startswith(f"{path}/")]:
+            del self._made[name]
+        self._descriptors.forget(path)
+
+    def _remove_folder(self, place: Path) -> None:
+        self._descriptors.with_room(lambda: shutil.rmtree(place))
+
+    def retire(self, path: str) -> Callable[[], None]:
+        """Moves the file aside, so that a new file can have its path; a file on another file system is not moved."""
+        place = self.full_path(path)
+        self._forget(path)
+        aside = self._root / ASIDE / f"file{self._set_aside}"
+        self._set_aside += 1
+        try:
+            self._make_folder(aside.parent)
+            place.rename(aside)
+        except OSError:
+            return partial(self._unlink, place, place.parent)
+        return partial(self._unlink, aside, place.parent)
+
+    def _unlink(self, place: Path, folder: Path) -> None:
+        with _named("remove", place):
+            place.unlink(missing_ok=True)
+            if folder.exists():
+                self._sync_folder(folder)
+
+    def modified_ms(self, path: str) -> int | None:
+        place = self.full_path(path)
+        with _named("look at", place):
+            try:
+                return place.stat().st_mtime_ns // 1_000_000
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def space(self, folder: str) -> DiskSpace:
+        place = self.full_path(folder)
+        with _named("look at the file system of", place):
+            while not place.exists() and place != place.parent:
+                place = place.parent
+            usage = shutil.disk_usage(place)
+            return DiskSpace(usage.total, usage.total - usage.used, usage.free)
+
+    def load(self, path: str) -> bytes | None:
+        place = self.full_path(path)
+        with _named("read", place):
+            try:
+                return self._descriptors.with_room(place.read_bytes)
+            except FileNotFoundError:
+                return None
+
+    def save(self, path: str, data: bytes, *, keep_previous: bool = True) -> None:
+        place = self.full_path(path)
+        fresh = place.with_name(place.name + ".tmp")
+        with _named("write", place):
+            self._make_folder(place.parent)
+            number = self._descriptors.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            try:
+                _write_all(number, data, 0)
+                os.fsync(number)
+            finally:
+                self._descriptors.close(number)
+            if keep_previous and place.exists():
+                place.replace(place.with_name(place.name + ".bak"))
+            fresh.replace(place)
+            self._sync_folder(place.parent)
+
+    def lock(self) -> None:
+        """Locks byte 0 of `lock`, as RocketMQ does: neither broker opens a store that the other has open."""
+        place = self._root / LOCK_NAME
+        with _named("open", place):
+            self._make_folder(place.parent)
+            file = place.open("a+")
+            try:
+                if fcntl is not None:
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+            except OSError as error:
+                file.close()
+                raise StoreError(f"another broker holds {self._root}; stop it or set storePathRootDir") from error
+            self._lock = file
+            if not place.stat().st_size:
+                file.write("lock")
+                file.flush()
+            self._descriptors.reserve()
+        self.remove(ASIDE)  # left by a killed process
+
+    def close(self) -> None:
+        with _named("close files of", self._root):
+            self._descriptors.close_all()
+            if self._lock is not None:
+                self._lock.close()
+                self._lock = None
+
+    def sync(self, path: str) -> None:
+        place, creation = self.full_path(path), self._made.get(path)
+        with _named("sync", place):
+            try:
+                with self._descriptors.held(path) as opened:
+                    getattr(os, "fdatasync", os.fsync)(opened.number)
+                    self._check(path, creation, os.fstat(opened.number))
+            except FileNotFoundError:
+                self._check(path, creation, None)
+
+    def check(self, path: str) -> None:
+        """Raises `StoreError` if an opened file no longer exists, although the store did not remove it."""
+        with _named("look at", self.full_path(path)):
+            self._check(path, self._made.get(path), None)
+
+    def _check(self, path: str, creation: object, held: os.stat_result | None) -> None:
+        """Raises `StoreError` if the file was removed or replaced, unless the store itself removed it (`_forget`)."""
+        place = self.full_path(path)
+        try:
+            on_disk: os.stat_result | None = place.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            on_disk = None
+        is_there = on_disk is not None and (held is None or os.path.samestat(held, on_disk))
+        if not is_there and creation is not None and self._made.get(path) is creation:
+            raise StoreError(f"{place} was removed or replaced while the broker uses it")
+
+    def _listing(self, folder: str, *, folders: bool) -> list[str]:
+        place = self.full_path(folder)
+
+        def listed() -> list[str]:
+            with os.scandir(place) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir() == folders)
+
+        with _named("list", place):
+            try:
+                return self._descriptors.with_room(listed)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+    def _make_file(self, place: Path, size: int) -> None:
+        """Makes a file of zeros, and syncs its folder, as no later sync does; removes the file if that fails."""
+        number = self._descriptors.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            os.truncate(number if os.truncate in os.supports_fd else place, size)
+            os.fsync(number)
+            self._sync_folder(place.parent)
+        except OSError:
+            with contextlib.suppress(OSError):
+                place.unlink()
+            raise
+        finally:
+            self._descriptors.close(number)
+
+    def _make_folder(self, folder: Path) -> None:
+        """Makes a folder and its parents, and syncs each new name: a file is lost if any of its folders is."""
+        if not folder.exists():
+            self._make_folder(folder.parent)
+            folder.mkdir(exist_ok=True)
+            self._sync_folder(folder.parent)
+
+    def _sync_folder(self, folder: Path) -> None:
+        """Syncs a folder, without which a new name in it is not on the medium."""
+        number = self._descriptors.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            self._descriptors.close(number)
+
+
+class DiskFile:
+    """A file of `DiskFiles`."""
+
+    __slots__ = ("_files", "_path", "size")
+
+    def __init__(self, files: DiskFiles, path: str, size: int) -> None:
+        self._files = files
+        self._path = path
+        self.size = size
+
+    def read(self, position: int, count: int) -> bytes:
+        try:
+            data = os.pread(self._files.descriptor(self._path), count, position)
+        except OSError as error:
+            raise self._error("read", error) from error
+        if len(data) < count:
+            raise StoreError(
+                f"{self._files.full_path(self._path)} ends at {position + len(data)}; "
+                f"{count} bytes at {position} were asked for"
+            )
+        return data
+
+    def write(self, position: int, data: bytes) -> None:
+        try:
+            _write_all(self._files.descriptor(self._path), data, position)
+        except OSError as error:
+            raise self._error("write", error) from error
+
+    def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
+        """Yields the parts that are not zero; holes are skipped without reading them."""
+        try:
+            descriptor = self._files.descriptor(self._path)
+            while (start := _seek(descriptor, position, self.size, "SEEK_DATA")) < self.size:
+                end = _seek(descriptor, start, self.size, "SEEK_HOLE")
+                count = min(PIECE_BYTES, (end if end > start else self.size) - start)
+                data = os.pread(descriptor, count, start)
+                if data.count(0) < len(data):
+                    yield start, data
+                    descriptor = self._files.descriptor(self._path)
+                position = start + count
+        except OSError as error:
+            raise self._error("read", error) from error
+
+    def zero_from(self, position: int) -> None:
+        """Writes zeros only over parts that are not zero, so that holes stay holes."""
+        for start, data in self.pieces(position):
+            self.write(start, bytes(len(data)))
+
+    def sync(self) -> None:
+        self._files.sync(self._path)
+
+    def check(self) -> None:
+        self._files.check(self._path)
+
+    def _error(self, what: str, error: OSError) -> StoreError:
+        return StoreError(f"cannot {what} {self._files.full_path(self._path)}: {error.strerror}")
+
+
+def _seek(descriptor: int, position: int, end: int, what: str) -> int:
+    """Returns the position of the next data or of the next hole (`what`); `position` if the system cannot say."""
+    if position >= end or not hasattr(os, what):
+        return position
+    try:
+        return os.lseek(descriptor, position, getattr(os, what))
+    except OSError as error:
+        return end if error.errno == errno.ENXIO else position
+
+
+def _write_all(descriptor: int, data: bytes, position: int) -> None:
+    written = os.pwrite(descriptor, data, position)
+    while written < len(data):
+        written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
+
+
+def _nothing() -> None:
+    """Does nothing: there is no folder to free."""
+
+
+@contextlib.contextmanager
+def _named(what: str, place: Path) -> Iterator[None]:
+    """Raises `StoreError` with path and reason in place of OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot {what} {place}: {error.strerror or error}") from error

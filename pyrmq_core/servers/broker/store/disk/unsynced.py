@@ -1,0 +1,162 @@
+"""`ForgetfulFiles`: files that remember which pages are not synced, so that a simulated power cut can undo them.
+
+A page's last synced content is kept from its first write until its file is synced. Names count as synced at once: the
+store makes, replaces and removes files in steps that sync themselves. A sync that fails drops its pages, as Linux does:
+they are read as written until the power is cut, and no later sync brings them to the medium.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.servers.broker.store.disk.files import DiskSpace, Files, StoredFile
+
+PAGE_BYTES: Final = 4096
+# A page that a power cut may keep or undo: the file's path and the page's number.
+Page = tuple[str, int]
+
+
+class ForgetfulFiles:
+    """`Files` that write to other `Files`, with a simulated `power_cut`."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._synced: dict[Page, bytes] = {}  # pages whose content on the medium differs from the file's
+        self._dropped: dict[Page, bytes] = {}  # the medium's content of pages whose sync failed
+        # By file, for each sync under way: the content of pages before they were written during the sync.
+        self._syncing: dict[str, list[dict[Page, bytes]]] = {}
+
+    def add_folder(self, folder: str) -> None:
+        self._files.add_folder(folder)
+
+    def folders(self, folder: str) -> list[str]:
+        return self._files.folders(folder)
+
+    def names(self, folder: str) -> list[str]:
+        return self._files.names(folder)
+
+    def size(self, path: str) -> int | None:
+        return self._files.size(path)
+
+    def open(self, path: str, size: int) -> StoredFile:
+        return _ForgetfulFile(self, path, self._files.open(path, size))
+
+    def remove(self, path: str) -> None:
+        self._files.remove(path)
+        self._forget(path)
+
+    def set_aside(self, folder: str) -> Callable[[], None]:
+        free = self._files.set_aside(folder)
+        self._forget(folder)
+        return free
+
+    def retire(self, path: str) -> Callable[[], None]:
+        self._forget(path)
+        return self._files.retire(path)
+
+    def modified_ms(self, path: str) -> int | None:
+        return self._files.modified_ms(path)
+
+    def space(self, folder: str) -> DiskSpace:
+        return self._files.space(folder)
+
+    def _forget(self, path: str) -> None:
+        for pages in (self._synced, self._dropped):
+            for page in [page for page in pages if page[0] == path or page[0].startswith(f"{path}/")]:
+                del pages[page]
+
+    def load(self, path: str) -> bytes | None:
+        return self._files.load(path)
+
+    def save(self, path: str, data: bytes, *, keep_previous: bool = True) -> None:
+        self._files.save(path, data, keep_previous=keep_previous)
+
+    def lock(self) -> None:
+        self._files.lock()
+
+    def close(self) -> None:
+        self._files.close()
+
+    @property
+    def unsynced_pages(self) -> int:
+        return len(self._synced)
+
+    def power_cut(self, survives: Callable[[Page], bool] = lambda page: False) -> None:
+        """Undoes the writes to every unsynced page, except the pages for which `survives` returns True."""
+        for (path, number), content in [*self._synced.items(), *self._dropped.items()]:
+            if not survives((path, number)):
+                file = self._files.open(path, self._files.size(path) or 0)
+                file.write(number * PAGE_BYTES, content)
+        self._synced.clear()
+        self._dropped.clear()
+
+    def about_to_write(self, path: str, file: StoredFile, position: int, count: int) -> None:
+        under_way = self._syncing.get(path, [])
+        for number in range(position // PAGE_BYTES, (position + count - 1) // PAGE_BYTES + 1 if count else 0):
+            page, start = (path, number), number * PAGE_BYTES
+            if page not in self._synced or any(page not in meanwhile for meanwhile in under_way):
+                content = self._dropped.pop(page, b"") or file.read(start, min(PAGE_BYTES, file.size - start))
+                self._synced.setdefault(page, content)
+                for meanwhile in under_way:
+                    meanwhile.setdefault(page, content)
+
+    def sync(self, path: str, file: StoredFile) -> None:
+        """Syncs a file; pages that the store's thread writes meanwhile do not count as synced."""
+        pages = [page for page in list(self._synced) if page[0] == path]
+        meanwhile: dict[Page, bytes] = {}
+        self._syncing[path] = [*self._syncing.get(path, ()), meanwhile]
+        try:
+            file.sync()
+        except StoreError:
+            for page in pages:
+                if page in self._synced and page not in meanwhile:
+                    self._dropped[page] = self._synced.pop(page)
+            raise
+        finally:
+            self._syncing[path] = [unsynced for unsynced in self._syncing[path] if unsynced is not meanwhile]
+        for page in pages:
+            if page in meanwhile:
+                self._synced[page] = meanwhile[page]
+            else:
+                self._synced.pop(page, None)
+            for other in self._syncing[path]:  # the medium has newer bytes than when that sync began
+                if page in other and page in meanwhile:
+                    other[page] = meanwhile[page]
+                else:
+                    other.pop(page, None)
+
+
+class _ForgetfulFile:
+    __slots__ = ("_file", "_files", "_path", "size")
+
+    def __init__(self, files: ForgetfulFiles, path: str, file: StoredFile) -> None:
+        self._files = files
+        self._path = path
+        self._file = file
+        self.size = file.size
+
+    def read(self, position: int, count: int) -> bytes:
+        return self._file.read(position, count)
+
+    def write(self, position: int, data: bytes) -> None:
+        self._files.about_to_write(self._path, self._file, position, len(data))
+        self._file.write(position, data)
+
+    def zero_from(self, position: int) -> None:
+        """Writes zeros page by page, only over pages that are not zero: few pages then have to be remembered."""
+        while position < self.size:
+            count = min(PAGE_BYTES - position % PAGE_BYTES, self.size - position)
+            if any(self._file.read(position, count)):
+                self.write(position, bytes(count))
+            position += count
+
+    def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
+        return self._file.pieces(position)
+
+    def sync(self) -> None:
+        self._files.sync(self._path, self._file)
+
+    def check(self) -> None:
+        self._file.check()

@@ -1,0 +1,143 @@
+"""Queue files: entries of one length, one after another, in files of one length.
+
+Files are named after the byte offset of their first entry. An entry is found by its position alone, so all bytes after
+the end must be zeros. Otherwise a dropped entry would count as a message again when the log has grown past its record.
+Source: store/MappedFileQueue.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.servers.broker.store.disk.files import Files, StoredFile
+from pyrmq_core.servers.broker.store.formats import file_name
+from pyrmq_core.servers.broker.store.layout import open_all
+
+
+class EntryFiles:
+    """Entries from number `start` to before `end`; `file_setting` is RocketMQ's name of the files' length."""
+
+    __slots__ = (
+        "_entry_bytes",
+        "_file_bytes",
+        "_file_setting",
+        "_files",
+        "_folder",
+        "_opened",
+        "_syncing",
+        "_unsynced",
+        "end",
+        "log_start",
+        "start",
+    )
+
+    def __init__(self, files: Files, folder: str, file_bytes: int, entry_bytes: int, file_setting: str) -> None:
+        self._files = files
+        self._folder = folder
+        self._entry_bytes = entry_bytes
+        self._file_bytes = -(-file_bytes // entry_bytes) * entry_bytes  # rounded up, as in RocketMQ
+        self._file_setting = file_setting
+        self._opened: dict[int, StoredFile] = {}  # by the byte offset of their first entry, ascending
+        self._unsynced: set[int] = set()
+        self._syncing: set[int] = set()  # files whose sync `unsynced` returned, until `synced` is called
+        self.start = self.end = 0
+        self.log_start = 0  # the log's start for which `start` was computed
+
+    @property
+    def first(self) -> int:
+        """The number of the first entry in the files, which may be before `start`."""
+        return next(iter(self._opened), 0) // self._entry_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """The number of bytes of all entries in the files."""
+        return (self.end - self.first) * self._entry_bytes
+
+    def open(self) -> None:
+        """Finds the files; until `cut`, `end` is the last file's end. Raises `StoreError` for other lengths."""
+        self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
+        self.start = self.first
+        self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes
+
+    def is_complete(self, *, from_first: bool) -> bool:
+        """Returns True if no file is missing between the files or, with `from_first`, before them."""
+        first = next(iter(self._opened), 0)
+        expected = range(first, first + len(self._opened) * self._file_bytes, self._file_bytes)
+        return list(self._opened) == list(expected) and not (from_first and first)
+
+    def read(self, index: int, count: int) -> bytes:
+        """Returns the bytes of `count` entries, or of fewer if the file ends before."""
+        position = index * self._entry_bytes
+        base = position - position % self._file_bytes
+        file = self._opened.get(base)
+        if file is None:
+            raise StoreError(f"{self._folder} holds no entry {index}")
+        return file.read(position - base, min(count * self._entry_bytes, base + self._file_bytes - position))
+
+    def write(self, index: int, entries: bytes) -> None:
+        """Writes entries from number `index` on."""
+        position, rest = index * self._entry_bytes, entries
+        while rest:
+            base = position - position % self._file_bytes
+            part = rest[: base + self._file_bytes - position]  # copies nothing if the slice has all bytes
+            self._file(base).write(position - base, part)
+            self._unsynced.add(base)
+            position, rest = position + len(part), rest[len(part) :]
+        self.end = max(self.end, position // self._entry_bytes)
+
+    def cut(self, end: int) -> None:
+        """Ends the entries at `end`: bytes after it become zeros, later files are removed, but never the first."""
+        position = end * self._entry_bytes
+        for base in [base for base in self._opened if base >= position and base > next(iter(self._opened))]:
+            del self._opened[base]
+            self._unsynced.discard(base)
+            self._syncing.discard(base)
+            self._files.remove(self._path(file_name(base)))
+        base = position - position % self._file_bytes
+        if base in self._opened:
+            self._opened[base].zero_from(position - base)
+            self._unsynced.add(base)
+        self.end = end
+        self.start = min(self.start, end)
+
+    def unsynced(self) -> list[Callable[[], None]]:
+        """Returns functions for any thread that sync all entries written so far; call `synced` after them."""
+        self._syncing |= self._unsynced
+        self._unsynced.clear()
+        return [self._opened[base].sync for base in self._syncing]
+
+    def synced(self) -> None:
+        """Notes that the functions of `unsynced` have returned."""
+        self._syncing.clear()
+
+    def retire_files(self) -> list[Callable[[], None]]:
+        """Forgets the files whose entries are all before `start`, but never the last.
+
+        Returns functions for any thread that remove them, to be called in this order: no gap may stay.
+        """
+        retired = [
+            base for base in list(self._opened)[:-1] if base + self._file_bytes <= self.start * self._entry_bytes
+        ]
+        for base in retired:
+            del self._opened[base]
+            self._unsynced.discard(base)
+            self._syncing.discard(base)
+        return [self._files.retire(self._path(file_name(base))) for base in retired]
+
+    def remove(self) -> None:
+        """Removes all files and begins anew."""
+        self._files.remove(self._folder)
+        self._opened.clear()
+        self._unsynced.clear()
+        self._syncing.clear()
+        self.start = self.end = 0
+
+    def _file(self, base: int) -> StoredFile:
+        file = self._opened.get(base)
+        if file is None:
+            file = self._opened[base] = self._files.open(self._path(file_name(base)), self._file_bytes)
+        return file
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}"

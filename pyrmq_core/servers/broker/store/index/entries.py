@@ -1,0 +1,76 @@
+"""The entries of records that enter the index, and their bytes. The layout of an entry is in `index_file`."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from pyrmq_core.protocol.messages.record import SHORT
+from pyrmq_core.servers.broker.store.index.key_hashes import record_hashes
+
+# A power of 2: the entries that are packed in one step.
+ENTRIES_AT_ONCE: Final = 1024
+
+
+class Entries(NamedTuple):
+    """The entries of records, in the order in which they enter the index: for each a hash, a log offset, a time."""
+
+    hashes: list[int]
+    offsets: list[int]
+    times_ms: list[int]
+
+
+class Message(NamedTuple):
+    """A message that enters the index: `properties` begin with their length, as in a batch body."""
+
+    topic: str
+    properties: bytes
+    offset: int
+    time_ms: int
+
+
+def entries_of(messages: Sequence[Message]) -> Entries:
+    """Returns the entries of messages, in their order."""
+    entries = Entries([], [], [])
+    for topic, properties, offset, time_ms in messages:
+        hashes = record_hashes(topic, properties[SHORT.size :])
+        entries.hashes.extend(hashes)
+        entries.offsets.extend([offset] * len(hashes))
+        entries.times_ms.extend([time_ms] * len(hashes))
+    return entries
+
+
+def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
+    """Returns up to `most` further entries of a message, and the number entered by then; 0 at the message's end."""
+    hashes = record_hashes(message.topic, message.properties[SHORT.size :], entered, most)
+    entries = Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))
+    return entries, entered + most if len(hashes) == most else 0
+
+
+def interleaved(columns: Sequence[Sequence[int]]) -> list[int]:
+    """Returns the columns' values row by row: the first of each column, then the second of each."""
+    if not columns:
+        return []
+    rows = [0] * (len(columns) * len(columns[0]))
+    for at, column in enumerate(columns):
+        rows[at :: len(columns)] = column
+    return rows
+
+
+def packed(*fields: Sequence[int]) -> bytes:
+    """Returns the bytes of entries from their hashes, log offsets, seconds and previous entries."""
+    flat = interleaved(fields)
+    pieces, at, size = [], 0, ENTRIES_AT_ONCE * len(fields)
+    while at < len(flat):
+        while at + size > len(flat):
+            size //= 2
+        pieces.append(_packing(size // len(fields)).pack(*flat[at : at + size]))
+        at += size
+    return b"".join(pieces)
+
+
+@functools.lru_cache
+def _packing(count: int) -> struct.Struct:
+    return struct.Struct(">" + "iqii" * count)

@@ -1,0 +1,98 @@
+"""The slots of one index file in memory: each holds the number of its newest entry, 0 if it is empty."""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pyrmq_core.servers.broker.store.disk.files import StoredFile
+
+CODE: Final = "i"
+SLOT_BYTES: Final = 4
+# The position of the slots in their file, after the header.
+FIRST_SLOT_AT: Final = 40
+PAGE_BYTES: Final = 4096
+ZERO_PAGE: Final = bytes(PAGE_BYTES)
+PAGES_AT_ONCE: Final = 256
+
+
+class SlotTable:
+    """All slots of the file; pages that are never touched take no memory.
+
+    With `replaces` the table replaces the slots of a file, which may have entries in slots that are empty here.
+    """
+
+    def __init__(self, count: int, *, replaces: bool = False) -> None:
+        self._replaces = replaces
+        self._count = count
+        self._memory = memoryview(_zeros(count * SLOT_BYTES)).cast("B")
+        self._slots = self._memory.cast(CODE)
+
+    def newest(self, key_hash: int) -> int:
+        return self._slots[key_hash % self._count]
+
+    def set(self, key_hash: int, number: int) -> None:
+        self._slots[key_hash % self._count] = number
+
+    def link(self, hashes: Sequence[int], first: int) -> list[int]:
+        """Enters entries from number `first` on; returns for each the entry before it in its slot."""
+        slots, count = self._slots, self._count
+        previous: list[int] = []
+        for number, key_hash in enumerate(hashes, first):
+            slot = key_hash % count
+            previous.append(slots[slot])
+            slots[slot] = number
+        return previous
+
+    def unlink(self, hashes: Sequence[int], previous: Sequence[int]) -> None:
+        """Undoes a `link`."""
+        for key_hash, number in zip(reversed(hashes), reversed(previous), strict=True):
+            self._slots[key_hash % self._count] = number
+
+    def load(self, file: StoredFile, end: int) -> bool:
+        """Reads the slots of a file; returns False if one names an entry that is not before `end`."""
+        slots_end = FIRST_SLOT_AT + self._count * SLOT_BYTES
+        for position, data in file.pieces(0):
+            if position >= slots_end:
+                break
+            start = max(position, FIRST_SLOT_AT)
+            numbers = array(CODE, data[start - position : slots_end - position])
+            if sys.byteorder == "little":
+                numbers.byteswap()
+            if max(numbers, default=0) >= end or min(numbers, default=0) < 0:
+                return False
+            at = (start - FIRST_SLOT_AT) // SLOT_BYTES
+            self._slots[at : at + len(numbers)] = memoryview(numbers)
+        return True
+
+    def write(self, file: StoredFile) -> Iterator[None]:
+        """Writes the pages that have or had an entry, a few in each step; the file stays sparse."""
+        slots_end, position = FIRST_SLOT_AT + self._count * SLOT_BYTES, FIRST_SLOT_AT
+        while position < slots_end:
+            for _ in range(PAGES_AT_ONCE):
+                page_end = min(slots_end, position - position % PAGE_BYTES + PAGE_BYTES)
+                page = self._memory[position - FIRST_SLOT_AT : page_end - FIRST_SLOT_AT].tobytes()
+                zeros = ZERO_PAGE[: len(page)]
+                if page != zeros or (self._replaces and file.read(position, len(page)) != zeros):
+                    file.write(position, _big_endian(page))
+                position = page_end
+                if position >= slots_end:
+                    break
+            yield
+
+
+def _big_endian(page: bytes) -> bytes:
+    numbers = array(CODE, page)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _zeros(size: int) -> mmap.mmap:
+    """Returns zeroed anonymous memory, of which only written pages take room."""
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

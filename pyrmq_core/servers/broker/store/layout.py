@@ -1,0 +1,51 @@
+"""A store's folders, by RocketMQ's names, the sizes of its files, and the opening of a folder's files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.servers.broker.store.disk.files import Files, StoredFile
+from pyrmq_core.servers.broker.store.formats import file_offset
+
+LOG_FOLDER: Final = "commitlog"
+QUEUES_FOLDER: Final = "consumequeue"
+BATCH_QUEUES_FOLDER: Final = "batchconsumequeue"
+CHECKPOINT_NAME: Final = "checkpoint"
+ABORT_NAME: Final = "abort"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """The sizes of files, fixed when the store is made, the log's folder, and whether SYNC_FLUSH is set.
+
+    RocketMQ's names are mappedFileSizeCommitLog, mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue,
+    storePathCommitLog and flushDiskType.
+    """
+
+    segment_bytes: int = 1 << 30
+    queue_file_bytes: int = 6_000_000
+    batch_queue_file_bytes: int = 13_800_000
+    readable_when_flushed: bool = False
+    log_folder: str = LOG_FOLDER
+
+
+def open_all(files: Files, folder: str, file_bytes: int, setting: str) -> dict[int, StoredFile]:
+    """Returns the files of a folder by the offset of their first byte, which is their name, ascending.
+
+    An empty last file was never written and is removed. Raises `StoreError` for a file whose length is not
+    `file_bytes`; the error names `setting`, the setting of that length.
+    """
+    names = [name for name in files.names(folder) if file_offset(name) is not None]
+    if names and not files.size(f"{folder}/{names[-1]}"):
+        files.remove(f"{folder}/{names.pop()}")
+    opened = {}
+    for name in names:
+        path = f"{folder}/{name}"
+        if (size := files.size(path)) != file_bytes:
+            raise StoreError(
+                f"{path} has {size} bytes and {setting} is {file_bytes}; set it as it was when the store was made"
+            )
+        opened[int(name)] = files.open(path, file_bytes)
+    return opened

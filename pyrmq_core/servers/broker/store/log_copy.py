@@ -1,0 +1,86 @@
+"""`LogCopy`: the readable part of a slave's log, while its master's bytes arrive after it.
+
+The bytes may end within a record, which is replayed when it is complete. Bytes that can never become a record are
+passed over, as recovery does with damage.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD, MAGIC_V1, MAGIC_V2
+from pyrmq_core.servers.broker.store.commit_log import CommitLog
+from pyrmq_core.servers.broker.store.queue_table import QueueTable, consume_queue_form
+from pyrmq_core.servers.broker.store.reading import QueueKey
+from pyrmq_core.servers.broker.store.replay import EntryOf, Replay
+from pyrmq_core.servers.broker.store.scan.damage import next_record
+
+# The most records of a step, which then takes some 2 ms.
+RECORDS_AT_ONCE: Final = 500
+# The new bytes that must arrive after a search without result before the next search, and the bytes that both searches
+# cover.
+SEARCH_BYTES: Final = 1 << 20
+OVERLAP_BYTES: Final = 64
+
+
+class LogCopy:
+    """The log, readable up to `end`; `holes` are the ranges that were passed over."""
+
+    def __init__(self, log: CommitLog, queues: QueueTable, entry_of: EntryOf) -> None:
+        self._log = log
+        self._queues = queues
+        self._entry_of = entry_of
+        self._searched = -SEARCH_BYTES  # the end of the last search
+        self._replayed_to = log.end
+        self._is_cut = False
+        self.end = log.end
+        self.last_store_ms = 0
+        self.holes: list[tuple[int, int]] = []
+        self.unknown_topic: str | None = None  # the topic for which the record at `end` waits
+
+    def replay(self) -> tuple[bool, list[tuple[QueueKey, bytes]]]:
+        """Fills the queues from the next records.
+
+        Returns False if no complete record is left, and the entries that each queue got, in the form of plain queues.
+        After a `StoreError`, as of a full disk, a later call does the same again.
+        """
+        if not self.end:
+            self.end = self._log.start
+        replay, written = Replay(self._log, self._queues.make, self._entry_of), []
+        replay.on_written = lambda key, queue, entries: written.append((key, consume_queue_form(queue, entries)))
+        replay.run(self.end, whole=True, most=RECORDS_AT_ONCE)
+        self.end, self.last_store_ms = replay.end.offset, replay.last_store_ms
+        self.holes += replay.holes
+        self.unknown_topic = replay.unknown_topic
+        if self.unknown_topic is not None:
+            self._is_cut = False
+            return False, written
+        self._replayed_to = self._log.end
+        self._is_cut = not replay.is_cut_short and self._is_incomplete()
+        return replay.is_cut_short or (not self._is_cut and self._passes_damage()), written
+
+    @property
+    def has_all(self) -> bool:
+        """True if nothing follows `end` but the beginning of a record."""
+        return self.end == self._log.end or (self._is_cut and self._replayed_to == self._log.end)
+
+    def _passes_damage(self) -> bool:
+        """Moves `end` past bytes that can never become a record; returns False if no later record is there yet."""
+        log = self._log
+        if self.end == log.end or 0 < log.end - self._searched < SEARCH_BYTES:
+            return False
+        intact = next_record(log, max(self.end, self._searched - OVERLAP_BYTES), log.end)
+        if intact == log.end:
+            self._searched = intact
+            return False
+        self.holes.append((self.end, intact))
+        self.end, self._searched = intact, -SEARCH_BYTES
+        return True
+
+    def _is_incomplete(self) -> bool:
+        """Returns True if bytes of the record at `end` are still to come."""
+        there, left = self._log.end - self.end, -self.end % self._log.segment_bytes or self._log.segment_bytes
+        if there < HEAD.size:
+            return there < left
+        size, magic = HEAD.unpack(self._log.read(self.end, HEAD.size))
+        return magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC) and there < size <= left

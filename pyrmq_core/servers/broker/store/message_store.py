@@ -1,0 +1,439 @@
+"""`MessageStore`: the broker's messages, appended to one log and found again by topic, queue and offset.
+
+Everything here blocks and is called by one thread; only functions that its methods return may run in another. Times are
+arguments. A message is stored when it is in the log, and readable when its queue entry is written: at once, or, with
+`readable_when_flushed` (SYNC_FLUSH), when it is synced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.record import RawRecord
+from pyrmq_core.servers.broker.store.appending import Append, AppendResult, Dispatched, DoesNotFit, entry_of_record
+from pyrmq_core.servers.broker.store.commit_log import CommitLog, OldSegment
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.store.disk.paths import UnsafePath, check_name
+from pyrmq_core.servers.broker.store.formats import CHECKPOINT_BYTES, Checkpoint, IndexMark, Mark
+from pyrmq_core.servers.broker.store.layout import (
+    ABORT_NAME,
+    BATCH_QUEUES_FOLDER,
+    CHECKPOINT_NAME,
+    QUEUES_FOLDER,
+    StoreSettings,
+)
+from pyrmq_core.servers.broker.store.log_copy import LogCopy
+from pyrmq_core.servers.broker.store.queue_table import AppendGroup, QueueTable, Waiting, write_entries
+from pyrmq_core.servers.broker.store.reading import QueueKey
+from pyrmq_core.servers.broker.store.recovery import Recovery, recover
+from pyrmq_core.servers.broker.store.replay import EntryOf
+from pyrmq_core.servers.broker.store.scan.log_scan import Hole, LogEnd, scan
+from pyrmq_core.servers.broker.store.store_reader import StoreReader
+
+
+class StoreListener:
+    """The receiver of a store's events, in the order of the log; a subclass overrides the methods it needs."""
+
+    def readable(self, key: QueueKey, entries: bytes) -> None:
+        """Receives a queue that got messages, and their entries."""
+
+    def dispatched(self, messages: Dispatched) -> None:
+        """Receives messages that became readable."""
+
+    def replayed(self) -> None:
+        """Is called in place of `dispatched` in a slave's store: the log received bytes of the master."""
+
+    def stored(self) -> None:
+        """Receives the news that there is something to flush."""
+
+    def segment_begun(self) -> None:
+        """Receives the news that the log has begun another file."""
+
+    def failed(self, reason: str) -> None:
+        """Receives the reason why the store accepts nothing more."""
+
+
+class MessageStore:
+    """The log, the queues and the checkpoint; `open` recovers them after a crash.
+
+    After a failed sync the system may have dropped written bytes, and no later sync repairs that. Then `failure` has
+    the reason, nothing more is stored, and the caller abandons the store, so that the next opening checks the log.
+
+    While `refusal` holds a reason, such as a nearly full disk, nothing is stored.
+
+    `listener` receives the store's events; `reader` finds stored messages.
+    """
+
+    def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
+        self.files = files
+        self.settings = settings
+        self.listener = StoreListener()
+        self._entry_of = entry_of or entry_of_record
+        self._log = log = CommitLog(files, settings.log_folder.rstrip("/"), settings.segment_bytes)
+        log.on_new_segment = lambda: self.listener.segment_begun()
+        self.queues = QueueTable(files, settings, log)
+        self.reader = StoreReader(log, self.queues)
+        self._waiting: deque[Waiting] = deque()
+        self._checkpoint = Checkpoint()
+        self._last_store_ms = 0
+        self._entries = 0  # the entries of all queues, including unwritten ones
+        self._deletions = 0
+        self._copy: LogCopy | None = None
+        self._handed_out: deque[Mark] = deque()  # marks of `unsynced` calls that `synced` has not confirmed
+        self.synced_mark = Mark(0, 0, 0)
+        self.failure = ""
+        self.refusal = ""
+
+    def open(self, process_id: int, *, is_copy: bool = False) -> Recovery:
+        """Locks the directory, recovers, and marks the store as in use; raises `StoreError` if that fails.
+
+        A slave's store is opened as a copy: it gets its log by `copy`, and nothing by `put`.
+        """
+        files = self.files
+        files.add_folder(self.settings.log_folder.rstrip("/"))
+        files.lock()
+        clean = files.size(ABORT_NAME) is None
+        self._checkpoint = Checkpoint.decode(files.load(CHECKPOINT_NAME))
+        self._log.open()
+        self.queues.open()
+        recovery = recover(
+            files, self._log, self.queues, self._entry_of, self._checkpoint, clean=clean, is_copy=is_copy
+        )
+        if files.size(CHECKPOINT_NAME) != CHECKPOINT_BYTES:
+            files.remove(CHECKPOINT_NAME)
+            self._checkpoint = replace(self._checkpoint, safe_offset=None)
+        try:
+            files.save(ABORT_NAME, str(process_id).encode(), keep_previous=False)
+        except StoreError:  # the disk is full, but messages can still be read
+            files.open(ABORT_NAME, 0)
+        self._last_store_ms = self._checkpoint.log_time_ms
+        self._entries = self.queues.count_entries()
+        if is_copy:
+            self._copy = LogCopy(self._log, self.queues, self._entry_of)
+        self.flush()
+        return recovery
+
+    @property
+    def end(self) -> int:
+        """The physical offset at which the next record begins."""
+        return self._log.end
+
+    @property
+    def start(self) -> int:
+        """The physical offset of the oldest byte that is kept."""
+        return self._log.start
+
+    @property
+    def readable_end(self) -> int:
+        """The physical offset after the last record that a slave has replayed; on a master it equals `end`."""
+        return self._log.end if self._copy is None else self._copy.end
+
+    @property
+    def log_bytes(self) -> int:
+        """The length of the log's files."""
+        return self._log.full_bytes
+
+    @property
+    def flushed(self) -> int:
+        """The physical offset up to which the log is synced."""
+        return self._log.flushed
+
+    def put(self, append: Append, now_ms: int) -> AppendResult:
+        """Stores messages; raises `DoesNotFit` for more than a segment holds, `StoreError` if the disk fails."""
+        self._check_ready()
+        group = AppendGroup(self._log, self.queues)
+        result = group.add(append, now_ms)
+        assert result is not None, "the first append of a group has a segment"
+        self._write(group, now_ms)
+        return result
+
+    def put_all(self, appends: Sequence[Append], now_ms: int) -> list[AppendResult | StoreError]:
+        """Stores appends of any queues in their order, with one write to each log segment and one to each queue.
+
+        Returns for each append its offsets, or the error for which it is not stored. `DoesNotFit` and `UnsafePath`
+        concern that append alone. Any other `StoreError` is a failure of the disk: all later appends fail with the same
+        error.
+        """
+        results: list[AppendResult | StoreError] = []
+        while len(results) < len(appends):
+            try:
+                results += self._put_first(appends[len(results) :], now_ms)
+            except StoreError as error:
+                results += [error] * (len(appends) - len(results))
+        return results
+
+    def _put_first(self, appends: Sequence[Append], now_ms: int) -> list[AppendResult | StoreError]:
+        """Stores the first appends that fit into one segment of the log; returns their results, one or more.
+
+        If it raises `StoreError`, none is stored.
+        """
+        self._check_ready()
+        results: list[AppendResult | StoreError] = []
+        group = AppendGroup(self._log, self.queues)
+        for append in appends:
+            try:
+                result = group.add(append, now_ms)
+            except (DoesNotFit, UnsafePath) as error:
+                results.append(error)
+                continue
+            except StoreError:
+                if group.waiting:
+                    break
+                raise
+            if result is None:
+                break
+            results.append(result)
+        if group.waiting:
+            self._write(group, now_ms)
+        return results
+
+    def _check_ready(self) -> None:
+        self.check_copying()
+        if self._waiting and not self.settings.readable_when_flushed:
+            self.dispatch(self._log.end)
+            if self._waiting:
+                raise StoreError("the consume queues cannot be written; is the disk full?")
+
+    def _write(self, group: AppendGroup, now_ms: int) -> None:
+        end = group.write()
+        self._last_store_ms = now_ms
+        self._entries += group.entries
+        self._waiting += group.waiting
+        if not self.settings.readable_when_flushed:
+            self.dispatch(end)
+        self.listener.stored()
+
+    def dispatch(self, end: int) -> None:
+        """Makes messages stored before `end` readable; messages that a full disk refuses are left for the next call."""
+        dispatched, written = write_entries(self._waiting, end)
+        for key, entries in written:
+            self.listener.readable(key, entries)
+        for stored in dispatched:
+            self.listener.dispatched(stored.messages)
+
+    def copy(self, offset: int, data: bytes) -> None:
+        """Appends bytes of the master's log, of one segment, to this log; `replay` makes them readable.
+
+        They may begin and end within a record. Raises `StoreError`, with nothing changed, if they belong elsewhere or
+        the disk fails.
+        """
+        self.check_copying()
+        self._log.copy(offset, data)
+        self.listener.stored()
+
+    def check_copying(self) -> None:
+        """Raises `StoreError` with the reason if nothing can be stored."""
+        if self.failure or self.refusal:
+            raise StoreError(self.failure or self.refusal)
+
+    def drop_incomplete(self) -> None:
+        """Cuts the beginning of a record from a slave's log, unless more is to be replayed. Raises `StoreError`."""
+        copy = self._copy
+        if copy is not None and copy.has_all and copy.end != self._log.end:
+            self._log.cut(copy.end)
+
+    def replay(self) -> bool:
+        """Makes some copied messages readable; returns False if no complete one is left. Raises as `put`."""
+        assert self._copy is not None, "a slave's store replays"
+        before = self.readable_end
+        has_more, written = self._copy.replay()
+        self._last_store_ms = max(self._last_store_ms, self._copy.last_store_ms)
+        for key, entries in written:
+            self.listener.readable(key, entries)
+        if self.readable_end != before:
+            self.listener.replayed()
+        return has_more
+
+    @property
+    def unknown_topic(self) -> str | None:
+        """The topic that a slave has to fetch before it can replay its log's next record; None if none is missing."""
+        return None if self._copy is None else self._copy.unknown_topic
+
+    def take_damage(self) -> list[tuple[int, int]]:
+        """Returns the ranges of the copied log, found since the last call, in which no record can be read."""
+        assert self._copy is not None, "a slave's store replays"
+        holes, self._copy.holes = self._copy.holes, []
+        return holes
+
+    def records(self, start: int) -> Iterator[RawRecord | Hole | LogEnd]:
+        """Yields the records of the log from an offset on, holes that cannot be read, and the log's end."""
+        return scan(self._log, start, self.readable_end)
+
+    @property
+    def indexed(self) -> IndexMark:
+        """The part of the index of keys that is on the medium."""
+        return IndexMark(self._checkpoint.index_file, self._checkpoint.index_time_ms)
+
+    def mark_indexed(self, mark: IndexMark, *, synced: bool = False) -> None:
+        """Writes to the checkpoint which part of the index of keys is on the medium; with `synced` also syncs it."""
+        self._write_checkpoint(replace(self._checkpoint, index_file=mark.file, index_time_ms=mark.store_ms))
+        if synced:
+            self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).sync()
+
+    def delete_topic(self, topic: str) -> list[Callable[[], None]]:
+        """Deletes a topic's queues, so that a new topic of that name begins at 0; returns as `delete_queues`."""
+        check_name(topic)
+        keys = frozenset(key for key in self.queues.by_key if key[0] == topic)
+        return self.delete_queues(keys, [f"{folder}/{topic}" for folder in (QUEUES_FOLDER, BATCH_QUEUES_FOLDER)])
+
+    def delete_queues(self, keys: Collection[QueueKey], folders: Iterable[str]) -> list[Callable[[], None]]:
+        """Deletes queues and their folders, so that new ones begin at 0.
+
+        Returns functions that free their space, to be called in another thread. All other queues and the log are
+        flushed first. A mark after the queues' records is synced before anything is removed: recovery begins at the
+        mark, and does not bring the records back. Raises `StoreError`, with nothing deleted, if the disk refuses the
+        mark; a sync that fails ends the storing.
+        """
+        if self.failure:
+            raise StoreError(self.failure)
+        self.flush(leaving=keys)
+        if any(stored.key not in keys for stored in self._waiting):
+            raise StoreError("nothing is deleted: the consume queues cannot be written; is the disk full?")
+        waiting, self._waiting = self._waiting, deque()
+        gone = {key: queue for key in keys if (queue := self.queues.by_key.pop(key, None)) is not None}
+        try:
+            self._mark_deletion()
+        except StoreError:
+            self._waiting = waiting
+            self.queues.by_key.update(gone)
+            self._entries = self.queues.count_entries()
+            self.synced_mark = self._mark()
+            raise
+        with self._failing():
+            self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).sync()
+            return [self.files.set_aside(folder) for folder in folders]
+
+    def _mark_deletion(self) -> None:
+        """Writes to the checkpoint that recovery begins behind the records of queues that are deleted now."""
+        self._deletions += 1
+        self._entries = self.queues.count_entries()
+        self._handed_out.clear()
+        self.synced_mark = Mark(self._log.flushed, self._entries, self._deletions)
+        self.mark_safe(self.synced_mark)
+
+    def oldest_segment(self) -> OldSegment | None:
+        """Returns the oldest segment of the log; None if recovery would still read it, so that it must stay."""
+        oldest, safe = self._log.oldest, self._checkpoint.safe_offset
+        if oldest is None or self.failure or safe is None or oldest.next_start > safe:
+            return None
+        return oldest
+
+    def remove_oldest_segment(self) -> list[Callable[[], None]]:
+        """Makes the messages of the oldest segment unreadable, and moves the first offsets of their queues.
+
+        Returns functions for another thread, to be called in this order: the offset at which recovery begins is synced
+        before the segment is removed. Raises `StoreError`, with nothing changed, if the checkpoint cannot be written.
+        """
+        oldest = self.oldest_segment()
+        if oldest is None:
+            raise StoreError("no segment of the commit log may be removed")
+        self._write_checkpoint(replace(self._checkpoint, log_start=oldest.next_start))
+        return [self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).sync, self._log.retire_oldest()]
+
+    def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
+        """Returns the log's end, and functions for another thread that sync everything before it."""
+        end, syncs = self._log.unsynced()
+        self._handed_out.append(self._mark())
+        return end, syncs
+
+    def synced(self, end: int) -> None:
+        """Notes that the functions of `unsynced` have returned."""
+        self._log.synced(end)
+        while self._handed_out and self._handed_out[0].end <= end:
+            self.synced_mark = self._handed_out.popleft()
+        if self.settings.readable_when_flushed:
+            self.dispatch(end)
+
+    def unsynced_queues(self) -> list[Callable[[], None]]:
+        """Returns functions for another thread that sync all entries written so far."""
+        return [sync for queue in self.queues.by_key.values() for sync in queue.unsynced()]
+
+    def synced_queues(self) -> None:
+        """Notes that the functions of `unsynced_queues` have returned."""
+        for queue in self.queues.by_key.values():
+            queue.synced()
+
+    def checks(self) -> list[Callable[[], None]]:
+        """Returns functions for another thread that check that the log's files are still at their paths."""
+        return self._log.checks()
+
+    def mark_safe(self, mark: Mark) -> None:
+        """Writes to the checkpoint that log and queues are synced up to a former `synced_mark`: recovery begins there.
+
+        A mark is ignored after a failure, if a topic was deleted since, or if entries before it are not written.
+        """
+        behind = self._waiting and self._waiting[0].end <= mark.end
+        if behind or self.failure or mark.deletions != self._deletions:
+            return
+        safe = replace(
+            self._checkpoint,
+            log_time_ms=self._last_store_ms,
+            queue_time_ms=self._last_store_ms,
+            confirmed_offset=mark.end,
+            safe_offset=mark.end,
+            queues=sum([queue.end > 0 for queue in self.queues.by_key.values()]),
+            entries=mark.entries,
+            log_start=self._log.start,
+        )
+        self._write_checkpoint(safe)
+
+    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        if checkpoint != self._checkpoint:
+            self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).write(0, checkpoint.encode())
+            self._checkpoint = checkpoint
+
+    def flush(self, leaving: Collection[QueueKey] | None = None) -> None:
+        """Syncs everything in this thread; not the queues `leaving`, which are being deleted.
+
+        Raises `StoreError`. A sync that fails ends the storing; a mark that a full disk refuses is written later.
+        """
+        with self._failing():
+            end, syncs = self._log.unsynced()
+            for sync in syncs:
+                sync()
+            self.synced(end)
+            mark = self.synced_mark = self._mark()
+            queues = [queue for key, queue in self.queues.by_key.items() if leaving is None or key not in leaving]
+            for sync in [sync for queue in queues for sync in queue.unsynced()]:
+                sync()
+            for queue in queues:
+                queue.synced()
+        if leaving is None:
+            self.mark_safe(mark)
+
+    def _mark(self) -> Mark:
+        """Returns the mark of the messages stored now; a slave's mark covers its replayed records."""
+        entries = self._entries if self._copy is None else self.queues.count_entries()
+        return Mark(self.readable_end, entries, self._deletions)
+
+    def fail(self, reason: str) -> None:
+        """Refuses all further messages for `reason`: bytes that had to be synced may be lost or not be found again."""
+        if not self.failure:
+            self.failure = reason
+            self.listener.failed(reason)
+
+    def close(self) -> None:
+        """Flushes and closes: the next opening has nothing to recover. If it raises `StoreError`, call `abandon`."""
+        if self.failure:
+            raise StoreError(self.failure)
+        self.drop_incomplete()  # the slave fetches the record again
+        self.flush()
+        if not self._waiting:
+            self.files.remove(ABORT_NAME)
+        self.files.close()
+
+    def abandon(self) -> None:
+        """Closes the files as a killed process leaves them: nothing is flushed, the next opening recovers."""
+        self.files.close()
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as error:
+            self.fail(str(error))
+            raise

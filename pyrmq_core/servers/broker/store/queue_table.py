@@ -1,0 +1,256 @@
+"""The queues by topic and id, from their first message that the log still has on, and the appends to them.
+
+When segments of the log are removed, each queue adapts when it is next used: the store may have many queues.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeAlias
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from pyrmq_core.servers.broker.store.appending import (
+    INNER_BYTES,
+    Append,
+    AppendResult,
+    Dispatched,
+    DoesNotFit,
+    appended_bytes,
+    build,
+)
+from pyrmq_core.servers.broker.store.batch_queue import (
+    BatchConsumeQueue,
+    BatchEntry,
+    BatchSlots,
+    as_consume_queue_entries,
+)
+from pyrmq_core.servers.broker.store.commit_log import CommitLog
+from pyrmq_core.servers.broker.store.consume_queue import ConsumeQueue
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.store.disk.paths import queue_folder, queue_number
+from pyrmq_core.servers.broker.store.formats import Entry
+from pyrmq_core.servers.broker.store.layout import BATCH_QUEUES_FOLDER, QUEUES_FOLDER, StoreSettings
+from pyrmq_core.servers.broker.store.reading import AnyConsumeQueue, QueueKey
+
+Slots: TypeAlias = ConsumeQueue | BatchSlots
+_new: Final = tuple.__new__  # takes half as long as the constructor of a `NamedTuple`
+
+
+class Waiting(NamedTuple):
+    """Stored messages that are not readable yet, with the entries for their queue."""
+
+    key: QueueKey
+    queue: AnyConsumeQueue
+    queue_offset: int
+    entries: bytes
+    end: int
+    messages: Dispatched
+
+
+def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Waiting], list[tuple[QueueKey, bytes]]]:
+    """Writes the entries of messages stored before `end`, one write a queue; moves the messages out of `waiting`.
+
+    Returns the messages, and the entries that each queue got, in the form of plain queues. If a full disk refuses
+    entries, their first message stays in `waiting`, with all later messages.
+    """
+    due = list(waiting)
+    if due and due[-1].end > end:
+        due = [stored for stored in due if stored.end <= end]
+    written: list[tuple[QueueKey, bytes]] = []
+    for group in [due] if len(due) == 1 else _by_queue(due):
+        first = group[0]
+        queue = first.queue
+        if first.queue_offset < queue.end:
+            # An earlier call wrote entries of this queue, and a full disk refused another queue's entries.
+            group = [stored for stored in group if stored.queue_offset >= queue.end]
+            if not group:
+                continue
+            first = group[0]
+        entries = first.entries if len(group) == 1 else b"".join([stored.entries for stored in group])
+        try:
+            queue.append(first.queue_offset, entries)
+        except StoreError:
+            del due[due.index(first) :]
+            break
+        written.append((first.key, consume_queue_form(queue, entries)))
+    for _ in due:
+        waiting.popleft()
+    return due, written
+
+
+def consume_queue_form(queue: AnyConsumeQueue, entries: bytes) -> bytes:
+    """Returns a queue's entries in the form of plain queues."""
+    return as_consume_queue_entries(entries) if isinstance(queue, BatchConsumeQueue) else entries
+
+
+def _by_queue(messages: Iterable[Waiting]) -> Iterable[list[Waiting]]:
+    """Returns the messages by queue; queues are in the order of their first messages."""
+    groups: dict[QueueKey, list[Waiting]] = {}
+    for stored in messages:
+        groups.setdefault(stored.key, []).append(stored)
+    return groups.values()
+
+
+class QueueTable:
+    """All queues; `is_batch_topic` returns True for a topic of batch queues, None for an unknown topic."""
+
+    def __init__(self, files: Files, settings: StoreSettings, log: CommitLog) -> None:
+        self._files = files
+        self._settings = settings
+        self._log = log
+        self.by_key: dict[QueueKey, AnyConsumeQueue] = {}
+        self.is_batch_topic: Callable[[str], bool | None] = lambda topic: None
+        # Called for a new queue of an unknown topic; raises `UnknownTopic` if the queue must wait for the topic.
+        self.on_unknown_topic: Callable[[str], None] = lambda topic: None
+
+    def open(self) -> None:
+        """Finds the queues and their files; raises `StoreError` for a plain queue of a batch topic, or the reverse."""
+        self._open(QUEUES_FOLDER, are_batch=False)
+        self._open(BATCH_QUEUES_FOLDER, are_batch=True)
+
+    def get(self, key: QueueKey) -> AnyConsumeQueue | None:
+        """Returns the queue, None if it is unknown; it begins at the first message that the log still has."""
+        queue = self.by_key.get(key)
+        if queue is not None and queue.log_start != self._log.start:
+            follow_log(queue, self._log.start)
+        return queue
+
+    def make(self, key: QueueKey, has_batch: bool) -> AnyConsumeQueue:
+        """Returns the queue; a new queue is a batch queue if its topic is a batch topic, or unknown and `has_batch`."""
+        queue = self.get(key)
+        if queue is None:
+            is_batch_topic = self.is_batch_topic(key[0])
+            if is_batch_topic is None:
+                self.on_unknown_topic(key[0])
+            queue = self._make(key, is_batch=has_batch if is_batch_topic is None else is_batch_topic)
+        return queue
+
+    def retire_files(self, key: QueueKey) -> list[Callable[[], None]]:
+        """Drops a queue's files of messages that the log no longer has; returns functions that remove the files."""
+        queue = self.get(key)
+        return [] if queue is None else slots_of(queue).retire_files()
+
+    def is_expired(self, key: QueueKey) -> bool:
+        """Returns True if the queue had messages, and the log has none of them any more."""
+        queue = self.get(key)
+        return queue is not None and queue.start == queue.end > 0 and queue.next_offset == queue.end
+
+    def folder(self, key: QueueKey) -> str:
+        """Returns the folder of a queue's files."""
+        kind = BATCH_QUEUES_FOLDER if isinstance(self.by_key.get(key), BatchConsumeQueue) else QUEUES_FOLDER
+        return f"{kind}/{queue_folder(*key)}"
+
+    def stored_bytes(self, key: QueueKey) -> int:
+        """Returns the bytes of a queue's entries."""
+        queue = self.by_key.get(key)
+        return 0 if queue is None else slots_of(queue).stored_bytes
+
+    def count_entries(self) -> int:
+        """Returns the number of entries of all queues, removed entries included: each queue counts from offset 0 on."""
+        return sum([slots_of(queue).end for queue in self.by_key.values()])
+
+    def _open(self, folder: str, *, are_batch: bool) -> None:
+        for topic in self._files.folders(folder):
+            if self.is_batch_topic(topic) is (not are_batch):
+                kinds = ("SimpleCQ", "BatchCQ") if are_batch else ("BatchCQ", "SimpleCQ")
+                raise StoreError(f"The queue type of topic: {topic} should be {kinds[0]}, but is {kinds[1]}")
+            for number in self._files.folders(f"{folder}/{topic}"):
+                if (queue_id := queue_number(number)) is not None:
+                    self._make((topic, queue_id), is_batch=are_batch).open()
+
+    def _make(self, key: QueueKey, *, is_batch: bool) -> AnyConsumeQueue:
+        files, settings, place = self._files, self._settings, queue_folder(*key)
+        queue: AnyConsumeQueue
+        if is_batch:
+            queue = BatchConsumeQueue(files, f"{BATCH_QUEUES_FOLDER}/{place}", settings.batch_queue_file_bytes)
+        else:
+            queue = ConsumeQueue(files, f"{QUEUES_FOLDER}/{place}", settings.queue_file_bytes)
+        self.by_key[key] = queue
+        return queue
+
+
+class AppendGroup:
+    """Appends that go into the same segment of the log with one write; until `write` no queue changes."""
+
+    __slots__ = ("_end", "_log", "_next_offsets", "_queues", "_records", "entries", "waiting")
+
+    def __init__(self, log: CommitLog, queues: QueueTable) -> None:
+        self._log = log
+        self._queues = queues
+        self._end = 0
+        self._records: list[bytes] = []
+        self._next_offsets: dict[AnyConsumeQueue, int] = {}
+        self.waiting: list[Waiting] = []
+        self.entries = 0
+
+    def add(self, append: Append, now_ms: int) -> AppendResult | None:
+        """Adds an append and returns its offsets; None if the segment has no room after the other appends.
+
+        Raises `DoesNotFit` for more than a segment holds, and for a batch record that would count as one message;
+        `UnsafePath` for a topic that cannot be a folder's name, another `StoreError` if the disk fails.
+        """
+        log, is_batch = self._log, append.inner_num > 0
+        size = appended_bytes(append) + (INNER_BYTES if is_batch else 0)
+        if append.sys_flag & BATCH_RECORD and not is_batch:
+            raise DoesNotFit("a batch that is one record does not fit where one message belongs")
+        if not log.fits(size):
+            raise DoesNotFit(f"{size} bytes do not fit into one segment of the commit log (mappedFileSizeCommitLog)")
+        key = (append.topic, append.queue_id)
+        queue = self._queues.make(key, is_batch)
+        index = self._next_offsets.get(queue, queue.next_offset)
+        if is_batch:
+            append = append.based(index)
+            size = appended_bytes(append)
+        if not self.waiting:
+            self._end = log.place(size)
+        elif not log.has_room(self._end, size):
+            return None
+        # A store time of 0 looks like a page that was never written (log_scan.py), to RocketMQ as well.
+        store_ms = now_ms or 1
+        batch_topic = isinstance(queue, BatchConsumeQueue)
+        records, entries, positions = build(append, self._end, index, store_ms, batch_topic=batch_topic)
+        self._end = end = self._end + size
+        self._records.append(records)
+        self._next_offsets[queue] = index + (append.inner_num or len(positions))
+        self.entries += len(positions)
+        messages = _new(Dispatched, (append, positions, store_ms, end))
+        self.waiting.append(_new(Waiting, (key, queue, index, entries, end, messages)))
+        return AppendResult(positions, index, end)
+
+    def write(self) -> int:
+        """Writes the records and returns the log's end; raises `StoreError`, with nothing changed, if it cannot."""
+        end = self._log.append(b"".join(self._records))
+        for queue, offset in self._next_offsets.items():
+            queue.next_offset = offset
+        return end
+
+
+def slots_of(queue: AnyConsumeQueue) -> Slots:
+    """Returns the entries of a queue by their number."""
+    return queue.slots if isinstance(queue, BatchConsumeQueue) else queue
+
+
+def follow_log(queue: AnyConsumeQueue, log_start: int) -> None:
+    """Moves the queue's start to its first message at or after `log_start`, or to its end if there is none."""
+    slots = slots_of(queue)
+    if log_start:
+        slots.start = first_slot(slots, slots.start, lambda entry: entry.physical_offset >= log_start)
+    while slots.start < slots.end and slots.entry(slots.start).is_leading_filler:
+        slots.start += 1
+    slots.log_start = log_start
+    if isinstance(queue, BatchConsumeQueue):
+        queue.start = queue.slots.entry(slots.start).base if slots.start < slots.end else queue.end
+
+
+def first_slot(slots: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
+    """Returns the first index from `low` on for which `holds` is true, as for all later ones; the end if none is."""
+    high = slots.end
+    while low < high:
+        middle = (low + high) // 2
+        if holds(slots.entry(middle)):
+            high = middle
+        else:
+            low = middle + 1
+    return low

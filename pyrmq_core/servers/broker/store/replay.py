@@ -1,0 +1,206 @@
+"""`Replay`: a reading of the log that fills the queues with the entries of its records.
+
+Recovery reads the log in this way after a stop, and a slave the bytes that its master sends. Source:
+store/DefaultMessageStore.java, ReputMessageService (5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
+from pyrmq_core.protocol.messages.properties import INNER_NUM, decode_java_utf8, decode_properties
+from pyrmq_core.protocol.messages.record import MIN_RECORD_BYTES, RawRecord, body_crc
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, TRANSACTION_MASK
+from pyrmq_core.servers.broker.store.batch_queue import BatchConsumeQueue, BatchEntry
+from pyrmq_core.servers.broker.store.commit_log import CommitLog
+from pyrmq_core.servers.broker.store.disk.paths import UnsafePath
+from pyrmq_core.servers.broker.store.formats import ENTRY
+from pyrmq_core.servers.broker.store.reading import AnyConsumeQueue, QueueKey
+from pyrmq_core.servers.broker.store.scan.log_scan import Hole, LogEnd, scan
+
+# The entries that are written together.
+ENTRIES_AT_ONCE: Final = 4096
+# Records of prepared and rolled-back transactions have no queue entry (MessageSysFlag.java).
+WITHOUT_ENTRY: Final = (0x4, 0xC)
+
+EntryOf = Callable[[RawRecord], bytes]
+# Returns the queue of a key. A new queue is a batch queue if its topic is a batch topic, or unknown and the flag True.
+QueueOf = Callable[[QueueKey, bool], AnyConsumeQueue]
+
+
+class MissingEntries(Exception):
+    """Raised if a queue lacks entries from before the replay's start: the log has to be read from its beginning."""
+
+
+class UnknownTopic(Exception):
+    """Raised for a topic without settings: they decide the kind of its first queue."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+
+class Replay:
+    """A reading of the log; `on_written` is called with each queue that got entries, its key and the entries.
+
+    Before `trusted` the log was synced, and a record that cannot be read is damaged.
+    """
+
+    def __init__(self, log: CommitLog, queue_of: QueueOf, entry_of: EntryOf, *, trusted: int = 0) -> None:
+        self._log = log
+        self._queue_of = queue_of
+        self._entry_of = entry_of
+        self._trusted = trusted
+        self._unwritten: dict[AnyConsumeQueue, tuple[QueueKey, bytearray]] = {}
+        self._unwritten_entries = 0
+        self.on_written: Callable[[QueueKey, AnyConsumeQueue, bytes], None] = lambda key, queue, entries: None
+        self.records = 0
+        self.is_cut_short = False
+        self.end = LogEnd(log.start)
+        self.unknown_topic: str | None = None
+        self.last_store_ms = 0
+        self.holes: list[tuple[int, int]] = []
+        self.bad_bodies: list[int] = []
+        self.gaps = 0
+
+    def run(self, start: int, *, whole: bool, most: int | None = None) -> None:
+        """Reads from `start` to the log's end, or `most` records.
+
+        `end` has the offset and the reason of the stop; `is_cut_short` is True if `most` records were read. If the
+        `whole` log is read, fillers replace missing entries. Otherwise it raises `MissingEntries` if a queue lacks
+        entries of records before `start`. It stops before a record that `queue_of` has no queue for yet, as its topic
+        is unknown: `unknown_topic` is its name.
+        """
+        count = 0
+        for part in scan(self._log, start, self._trusted):
+            if isinstance(part, LogEnd):
+                self.end = part
+                continue
+            if isinstance(part, Hole):
+                self.holes.append((part.start, part.end))
+                continue
+            count += 1
+            waits = self._take_record(part, whole=whole)
+            if waits is not None:
+                self.end = waits
+                break
+            if count == most:
+                self.end, self.is_cut_short = LogEnd(part.commit_log_offset + part.store_size), True
+                break
+        self._write_all()
+
+    def _take_record(self, record: RawRecord, *, whole: bool) -> LogEnd | None:
+        """Adds a record's entry to its queue; returns the end of the replay, at the record, if its topic is unknown."""
+        self.records += 1
+        self.last_store_ms = record.store_timestamp_ms
+        if record.commit_log_offset < self._trusted and body_crc(record.body) != record.body_crc:
+            self.bad_bodies.append(record.commit_log_offset)
+        try:
+            self._take(record, whole=whole)
+        except (UnsafePath, _DamagedRecord):
+            self.holes.append((record.commit_log_offset, record.commit_log_offset + record.store_size))
+        except UnknownTopic as unknown:
+            self.unknown_topic = unknown.topic
+            return LogEnd(record.commit_log_offset)
+        return None
+
+    def _following(self, key: QueueKey, queue: AnyConsumeQueue, queue_offset: int) -> bytearray | None:
+        """Returns the entries that wait to be written to a plain queue if `offset` follows them; else None."""
+        if isinstance(queue, BatchConsumeQueue):
+            return None
+        _, unwritten = self._unwritten.setdefault(queue, (key, bytearray()))
+        return unwritten if queue_offset == queue.end + len(unwritten) // ENTRY.size else None
+
+    def _note_unwritten(self, count: int) -> None:
+        self._unwritten_entries += count
+        if self._unwritten_entries >= ENTRIES_AT_ONCE:
+            self._write_all()
+
+    def _take(self, record: RawRecord, *, whole: bool) -> None:
+        if record.sys_flag & TRANSACTION_MASK in WITHOUT_ENTRY:
+            return
+        if record.queue_offset < 0:
+            raise _DamagedRecord
+        is_batch = record.sys_flag & BATCH_RECORD == BATCH_RECORD
+        key = (decode_java_utf8(record.topic), record.queue_id)
+        queue = self._queue_of(key, is_batch)
+        if isinstance(queue, BatchConsumeQueue):
+            entry = batch_entry_of(record, self._entry_of(record))
+        elif is_batch:  # the topic was a batch topic, then deleted, and is a plain topic now
+            return
+        else:
+            entry = self._entry_of(record)
+        if isinstance(queue, BatchConsumeQueue):
+            self._place(key, queue, record, entry, whole=whole)
+            return
+        if whole and record.queue_offset * MIN_RECORD_BYTES > record.commit_log_offset:
+            raise _DamagedRecord
+        unwritten = self._following(key, queue, record.queue_offset)
+        if unwritten is not None:
+            unwritten += entry
+            self._note_unwritten(1)
+        else:
+            self._write_all()
+            self._place(key, queue, record, entry, whole=whole)
+
+    def _place(self, key: QueueKey, queue: AnyConsumeQueue, record: RawRecord, entry: bytes, *, whole: bool) -> None:
+        """Writes an entry at its record's queue offset, even if it does not follow the queue's last entry."""
+        if record.commit_log_offset < self._trusted and not _is_placed(queue, record, entry):
+            raise _DamagedRecord
+        if whole and (queue.end or not self._log.start):  # otherwise the missing entries belong to removed segments
+            self.gaps += max(0, record.queue_offset - queue.end)
+        if _refill(queue, record.queue_offset, entry, whole):
+            self.on_written(key, queue, entry)
+
+    def _write_all(self) -> None:
+        """Writes the collected entries to their queues, with one write a queue."""
+        for queue, (key, entries) in self._unwritten.items():
+            if entries:
+                joined = bytes(entries)
+                queue.append(queue.end, joined)
+                self.on_written(key, queue, joined)
+        self._unwritten.clear()
+        self._unwritten_entries = 0
+
+
+class _DamagedRecord(Exception):
+    """A record damaged where no CRC covers it.
+
+    Its queue offset is negative, another message's or too large for the log, or its INNER_NUM is no possible count of
+    messages.
+    """
+
+
+def _is_placed(queue: AnyConsumeQueue, record: RawRecord, entry: bytes) -> bool:
+    """Returns True if the record's queue offset is 0, not before the queue's end, or the offset of an equal entry."""
+    index = record.queue_offset
+    return not 0 < index < queue.end or queue.holds(index, entry)
+
+
+def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
+    """Returns the entry of a record in a batch queue, made from its `entry` in a plain queue.
+
+    Raises `_DamagedRecord` for a batch with an impossible number of messages.
+    """
+    count = 1
+    if record.sys_flag & BATCH_RECORD == BATCH_RECORD:
+        text = decode_properties(decode_java_utf8(record.properties)).get(INNER_NUM, "")
+        count = int(text) if len(text) < 10 and text.isascii() and text.isdigit() else 0
+        if not 0 < count <= MAX_RECORD_MESSAGES:
+            raise _DamagedRecord
+    place, size, code = ENTRY.unpack(entry)
+    return BatchEntry(place, size, code, record.store_timestamp_ms, record.queue_offset, count).pack()
+
+
+def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> bool:
+    """Writes an entry at a queue offset; returns False if the queue has the same entry there already."""
+    if index < queue.end:
+        if queue.holds(index, entry):
+            return False
+        queue.cut(index)  # the topic was deleted and made again: the later record counts
+    elif index > queue.end and not whole:
+        raise MissingEntries
+    queue.append(index, entry)
+    return True

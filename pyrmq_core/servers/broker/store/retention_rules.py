@@ -1,0 +1,97 @@
+"""The rules of retention: when old segments of the commit log are removed, and when a full disk refuses sends.
+
+Percentages are those of the file system, as RocketMQ rounds them:
+
+    above                          by default
+    diskMaxUsedSpaceRatio          75 %    segments older than fileReservedTime go, at any hour
+    diskSpaceCleanForciblyRatio    85 %    segments go whatever their age (cleanFileForciblyEnable)
+    diskSpaceWarningLevelRatio     90 %    and sends are refused until the disk is no fuller than that
+
+Source: store/DefaultMessageStore.java, CleanCommitLogService (5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.servers.broker.store.disk.files import DiskSpace
+
+HOUR_MS: Final = 3_600_000
+# RocketMQ replaces a value outside these bounds by the nearest bound.
+MAX_USED_RANGE: Final = (10, 95)
+CLEAN_RANGE: Final = (30, 85)
+WARNING_RANGE: Final = (35, 90)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRules:
+    """The settings of retention; a `max_store_bytes` above 0 limits the size of the store."""
+
+    reserved_ms: int
+    hours: frozenset[int]
+    max_used_percent: int
+    clean_percent: int
+    warning_percent: int
+    is_forcible: bool
+    max_store_bytes: int
+    segment_bytes: int
+
+
+class Judgement(NamedTuple):
+    """A decision: remove old segments, or any segments with `at_once`; refuse sends if the disk `is_full`."""
+
+    cleans: bool
+    at_once: bool
+    is_full: bool
+    used_percent: int
+
+
+def hours_of(text: str) -> frozenset[int]:
+    """Returns the hours in deleteWhen: numbers with `;` between; raises `InvalidArgument` for anything else.
+
+    A number above 23 is no hour of the day: 99 switches it off, as in RocketMQ (common/UtilAll.java, isItTimeToDo).
+    """
+    try:
+        return frozenset(int(hour) for hour in text.split(";") if hour.strip())
+    except ValueError as error:
+        raise InvalidArgument(f"deleteWhen is {text!r}; it is an hour of the day, or several: 04 or 04;16") from error
+
+
+def percent_within(value: int, limits: tuple[int, int]) -> int:
+    """Returns the value, limited to the range `limits`."""
+    return min(max(value, limits[0]), limits[1])
+
+
+def judge(
+    rules: RetentionRules, hour: int, spaces: Iterable[DiskSpace], store_bytes: int, *, by_hand: bool
+) -> Judgement:
+    """Returns what to do at an hour of the day, by the space on the file systems of log and queues.
+
+    For a store with a size limit, a file system with room for the rest of that size counts as empty, however full it
+    is.
+    """
+    needed = max(rules.max_store_bytes - store_bytes, rules.segment_bytes)
+    used = max(
+        (space.used_percent for space in spaces if not rules.max_store_bytes or space.usable < needed),
+        default=0,
+    )
+    is_short = used > min(rules.max_used_percent, rules.clean_percent, rules.warning_percent)
+    return Judgement(
+        cleans=by_hand or hour in rules.hours or is_short,
+        at_once=rules.is_forcible and used > min(rules.clean_percent, rules.warning_percent),
+        is_full=used > rules.warning_percent,
+        used_percent=used,
+    )
+
+
+def may_go(rules: RetentionRules, judgement: Judgement, modified_ms: int, now_ms: int) -> bool:
+    """Returns True if a segment last written at that time is to be removed now."""
+    return judgement.cleans and (judgement.at_once or now_ms >= modified_ms + rules.reserved_ms)
+
+
+def is_above_size(rules: RetentionRules, store_bytes: int) -> bool:
+    """Returns True if the oldest segment is to be removed for the store's size."""
+    return 0 < rules.max_store_bytes < store_bytes

@@ -1,0 +1,83 @@
+"""Damage in the commit log: the search for the next sound record, and the copy of the bytes that recovery cuts.
+
+The copy is `damaged/commitlog-START-END` below the store, a sparse file that begins with the log's byte START. The
+broker never reads it; it is for people.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pyrmq_core.protocol.messages.record import COMMIT_LOG_OFFSET_POSITION, INT, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from pyrmq_core.servers.broker.store.commit_log import CommitLog
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.store.formats import NAME_DIGITS
+
+FOLDER: Final = "damaged"
+MAGIC_POSITION: Final = 4
+MAGICS: Final = tuple(INT.pack(magic) for magic in (MAGIC_V1, MAGIC_V2))
+OFFSET_BYTES: Final = 8
+READ_BYTES: Final = 1 << 20
+
+
+class DamageCopy(NamedTuple):
+    """A copy: its file, its bytes without the zeros around them, and the least number of its records."""
+
+    path: str
+    size: int
+    records: int
+
+
+def keep_aside(files: Files, log: CommitLog, start: int) -> DamageCopy | None:
+    """Copies the log from `start` on; returns None if only zeros follow, as after a log's normal end."""
+    size = records = 0
+    path = ""
+    for offset, data in log.pieces(start):
+        if not path:
+            path = _free_path(files, f"commitlog-{start:0{NAME_DIGITS}d}-{log.end:0{NAME_DIGITS}d}")
+        copy = files.open(path, log.end - start)
+        copy.write(offset - start, data)
+        copy.sync()
+        size += len(data.strip(b"\0"))
+        records += len(record_offsets(data, offset))
+    return DamageCopy(path, size, records) if path else None
+
+
+def record_offsets(data: bytes, base: int) -> list[int]:
+    """Returns the offsets of records, found by magic number and by the log offset in each; nothing else is checked."""
+    offsets = []
+    for magic in MAGICS:
+        at = data.find(magic)
+        while at >= 0:
+            begin = at - MAGIC_POSITION
+            place = data[begin + COMMIT_LOG_OFFSET_POSITION :][:OFFSET_BYTES] if begin >= 0 else b""
+            if len(place) == OFFSET_BYTES and int.from_bytes(place) == base + begin:
+                offsets.append(base + begin)
+            at = data.find(magic, at + 1)
+    return sorted(offsets)
+
+
+def next_record(log: CommitLog, offset: int, end: int) -> int:
+    """Returns the offset at which a record may begin after a damaged record at `offset`; `end` if there is none."""
+    offset, missing = offset + 1, frozenset(log.missing)
+    while offset < end:
+        left = log.segment_bytes - offset % log.segment_bytes
+        if left == log.segment_bytes and offset not in missing:
+            return offset
+        if offset + left - log.segment_bytes in missing:
+            offset += left
+            continue
+        size = min(READ_BYTES, left, end - offset)
+        if offsets := record_offsets(log.read(offset, size), offset):
+            return offsets[0]
+        # The next piece overlaps this one, whose end may have cut a record's magic number or log offset.
+        offset += size if size in (left, end - offset) else size - MIN_RECORD_BYTES
+    return end
+
+
+def _free_path(files: Files, name: str) -> str:
+    path, number = f"{FOLDER}/{name}", 0
+    while files.size(path) is not None:
+        number += 1
+        path = f"{FOLDER}/{name}.{number}"
+    return path

@@ -1,0 +1,106 @@
+"""`StoreReader`: finds messages of a store by topic, queue and offset, by time, or by position in the log."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Container
+from typing import Final
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.record import RawRecord
+from pyrmq_core.servers.broker.store.batch_queue import BatchEntry
+from pyrmq_core.servers.broker.store.commit_log import CommitLog
+from pyrmq_core.servers.broker.store.formats import Entry
+from pyrmq_core.servers.broker.store.queue_table import QueueTable, slots_of
+from pyrmq_core.servers.broker.store.reading import (
+    GetLimits,
+    GetResult,
+    QueueKey,
+    read_messages,
+    search_time,
+    stored_ms,
+)
+from pyrmq_core.servers.broker.store.scan.log_scan import record_at, record_bytes, scan
+
+# The most queues that one call searches by time; each search reads some 20 messages.
+SEARCHED_QUEUES: Final = 200
+
+
+class StoreReader:
+    """The reading side of a store, over its log and its queues; everything blocks and is called by one thread."""
+
+    def __init__(self, log: CommitLog, queues: QueueTable) -> None:
+        self._log = log
+        self._queues = queues
+
+    def get(self, key: QueueKey, offset: int, limits: GetLimits, tags_codes: Container[int] | None = None) -> GetResult:
+        """Returns the answer to a pull at `offset`."""
+        return read_messages(self._log, self._queues.get(key), key, offset, limits, tags_codes)
+
+    def bounds(self, key: QueueKey) -> tuple[int, int]:
+        """Returns the lowest kept offset, and the offset after the last readable one; zeros for an unknown queue."""
+        queue = self._queues.get(key)
+        return (0, 0) if queue is None else (queue.start, queue.end)
+
+    def queues_of(self, topic: str) -> list[int]:
+        """Returns the ids of a topic's queues that hold or held messages."""
+        return sorted(queue_id for name, queue_id in self._queues.by_key if name == topic)
+
+    def store_time(self, key: QueueKey, offset: int) -> int | None:
+        """Returns the store time in ms of the message at a queue offset; None if there is none.
+
+        Raises `StoreError` if the entry names another record.
+        """
+        queue = self._queues.get(key)
+        return None if queue is None else stored_ms(self._log, queue, key, offset)
+
+    def entry(self, key: QueueKey, offset: int) -> Entry | BatchEntry:
+        """Returns the queue entry at a readable offset; raises `StoreError` if there is none."""
+        queue = self._queues.get(key)
+        if queue is None or not queue.start <= offset < queue.end:
+            raise StoreError(f"queue {key[1]} of {key[0]} has no entry {offset}")
+        return queue.entry(offset)
+
+    def search(self, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
+        """Returns the offset of the first message stored at or after a time; `upper`: of the last stored up to it."""
+        queue = self._queues.get(key)
+        return 0 if queue is None else search_time(self._log, queue, key, timestamp_ms, upper=upper)
+
+    def earliest_ms(self) -> int:
+        """Returns the store time in ms of the oldest message that is kept; -1 if there is none."""
+        first = next(scan(self._log, self._log.start))
+        return first.store_timestamp_ms if isinstance(first, RawRecord) else -1
+
+    def log_part(self, offset: int, most: int) -> bytes:
+        """Returns up to `most` bytes of a segment of the log from an offset on, or raises `StoreError`."""
+        return self._log.part(offset, most)
+
+    def record(self, offset: int) -> bytes | None:
+        """Returns the record at a physical offset; None if none begins there."""
+        return record_bytes(self._log, offset)
+
+    def record_of(self, offset: int, size: int) -> RawRecord | None:
+        """Returns the record of `size` bytes at a physical offset, checked; None if there is no such record."""
+        return record_at(self._log, offset, size) if 0 <= offset <= self._log.end - size else None
+
+    def place_before(self, time_ms: int) -> int:
+        """Returns the greatest log offset found before which every message was stored before a time.
+
+        Looks at the queues with the last messages, at most `SEARCHED_QUEUES`.
+        """
+        position = self._log.start
+        slots = [(slots_of(queue), key) for key, queue in self._queues.by_key.items()]
+        ends = [(slot.entry(slot.end - 1).physical_offset, key) for slot, key in slots if slot.end > slot.start]
+        for last, key in sorted(ends, reverse=True)[:SEARCHED_QUEUES]:
+            if last <= position:
+                break
+            with contextlib.suppress(StoreError):  # a damaged queue is left out
+                before = self.search(key, time_ms, upper=False) - 1
+                if before >= self.bounds(key)[0]:
+                    position = max(position, self.entry(key, before).physical_offset)
+        return position
+
+    def last_message(self) -> int | None:
+        """Returns the physical offset of the last message that is in a queue; None if there is none."""
+        slots = [slots_of(queue) for queue in self._queues.by_key.values()]
+        return max([slot.entry(slot.end - 1).physical_offset for slot in slots if slot.end > slot.start], default=None)

@@ -1,0 +1,59 @@
+"""The JSON files under `<store>/config`: each is replaced in one step, and its previous version kept as `.bak`.
+
+Source: common/ConfigManager.java (5.4.0): indented with tabs, no blanks (Java breaks more lines). `.bak` is read if the
+file is missing, empty or unreadable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from pyrmq_core.errors import BodyError, StoreError
+from pyrmq_core.protocol.java.json_text import load_object
+from pyrmq_core.servers.broker.store.disk.files import Files
+
+FOLDER: Final = "config"
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def load_config(files: Files, name: str) -> dict[str, Any]:
+    """Returns the file's members, empty if there is no file; raises `StoreError` if no version can be parsed."""
+    path = f"{FOLDER}/{name}"
+    reason = ""
+    for version in (path, f"{path}.bak"):
+        data = files.load(version)
+        if data:
+            try:
+                return load_object(data, version)
+            except BodyError as error:
+                reason = str(error)
+    if reason:
+        raise StoreError(f"{reason}; repair {path}, or remove it and its .bak to begin without it")
+    return {}
+
+
+def save_config(files: Files, name: str, members: Mapping[str, Any]) -> None:
+    """Writes the file; raises `StoreError` if that fails."""
+    files.save(f"{FOLDER}/{name}", encode_config(members))
+
+
+def encode_config(members: Mapping[str, Any]) -> bytes:
+    """Returns the file's text, with a line for each member and for each entry of a table, a dict or iterator of rows.
+
+    A lone surrogate becomes `?`, as in Java: one such entry must not prevent the write of the others. Each line is one
+    call of the encoder. Its `indent` takes twice as long, and one call for all would hold up the loop's thread.
+    """
+    return _lines(members.items(), 1, _table).encode("utf-8", "replace")
+
+
+def _table(value: Any) -> str:
+    rows = value.items() if isinstance(value, dict) else value
+    return _lines(rows, 2, _ENCODE) if isinstance(rows, ItemsView | Iterator) else _ENCODE(value)
+
+
+def _lines(rows: Iterable[tuple[str, Any]], depth: int, text: Callable[[Any], str]) -> str:
+    tabs = "\t" * depth
+    lines = ",\n".join([f"{tabs}{_ENCODE(str(name))}:{text(value)}" for name, value in rows])
+    return f"{{\n{lines}\n{tabs[1:]}}}" if lines else "{}"

@@ -1,0 +1,258 @@
+"""The offsets that consumer groups committed, queue by queue, and their file `consumerOffset.json`.
+
+Source: broker/offset/ConsumerOffsetManager.java (5.4.0). They are kept in memory and written every
+flushConsumerOffsetInterval and at a stop. A killed broker loses the commits of the last seconds, and consumers receive
+a few messages again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from pyrmq_core.errors import BodyError, StoreError
+from pyrmq_core.protocol.routes.topic_config import DataVersion
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.tables.changing_rows import ChangingRows
+from pyrmq_core.servers.broker.tables.config_files import encode_config, load_config
+
+FILE_NAME: Final = "consumerOffset.json"
+SEPARATOR: Final = "@"
+# The time after which members that ignore a reset may continue at other offsets. Java's members of 4.9 store the new
+# offset after 10 s.
+RESET_SECONDS: Final = 60.0
+# The most pairs of topic and group with resets, beyond which a topic's deletion resets no group.
+MOST_RESETS: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Reset:
+    """A group's reset of one queue, first answered to a pull at `given_at`; `is_over` once a member follows it.
+
+    `followers` are the ids of the members that read at its offset. Two members may read a queue while it moves from one
+    to the other. After a reset `by_deletion` of the topic, a member that pulls at the offset follows it untold.
+    """
+
+    offset: int
+    given_at: float = math.inf
+    is_over: bool = False
+    followers: set[str] = field(default_factory=set)
+    by_deletion: bool = False
+
+
+class GroupOffsets:
+    """Committed offsets by (topic, group) and queue id.
+
+    In memory alone are the offset after each queue's last pull, and the resets since the start. Times are on the event
+    loop's clock.
+
+    `on_commit` is called with group, topic and queue id of each offset that is committed here.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._committed = ChangingRows[tuple[str, str], dict[int, int]](dict)
+        self._topics = ChangingRows[str, set[str]](set)  # by group: the topics with committed offsets
+        self._pulled: dict[tuple[str, str], dict[int, int]] = {}
+        self._resets: dict[tuple[str, str], dict[int, _Reset]] = {}
+        self.is_changed = False
+        self.data_version = DataVersion()
+        self.on_commit: Callable[[str, str, int], None] = lambda group, topic, queue_id: None
+
+    def load(self) -> None:
+        members = load_config(self._files, FILE_NAME)
+        try:
+            for key, offsets in (members.get("offsetTable") or {}).items():
+                topic, _, group = key.partition(SEPARATOR)
+                self._queues(topic, group).update((int(queue), int(offset)) for queue, offset in offsets.items())
+            self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
+        except (BodyError, AttributeError, TypeError, ValueError) as error:
+            raise StoreError(f"{FILE_NAME}: {error}") from error
+
+    def __len__(self) -> int:
+        """Returns the number of pairs of topic and group."""
+        return len(self._committed.items())
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Returns the committed offset; None if there is none, or it is negative."""
+        queues = self._committed.find((topic, group))
+        offset = -1 if queues is None else queues.get(queue_id, -1)
+        return None if offset < 0 else offset
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Commits the offset, whatever it is, as RocketMQ does: a consumer may go back."""
+        self._queues(topic, group)[queue_id] = offset
+        self.is_changed = True
+        self.on_commit(group, topic, queue_id)
+
+    def merge(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
+        """Adopts offsets that were committed at another broker; the offsets of other queues stay."""
+        before = self._committed.find((topic, group))
+        if before is None or not before.items() >= offsets.items():
+            self._queues(topic, group).update(offsets)
+            self.is_changed = True
+
+    def limit(self, end_of: Callable[[str, int], int]) -> int:
+        """Sets offsets beyond the end of their queue (`end_of`) back to that end; returns their number."""
+        count = 0
+        for (topic, group), row in list(self._committed.items()):
+            beyond = {queue_id: end for queue_id, offset in row.items() if offset > (end := end_of(topic, queue_id))}
+            self.merge(topic, group, beyond)
+            count += len(beyond)
+        return count
+
+    def _queues(self, topic: str, group: str) -> dict[int, int]:
+        """Returns the mutable table of a group's offsets in a topic; creates a missing table."""
+        queues = self._committed.change((topic, group))
+        if not queues:
+            self._topics.change(group).add(topic)
+        return queues
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Commits the offset, and returns it to the group's pulls of the queue until a member continues there.
+
+        Until then the consumers' own commits have no effect: they do not know of the reset yet.
+        """
+        self.commit(group, topic, queue_id, offset)
+        self._resets.setdefault((topic, group), {})[queue_id] = _Reset(offset)
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Returns whether the queue has a reset that has not ended."""
+        resets = self._resets.get((topic, group))
+        return resets is not None and (reset := resets.get(queue_id)) is not None and not reset.is_over
+
+    def may_commit(
+        self, group: str, topic: str, queue_id: int, offset: int, now: float, member: str | None = None
+    ) -> bool:
+        """Returns whether a consumer's commit counts: not while the queue is reset to another offset.
+
+        After a reset, the commits of a member count only once it has followed the reset.
+        """
+        reset = self._current(group, topic, queue_id, now)
+        if reset is None:
+            return True
+        if reset.is_over:
+            return member is None or member in reset.followers
+        reset.is_over = offset == reset.offset and reset.given_at <= now
+        if reset.is_over and member is not None:
+            reset.followers.add(member)
+        return reset.is_over
+
+    def was_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Returns whether the queue was reset since this start: older commits at another broker are out of date."""
+        return queue_id in self._resets.get((topic, group), {})
+
+    def may_move(self, group: str, topic: str, queue_id: int) -> bool:
+        """Returns whether `moved_to` can move a pull of the queue: only during a reset, or for some time after it."""
+        resets = self._resets.get((topic, group))
+        return resets is not None and (reset := resets.get(queue_id)) is not None and reset.given_at > -math.inf
+
+    def moved_to(
+        self, group: str, topic: str, queue_id: int, offset: int | None, now: float, member: str = ""
+    ) -> int | None:
+        """Returns the offset to which a reset moves a member's pull; None if the pull is not moved.
+
+        `offset` is the pull's offset, None if the pull began before the reset. The reset ends when a moved member pulls
+        at the new offset: other answers may be lost, or reach a client that no longer reads the queue. Other members
+        are moved, too, unless they pull between the new offset and the committed offset.
+        """
+        reset = self._current(group, topic, queue_id, now)
+        if reset is None or member in reset.followers:
+            return None
+        if reset.is_over:
+            follows = offset is not None and reset.offset <= offset <= (self.committed(group, topic, queue_id) or 0)
+        else:
+            follows = reset.is_over = offset == reset.offset and (reset.given_at <= now or reset.by_deletion)
+            reset.given_at = min(reset.given_at, now)
+        if not follows:
+            return reset.offset
+        reset.followers.add(member)
+        return None
+
+    def end_reset(self, group: str, topic: str, queue_id: int) -> None:
+        """Ends a reset for every member, or for a group without members, whose readers keep their own offsets."""
+        self._resets[topic, group][queue_id] = _Reset(0, given_at=-math.inf, is_over=True)
+
+    def _current(self, group: str, topic: str, queue_id: int, now: float) -> _Reset | None:
+        """Returns the queue's reset until its time is over."""
+        if not self.may_move(group, topic, queue_id):
+            return None
+        reset = self._resets[topic, group][queue_id]
+        if now - reset.given_at <= RESET_SECONDS:
+            return reset
+        self.end_reset(group, topic, queue_id)
+        return None
+
+    def pulled(self, group: str, topic: str, queue_id: int) -> int | None:
+        return self._pulled.get((topic, group), {}).get(queue_id)
+
+    def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self._pulled.setdefault((topic, group), {})[queue_id] = offset
+
+    def of_group(self, group: str, topic: str) -> dict[int, int]:
+        """Returns a copy of the group's committed offsets by queue id."""
+        return dict(self._committed.find((topic, group)) or {})
+
+    def groups(self) -> list[str]:
+        """Returns the groups that have committed an offset."""
+        return [group for group, _ in self._topics.items()]
+
+    def topics_of(self, group: str) -> list[str]:
+        return sorted(self._topics.find(group) or ())
+
+    def groups_of(self, topic: str) -> list[str]:
+        return sorted(group for group, topics in self._topics.items() if topic in topics)
+
+    def readers_of(self, topic: str) -> set[str]:
+        """Returns the groups that committed offsets of a topic, or pulled from it since the start."""
+        return {*self.groups_of(topic), *(group for name, group in self._pulled if name == topic)}
+
+    def forget_topic(self, topic: str, going_on: Collection[str] = ()) -> None:
+        """Forgets the offsets of a deleted topic, and moves the next pulls of the groups that are `going_on` to 0.
+
+        Their members keep their offsets, and would pass over what is sent first to a new topic of that name.
+        """
+        rows = {
+            (topic, group): {*(self._committed.find((topic, group)) or ()), *self._pulled.get((topic, group), ())}
+            for group in going_on
+        }
+        self._forget(lambda key: key[0] == topic)
+        for group in self.groups_of(topic):
+            topics = self._topics.change(group)
+            topics.discard(topic)
+            if not topics:
+                self._topics.remove(group)
+        for key, queue_ids in rows.items():
+            if len(self._resets) < MOST_RESETS:
+                self._resets[key] = {queue_id: _Reset(0, by_deletion=True) for queue_id in queue_ids}
+
+    def forget_group(self, group: str) -> None:
+        self._forget(lambda key: key[1] == group)
+        self._topics.remove(group)
+
+    def members(self) -> dict[str, Any]:
+        """Returns the members of `consumerOffset.json` as they are now. Each row of a table is made when it is read."""
+        topics, committed = self._topics.snapshot(), self._committed.snapshot()
+        return {
+            "dataVersion": self.data_version.to_members(),
+            "groupTopicMap": ((group, sorted(names)) for group, names in topics.items()),
+            "offsetTable": ((f"{topic}{SEPARATOR}{group}", offsets) for (topic, group), offsets in committed.items()),
+        }
+
+    def unsaved(self) -> Callable[[], bytes] | None:
+        """Returns a function that makes the file's text in any thread; None if nothing changed since the last call."""
+        if not self.is_changed:
+            return None
+        self.is_changed = False
+        return partial(encode_config, self.members())
+
+    def _forget(self, gone: Callable[[tuple[str, str]], bool]) -> None:
+        for key in [key for key, _ in self._committed.items() if gone(key)]:
+            self._committed.remove(key)
+            self.is_changed = True
+        for table in (self._pulled, self._resets):
+            for key in [key for key in table if gone(key)]:
+                del table[key]

@@ -1,0 +1,176 @@
+"""The broker's consumer groups: their settings and the file `subscriptionGroup.json`.
+
+Source: broker/subscription/SubscriptionGroupManager.java, remoting/protocol/subscription/SubscriptionGroupConfig.java
+(5.4.0). Settings are kept as JSON members; the broker uses a few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
+from pyrmq_core.protocol.messages.names import PLACEHOLDER_GROUPS, SYSTEM_GROUPS, check_group
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.tables.table_file import Members, TableFile
+
+FILE_NAME: Final = "subscriptionGroup.json"
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "attributes": {},
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeEnable": True,
+    "consumeFromMinEnable": True,
+    "consumeMessageOrderly": False,
+    "consumeTimeoutMinute": 15,
+    "groupName": "",
+    "groupRetryPolicy": {"type": "CUSTOMIZED"},
+    "groupSysFlag": 0,
+    "notifyConsumerIdsChangedEnable": True,
+    "retryMaxTimes": 16,
+    "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+
+GroupConfig = Mapping[str, Any]
+# The bit of the permission to read (common/constant/PermName.java), and the most pairs of group and topic with
+# forbidden permissions.
+READ: Final = 4
+MAX_FORBIDDEN: Final = 10_000
+
+# The ranges of a group's numbers: for the queues of its retry topic as for any topic, for the other numbers Java's int
+# and long.
+INT: Final = (-(2**31), 2**31 - 1)
+NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
+    "brokerId": (0, 2**63 - 1),
+    "consumeTimeoutMinute": INT,
+    "groupSysFlag": INT,
+    "retryMaxTimes": INT,
+    "retryQueueNums": (0, MAX_QUEUES_PER_TOPIC),
+    "whichBrokerWhenConsumeSlowly": (0, 2**63 - 1),
+}
+FLAGS: Final = tuple(name for name, value in DEFAULTS.items() if isinstance(value, bool))
+# The most that a group's settings take as JSON; RocketMQ's take some hundred bytes.
+MAX_GROUP_BYTES: Final = 64 * 1024
+
+
+def group_settings(members: Mapping[str, Any]) -> GroupConfig:
+    """Returns a group's settings, with RocketMQ's defaults where missing; `InvalidArgument` names a wrong setting."""
+    settings = {**DEFAULTS, **{name: value for name, value in members.items() if value is not None}}
+    group = settings["groupName"]
+    if group not in PLACEHOLDER_GROUPS:
+        check_group(group)
+    for name, (low, high) in NUMBERS.items():
+        if type(value := settings[name]) is not int or not low <= value <= high:
+            raise InvalidArgument(f"{name} of group {group} is {str(value)[:40]}; {low} to {high} are possible")
+    for name in FLAGS:
+        if type(value := settings[name]) is not bool:
+            raise InvalidArgument(f"{name} of group {group} is {str(value)[:40]}; true and false are possible")
+    return settings
+
+
+class GroupTable:
+    """All groups by name."""
+
+    def __init__(self, files: Files, *, auto_create: bool) -> None:
+        self.file = TableFile(files, FILE_NAME, self._snapshot)
+        self.auto_create = auto_create
+        self._groups: dict[str, GroupConfig] = {name: {**DEFAULTS, "groupName": name} for name in SYSTEM_GROUPS}
+        self._forbidden: dict[str, dict[str, int]] = {}  # by group and topic: the forbidden permissions' bits
+        self.data_version = DataVersion()
+
+    def load(self) -> None:
+        members = self.file.load()
+        try:
+            for name, topics in (members.get("forbiddenTable") or {}).items():
+                self._forbidden[name] = {topic: int(bits) for topic, bits in topics.items()}
+            for name, group in (members.get("subscriptionGroupTable") or {}).items():
+                self._groups[name] = group_settings({**group, "groupName": name})
+            self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
+        except (BodyError, InvalidArgument, AttributeError, TypeError, ValueError) as error:
+            raise StoreError(f"{FILE_NAME}: {error}") from error
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    def known(self, group: str) -> GroupConfig | None:
+        """Returns a group's settings; None for an unknown group."""
+        return self._groups.get(group)
+
+    def find(self, group: str, now_ms: int) -> GroupConfig | None:
+        """Returns a group's settings; makes an unknown group.
+
+        Returns None if automatic creation is off, or the name is wrong.
+        """
+        config = self._groups.get(group)
+        if config is not None or not self.auto_create:
+            return config
+        try:
+            check_group(group)
+        except InvalidArgument:
+            return None
+        self.put({"groupName": group}, now_ms)
+        return self._groups[group]
+
+    def put(self, group: GroupConfig, now_ms: int) -> None:
+        """Makes or changes a group, in effect at once; raises `InvalidArgument` for impossible settings."""
+        settings = group_settings(group)
+        if self._groups.get(settings["groupName"]) != settings:
+            self._groups[settings["groupName"]] = settings
+            self._changed(now_ms)
+
+    def remove(self, group: str, now_ms: int) -> None:
+        forbidden = self._forbidden.pop(group, None)
+        if self._groups.pop(group, None) is not None or forbidden is not None:
+            self._changed(now_ms)
+
+    def replace(
+        self, groups: dict[str, GroupConfig], forbidden: Mapping[str, Mapping[str, int]], version: DataVersion
+    ) -> None:
+        """Replaces all groups by the groups of another broker, with their version."""
+        self._groups = groups
+        self._forbidden = {group: dict(topics) for group, topics in forbidden.items()}
+        self.data_version = version
+        self.file.changed()
+
+    def is_readable(self, group: str, topic: str) -> bool:
+        """Returns False if the group is forbidden to read the topic by its subscription."""
+        return not self._forbidden or not self._forbidden.get(group, {}).get(topic, 0) & READ
+
+    def set_readable(self, group: str, topic: str, now_ms: int, *, is_readable: bool) -> None:
+        """Forbids a group to read a topic, or allows it again; raises `InvalidArgument` for too many topics."""
+        topics = self._forbidden.get(group, {})
+        bits = topics.get(topic, 0)
+        changed = bits & ~READ if is_readable else bits | READ
+        if changed == bits:
+            return
+        if not bits and sum(map(len, self._forbidden.values())) >= MAX_FORBIDDEN:
+            raise InvalidArgument(f"{MAX_FORBIDDEN} topics are forbidden to groups; allow others again first")
+        topics = {**topics, topic: changed}
+        self._forbidden[group] = {name: left for name, left in topics.items() if left}
+        if not self._forbidden[group]:
+            del self._forbidden[group]
+        self._changed(now_ms)
+
+    def names(self) -> list[str]:
+        return list(self._groups)
+
+    def members(self) -> dict[str, Any]:
+        """Returns the members of `subscriptionGroup.json` as they are now: the rows are replaced, not changed."""
+        return {
+            "dataVersion": self.data_version.to_members(),
+            "forbiddenTable": dict(self._forbidden),
+            "subscriptionGroupTable": dict(self._groups),
+        }
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def _changed(self, now_ms: int) -> None:
+        self.data_version = self.data_version.next(now_ms)
+        self.file.changed()
+
+    def _snapshot(self) -> Members:
+        members = self.members()
+        return lambda: members

@@ -1,0 +1,121 @@
+"""`TableFile`: the JSON file of a table. Each write contains all changes that were made during the previous write.
+
+The text is made and written in a worker thread. A request that promises durability waits for `written`; others do not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import trio
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.tables.config_files import load_config, save_config
+
+log = line_logger(__name__)
+
+# Returns the file's members as of the `snapshot` that returned this function; called in a worker thread.
+Members: TypeAlias = Callable[[], Mapping[str, Any]]
+
+# A file that could not be written is written again after this time, or at the next change.
+RETRY_SECONDS: Final = 5.0
+# A thread that makes the text of a large table takes time from the loop. After a write that took more processor time
+# than this, a pause of the same length follows, or of ten times that length if no request waits for the file.
+SHORT_SECONDS: Final = 0.01
+UNASKED_PAUSES: Final = 9
+
+
+class TableFile:
+    """The file of one table. `snapshot` is called in the loop's thread and copies no more than references.
+
+    `changes` counts all changes, `written_changes` the changes in the file; `on_written` is called after each write.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        name: str,
+        snapshot: Callable[[], Members],
+        on_written: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.changes = 0
+        self.written_changes = 0
+        self._files = files
+        self._snapshot = snapshot
+        self._on_written = on_written
+        self._tried = 0
+        self._failure = ""
+        self._changed = trio.Event()
+        self._ended = trio.Event()
+        self._requested = trio.Event()
+
+    @property
+    def is_behind(self) -> bool:
+        """True while the file lacks a change."""
+        return self.written_changes < self.changes
+
+    def load(self) -> dict[str, Any]:
+        """Returns the file's members; raises `StoreError` if it cannot be read."""
+        return load_config(self._files, self.name)
+
+    def changed(self) -> None:
+        """Notes a change of the table; `run` writes the file soon."""
+        self.changes += 1
+        self._changed.set()
+
+    async def written(self, changes: int | None = None) -> None:
+        """Returns when the file has that many changes, or all made so far; `StoreError` if it cannot be written."""
+        target = self.changes if changes is None else changes
+        while self.written_changes < target:
+            if self._failure and self._tried >= target:
+                raise StoreError(self._failure)
+            self._requested.set()
+            await self._ended.wait()
+
+    async def run(self) -> None:
+        """Writes until cancelled."""
+        while True:
+            with trio.move_on_after(RETRY_SECONDS if self._failure else math.inf):
+                await self._changed.wait()
+            self._changed, self._requested = trio.Event(), trio.Event()
+            changes, members, seconds = self.changes, self._snapshot(), 0.0
+            try:
+                seconds = await trio.to_thread.run_sync(self._save, members)
+            except StoreError as error:
+                log.error("%s is not written: %s", self.name, error)
+                self._failure = str(error)
+            else:
+                self._failure = ""
+                self._note_written(changes)
+            self._tried = changes
+            ended, self._ended = self._ended, trio.Event()
+            ended.set()
+            if seconds > SHORT_SECONDS:
+                await self._pause(seconds)
+
+    async def _pause(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+        with trio.move_on_after(UNASKED_PAUSES * seconds):
+            await self._requested.wait()
+
+    def save(self) -> None:
+        """Writes the file in this thread, at start and stop; raises `StoreError` if that fails."""
+        changes = self.changes
+        self._save(self._snapshot())
+        self._note_written(changes)
+
+    def _note_written(self, changes: int) -> None:
+        self.written_changes = changes
+        self._on_written()
+
+    def _save(self, members: Members) -> float:
+        """Makes and writes the text; returns the processor time in seconds."""
+        started = time.thread_time()
+        save_config(self._files, self.name, members())
+        return time.thread_time() - started

@@ -1,0 +1,234 @@
+"""The broker's topics: from `topics.json`, RocketMQ's own, and created by sends.
+
+Source: broker/topic/TopicConfigManager.java (5.4.0). A change is made in the table and its DataVersion, then in
+`topics.json` in the background (`file`); `registration` reports it to the NameServers. A new topic is `unsaved` until
+the file has it, and no message to it is acknowledged before that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from pyrmq_core.errors import BodyError, StoreError
+from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.protocol.messages.batch_topic import is_batch_topic
+from pyrmq_core.protocol.messages.names import (
+    AUTO_CREATE_TOPIC,
+    HALF_TOPIC,
+    MEMBER_GROUP_PREFIX,
+    OP_HALF_TOPIC,
+    REPLY_TOPIC_SUFFIX,
+    SCHEDULE_TOPIC,
+    is_retry_topic,
+)
+from pyrmq_core.protocol.routes.topic_config import (
+    MAX_QUEUES_PER_TOPIC,
+    DataVersion,
+    TopicConfigTable,
+    topic_config_from_members,
+)
+from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.tables.table_file import Members, TableFile
+from pyrmq_core.servers.broker.timers.timer_rules import TIMER_TOPIC
+
+FILE_NAME: Final = "topics.json"
+# Plain numbers: arithmetic on an IntFlag costs about a microsecond.
+READ: Final = int(Permission.READ)
+WRITE: Final = int(Permission.WRITE)
+READ_WRITE: Final = READ | WRITE
+INHERITED: Final = READ_WRITE | int(Permission.INHERIT)
+# The name of a topic, or of a cluster or broker, which may be a host name. It becomes a folder, so it is never a path.
+FOLDER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,255}")
+MAX_DELAY_QUEUES: Final = 18
+RECENT_CHANGES: Final = 1000
+
+
+class TopicTable:
+    """All topics by name, as loaded and as changed since."""
+
+    def __init__(self, files: Files, config: BrokerConfig) -> None:
+        self.file = TableFile(files, FILE_NAME, self._snapshot, self._forget_saved)
+        self.unsaved: dict[str, int] = {}  # by topic: the number of the file's change that adds it
+        self._config = config
+        self._topics: dict[str, TopicConfig] = {topic.topic: topic for topic in system_topics(config)}
+        self._system = frozenset(self._topics)
+        self.data_version = DataVersion()
+        self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_CHANGES)  # the version's counter and the topic
+
+    def load(self) -> None:
+        """Loads `topics.json`; raises `StoreError` if it cannot be read."""
+        members = self.file.load()
+        try:
+            table = (members.get("topicConfigTable") or {}).values()
+            self._topics.update({topic.topic: possible_topic(topic) for topic in map(topic_config_from_members, table)})
+            self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
+        except (BodyError, AttributeError) as error:
+            raise StoreError(f"{FILE_NAME}: {error}; correct the file, or remove the topic from it") from error
+
+    def configure(self, config: BrokerConfig, now_ms: int) -> None:
+        """Puts other settings in force; makes TBW102 if autoCreateTopicEnable was switched on and it is missing."""
+        self._config = config
+        missing = [topic for topic in system_topics(config) if topic.topic not in self._topics]
+        self._system |= {topic.topic for topic in missing}
+        for topic in missing:
+            self.put(topic, now_ms)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(self._topics.values())
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self._topics.get(topic)
+
+    def is_batch_topic(self, topic: str) -> bool | None:
+        """Returns True if the topic's queues store a batch as one record; None for an unknown topic."""
+        config = self._topics.get(topic)
+        return None if config is None else is_batch_topic(config.attributes)
+
+    def is_system(self, topic: str) -> bool:
+        """Returns True for a topic that the broker made for itself, such as those named after broker and cluster."""
+        return topic in self._system
+
+    @property
+    def system_names(self) -> frozenset[str]:
+        """The topics that the broker made for itself."""
+        return self._system
+
+    def table(self) -> TopicConfigTable:
+        """Returns a copy of the topics and their version, for `topics.json` and GET_ALL_TOPIC_CONFIG."""
+        return TopicConfigTable(self.data_version, dict(self._topics))
+
+    def changed_since(self, version: DataVersion) -> list[TopicConfig] | None:
+        """Returns the topics that were made or changed after a version; None if that is too long ago to be known."""
+        missing = self.data_version.counter - version.counter
+        if not 0 <= missing <= len(self._recent):
+            return None
+        names = dict.fromkeys(name for counter, name in self._recent if counter > version.counter)
+        return [topic for name in names if (topic := self._topics.get(name)) is not None]
+
+    def inherit(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
+        """Returns the settings of a topic that a send creates; None if the default topic does not allow it."""
+        default = self._topics.get(default_topic)
+        if default is None:
+            return None
+        if default_topic == AUTO_CREATE_TOPIC and not self._config.auto_create_topic_enable:
+            return None
+        if not default.perm & Permission.INHERIT:
+            return None
+        queues = max(0, min(queue_nums, default.write_queue_nums))
+        return TopicConfig(
+            topic=topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=default.perm & ~int(Permission.INHERIT),
+            topic_filter_type=default.topic_filter_type,
+        )
+
+    def for_send(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
+        """Like `inherit`, but returns a retry topic with one queue where it would return None."""
+        inherited = self.inherit(topic, default_topic, queue_nums)
+        if inherited is None and is_retry_topic(topic):
+            return TopicConfig(topic, 1, 1, READ_WRITE)
+        return inherited
+
+    def put(self, topic: TopicConfig, now_ms: int) -> bool:
+        """Makes or changes a topic at once; `file.written` waits for its file. Returns False if nothing changed."""
+        before = self._topics.get(topic.topic)
+        if before == topic:
+            return False
+        self._topics[topic.topic] = topic
+        self._changed(now_ms, topic.topic)
+        if before is None:
+            self.unsaved[topic.topic] = self.file.changes
+        return True
+
+    def remove(self, topic: str, now_ms: int) -> bool:
+        if self._topics.pop(topic, None) is None:
+            return False
+        self.unsaved.pop(topic, None)
+        self._changed(now_ms, topic)
+        return True
+
+    def replace(self, topics: dict[str, TopicConfig], version: DataVersion) -> None:
+        """Replaces all topics by the topics of another broker, with their version."""
+        self._topics = topics
+        self.data_version = version
+        self.unsaved.clear()
+        self._recent.clear()
+        self.file.changed()
+
+    async def saved(self, topic: str) -> None:
+        """Returns when the file has the topic; raises `StoreError` if it could not be written.
+
+        If the topic is deleted and made again meanwhile, this waits for the later change.
+        """
+        while (change := self.unsaved.get(topic)) is not None:
+            await self.file.written(change)
+
+    def touch(self, now_ms: int) -> None:
+        """Gives all topics a new DataVersion, since their registered form changed."""
+        self.data_version = self.data_version.next(now_ms)
+        self._recent.clear()
+        self.file.changed()
+
+    def mark_ordered(self, ordered: Mapping[str, str], now_ms: int) -> None:
+        """Marks the topics of the NameServer's order configuration (TopicConfigManager.updateOrderTopicConfig)."""
+        changed = [name for name in ordered if (topic := self._topics.get(name)) is not None and not topic.order]
+        for name in changed:
+            self._topics[name] = replace(self._topics[name], order=True)
+            self._changed(now_ms, name)
+
+    def _changed(self, now_ms: int, topic: str) -> None:
+        self.data_version = self.data_version.next(now_ms)
+        self._recent.append((self.data_version.counter, topic))
+        self.file.changed()
+
+    def _forget_saved(self) -> None:
+        written = self.file.written_changes
+        for topic in [topic for topic, change in self.unsaved.items() if change <= written]:
+            del self.unsaved[topic]
+
+    def _snapshot(self) -> Members:
+        return self.table().to_members
+
+
+def possible_topic(topic: TopicConfig) -> TopicConfig:
+    """Returns the topic; raises `BodyError` for a name that no folder can have, or for too many queues."""
+    if not FOLDER_NAME.fullmatch(topic.topic):
+        raise BodyError(f"{topic.topic[:255]!r} cannot be a topic's name")
+    for queues in (topic.read_queue_nums, topic.write_queue_nums):
+        if not 0 <= queues <= MAX_QUEUES_PER_TOPIC:
+            raise BodyError(f"topic {topic.topic} has {queues} queues; 0 to {MAX_QUEUES_PER_TOPIC} are possible")
+    return topic
+
+
+def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
+    """Yields the topics that exist from the start."""
+
+    def topic(name: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
+        return TopicConfig(name, queues, queues, perm)
+
+    yield topic("SELF_TEST_TOPIC", 1)
+    if config.auto_create_topic_enable:
+        yield topic(AUTO_CREATE_TOPIC, config.default_topic_queue_nums, INHERITED)
+    yield topic("BenchmarkTest", 1024)
+    yield topic(config.broker_cluster_name, 16, INHERITED if config.cluster_topic_enable else READ_WRITE)
+    yield topic(config.broker_name, 1, INHERITED if config.broker_topic_enable else READ_WRITE)
+    yield topic("OFFSET_MOVED_EVENT", 1)
+    yield topic(SCHEDULE_TOPIC, MAX_DELAY_QUEUES)
+    yield topic(HALF_TOPIC, 1)
+    yield topic(OP_HALF_TOPIC, 1)
+    if config.timer_wheel_enable:
+        yield topic(TIMER_TOPIC, 1)
+    if config.trace_topic_enable:
+        yield topic("RMQ_SYS_TRACE_TOPIC", 1)
+    if config.enable_slave_acting_master:  # RocketMQ's brokers read the addresses of their name from its route
+        yield topic(f"{MEMBER_GROUP_PREFIX}{config.broker_name}", 1, int(Permission.INHERIT))
+    yield topic(f"{config.broker_cluster_name}{REPLY_TOPIC_SUFFIX}", 1)

@@ -1,0 +1,116 @@
+"""`OpenSlot`: the messages of the slot that is being delivered, in the order of their exact times.
+
+Each message uses 8 bytes of memory, the offset of its entry in the timer log. A message that recalls another uses some
+100 bytes more, whatever the lengths of the named topic and UNIQ_KEY: they are kept as a digest.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Final
+
+from pyrmq_core.servers.broker.timers.timer_log import DELETE, ROLL, TimerEntry
+from pyrmq_core.servers.broker.timers.topic_counts import change_of
+
+# The bytes of a name's digest: enough that no two names of a slot have the same digest.
+DIGEST_BYTES: Final = 16
+
+
+class OpenSlot:
+    """The undelivered entries of one slot; equal times keep the order of the sends.
+
+    `take` removes the next due entry, `give_back` puts undeliverable entries back.
+    """
+
+    def __init__(self, slot_ms: int, precision_ms: int) -> None:
+        self.slot_ms = slot_ms
+        self.end_ms = slot_ms + precision_ms
+        self.by_topic = Counter[int]()  # messages that were linked and added, by the hash of their topic
+        self._taken_back: set[bytes] = set()
+        self._deletes = array("q")  # entries of messages that recall others, newest first
+        self._late_deletes = array("q")  # recalls that came after the opening, oldest first
+        self._linked: dict[int, array[int]] = {}  # by exact time: entries, newest first
+        self._times: list[int] = []  # the times of `_linked`, descending
+        self._late: list[tuple[int, int]] = []  # a heap of times and entries that came later
+        self._given_back: list[tuple[int, int]] = []  # times and entries, the next one last
+
+    def link(self, position: int, entry: TimerEntry) -> None:
+        """Adds an entry of the chain, which leads from the newest to the oldest; `sort` ends it."""
+        self.by_topic[entry.topic_hash] += change_of(entry)
+        if takes_back(entry):
+            self._deletes.append(position)
+        else:
+            self._linked.setdefault(self._exact(entry), array("q")).append(position)
+
+    def sort(self) -> None:
+        self._times = sorted(self._linked, reverse=True)
+
+    def add(self, position: int, entry: TimerEntry) -> None:
+        """Adds an entry that was written after the slot was opened."""
+        self.by_topic[entry.topic_hash] += change_of(entry)
+        if takes_back(entry):
+            self._late_deletes.append(position)
+        else:
+            heapq.heappush(self._late, (self._exact(entry), position))
+
+    def take_back(self, topic: str, unique_id: str) -> None:
+        """Notes that a message of the slot was recalled, so that it is not delivered."""
+        self._taken_back.add(_digest(topic, unique_id))
+
+    def is_taken_back(self, topic: str, unique_id: str) -> bool:
+        return bool(self._taken_back) and _digest(topic, unique_id) in self._taken_back
+
+    @property
+    def next_ms(self) -> int | None:
+        """The time of the next entry; None if all are delivered."""
+        if self._given_back:
+            return self._given_back[-1][0]
+        due_ms = self._times[-1] if self._times else None
+        late_ms = self._late[0][0] if self._late else due_ms
+        return late_ms if due_ms is None or (late_ms is not None and late_ms < due_ms) else due_ms
+
+    def take(self, now_ms: int) -> tuple[int, int] | None:
+        """Removes the next due entry, and returns its time and its offset; None if none is due yet."""
+        due_ms = self.next_ms
+        if due_ms is None or due_ms > now_ms:
+            return None
+        if self._given_back:
+            return self._given_back.pop()
+        if not self._times or self._times[-1] != due_ms:
+            return heapq.heappop(self._late)
+        positions = self._linked[due_ms]
+        position = positions.pop()
+        if not positions:
+            del self._linked[due_ms]
+            self._times.pop()
+        return due_ms, position
+
+    def give_back(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Puts back the entries that `take` returned last, in its order; `take` returns them next."""
+        self._given_back += reversed(entries)
+
+    def left(self) -> Iterator[int]:
+        """Yields all remaining entries: first those that recall a message, then the others by time and arrival."""
+        yield from reversed(self._deletes)
+        yield from self._late_deletes
+        yield from [position for _, position in reversed(self._given_back)]
+        for due_ms in reversed(self._times):
+            yield from reversed(self._linked[due_ms])
+        yield from [position for _, position in sorted(self._late)]
+
+    def _exact(self, entry: TimerEntry) -> int:
+        """Returns the entry's exact due time; RocketMQ's entries have none and are due at the slot's end."""
+        return entry.due_ms if self.slot_ms < entry.due_ms <= self.end_ms else self.end_ms
+
+
+def takes_back(entry: TimerEntry) -> bool:
+    """Returns True for an entry whose message recalls another message in the same slot."""
+    return bool(entry.magic & DELETE) and not entry.magic & ROLL
+
+
+def _digest(topic: str, unique_id: str) -> bytes:
+    return blake2b(f"{topic}\0{unique_id}".encode(), digest_size=DIGEST_BYTES).digest()

@@ -1,0 +1,157 @@
+"""`Timers`: the tasks that deliver timer messages and write the checkpoint of their files.
+
+After a disk error both tasks try again after a second; no message is skipped.
+
+Delivery looks at the system's clock at least every second: a clock that is set forward, or a machine that slept, is not
+noticed by a wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.timers.timer_rules import TIMER_QUEUE, TIMER_TOPIC, TimerSettings
+from pyrmq_core.servers.broker.timers.timer_store import TimerStore
+from pyrmq_core.servers.broker.timers.topic_counts import TopicCounts
+
+log = line_logger(__name__)
+
+RETRY_SECONDS: Final = 1.0
+MAX_WAIT_SECONDS: Final = 1.0
+
+
+class Timers:
+    """The timer messages of one broker; if `enabled` is False they wait until a start with timerWheelEnable=true.
+
+    `now_ms` is the system's clock. With `counts_topics` a start reads the entries of all waiting messages.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        files: Files,
+        settings: TimerSettings,
+        *,
+        enabled: bool,
+        flush_ms: int,
+        counts_topics: bool = False,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.settings = settings
+        self.enabled = enabled
+        self.messages = TimerStore(store, files, settings)
+        self.messages.files.topics = TopicCounts() if counts_topics else None
+        self.messages.delivery.warn = lambda line: log.error("%s", line)
+        self._store = store
+        self._flush_seconds = flush_ms / 1000
+        self._now_ms = now_ms
+        self._arrived = trio.Event()
+        self._saved = (0, 0)
+
+    def open(self) -> None:
+        """Opens the files of an opened store; blocks. Raises `StoreError` if they cannot be opened."""
+        if self.enabled:
+            for line in self.messages.open(self._now_ms()):
+                log.warning("%s", line)
+            return
+        start, end = self._store.reader.bounds(TIMER_QUEUE)
+        if end > start:
+            log.warning(
+                "%s has %d messages, and timerWheelEnable is false: those that wait are delivered by a broker with "
+                "timerWheelEnable=true",
+                TIMER_TOPIC,
+                end - start,
+            )
+
+    def arrived(self) -> None:
+        """Wakes `run` after a timer message was stored."""
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Delivers and writes checkpoints until cancelled."""
+        if self.enabled:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._deliver)
+                nursery.start_soon(self._save)
+
+    def close(self) -> None:
+        """Writes the files so that the next start repeats nothing; blocks. Raises `StoreError` if a write fails."""
+        if self.enabled and self.messages.files.may_save:
+            self.messages.close(self._now_ms())
+
+    async def _deliver(self) -> None:
+        failure = ""
+        while True:
+            self._arrived = trio.Event()
+            try:
+                wait_seconds = min(self.messages.work(self._now_ms()) / 1000, MAX_WAIT_SECONDS)
+                failure = ""
+            except StoreError as error:
+                if str(error) != failure:
+                    failure = str(error)
+                    log.warning("timer messages wait: %s", failure)
+                await trio.sleep(RETRY_SECONDS)
+                continue
+            if wait_seconds <= 0:
+                await trio.lowlevel.checkpoint()
+                continue
+            with trio.move_on_after(wait_seconds):
+                await self._arrived.wait()
+
+    async def _save(self) -> None:
+        """Syncs the timer files and writes the checkpoint, after the commit log is synced up to the same state.
+
+        After a failed sync the last checkpoint stays: the next start reads the messages after it again.
+        """
+        while self.messages.files.may_save:
+            await trio.sleep(self._flush_seconds)
+            await self._remove_files()
+            progress = self.messages.progress
+            if not self.messages.files.names or progress == self._saved:
+                continue
+            state, end = self.messages.state(self._now_ms()), self._store.end
+            try:
+                await trio.to_thread.run_sync(_call_all, self.messages.files.syncs())
+            except StoreError as error:
+                self.messages.files.may_save = False
+                log.error("no checkpoint of timer messages is written until the next start: %s", error)
+                return
+            if await self._flushed(end):
+                self.messages.files.is_saving = True
+                try:
+                    await trio.to_thread.run_sync(self.messages.files.save, state)
+                    self._saved = progress
+                except StoreError as error:
+                    log.warning("the checkpoint of timer messages is not written: %s", error)
+                finally:
+                    self.messages.files.is_saving = False
+
+    async def _remove_files(self) -> None:
+        """Removes files of the timer log whose messages were removed; a failed removal is tried again."""
+        try:
+            await trio.to_thread.run_sync(_call_all, self.messages.removals)
+        except StoreError as error:
+            log.warning("%s; it is tried again", error)
+
+    async def _flushed(self, end: int) -> bool:
+        """Waits until the log is synced up to `end`; returns False if the store has failed."""
+        while self._store.flushed < end:
+            if self._store.failure:
+                return False
+            await trio.sleep(self._flush_seconds)
+        return True
+
+
+def _call_all(calls: list[Callable[[], None]]) -> None:
+    """Calls the functions in order, and removes each from the list when it has returned."""
+    while calls:
+        calls[0]()
+        del calls[0]

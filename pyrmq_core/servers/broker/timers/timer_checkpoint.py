@@ -1,0 +1,132 @@
+"""`config/timercheck`: where the next start continues, in rmq_sys_wheel_timer and in the commit log.
+
+    field                      bytes
+    read time                  8      slots before it are delivered; all times in ms
+    timer log synced to        8
+    queue offset               8      of rmq_sys_wheel_timer: messages before it are in the timer log, or delivered
+    master's queue offset      8      the same on a master
+    state version              8      the last three are RocketMQ's DataVersion
+    time of the last change    8
+    number of changes          8
+    zeros                      8      this and the next four are not RocketMQ's
+    mark                       8      `PYRMQTM1`
+    commit log                 8      copies that were delivered later than this checkpoint lie after this offset
+    precision                  4      of the slots, in ms
+    CRC                        4      of all fields before: another broker's change makes the mark invalid
+    zeros                      to 4096
+
+Source: store/timer/TimerCheckpoint.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.timers import timer_log, timer_wheel
+from pyrmq_core.servers.broker.timers.timer_log import TimerEntry
+from pyrmq_core.servers.broker.timers.timer_rules import TIMER_QUEUE, TOPIC_BYTES
+
+PATH: Final = "config/timercheck"
+BYTES: Final = 4096
+FIELDS: Final = struct.Struct(">qqqqqqq")
+OWN: Final = struct.Struct(">8x8sqi")
+CRC: Final = struct.Struct(">I")
+MARK: Final = b"PYRMQTM1"
+
+# The most bytes of the log that a start reads in search of copies, in some 20 s.
+MAX_LOOKED_AT_BYTES: Final = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class TimerCheckpoint:
+    """The state of timers; read from RocketMQ's file, `log_end` and `precision_ms` are None."""
+
+    read_ms: int = 0
+    log_position: int = 0
+    queue_offset: int = 0
+    state_version: int = 0
+    changed_ms: int = 0
+    changes: int = 0
+    log_end: int | None = None
+    precision_ms: int | None = None
+
+    def encode(self) -> bytes:
+        fields = self.encode_fields()
+        if self.log_end is not None:
+            fields += OWN.pack(MARK, self.log_end, self.precision_ms or 0)
+            fields += CRC.pack(zlib.crc32(fields))
+        return fields.ljust(BYTES, b"\0")
+
+    def encode_fields(self) -> bytes:
+        """Returns RocketMQ's fields alone: the body of GET_TIMER_CHECK_POINT."""
+        return FIELDS.pack(
+            self.read_ms,
+            self.log_position,
+            self.queue_offset,
+            self.queue_offset,
+            self.state_version,
+            self.changed_ms,
+            self.changes,
+        )
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Self | None:
+        """Returns the checkpoint of a file; None if it is missing or too short."""
+        if data is None or len(data) < FIELDS.size:
+            return None
+        read_ms, position, offset, masters, version, changed_ms, changes = FIELDS.unpack_from(data)
+        values = (read_ms, position, min(offset, masters), version, changed_ms, changes)
+        whole = FIELDS.size + OWN.size
+        if len(data) < whole + CRC.size or CRC.unpack_from(data, whole)[0] != zlib.crc32(data[:whole]):
+            return cls(*values)
+        mark, log_end, precision_ms = OWN.unpack_from(data, FIELDS.size)
+        return cls(*values, log_end, precision_ms) if mark == MARK else cls(*values)
+
+
+def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
+    """Writes and syncs a master's checkpoint at its slave, in any thread; raises `StoreError` if it cannot.
+
+    A slave has no timer log and no wheel: when it becomes the master it builds them from its commit log, and the
+    checkpoint says which messages were delivered. Files of a time when this broker was the master are removed. The
+    checkpoint names a position in the timer log that is not there, so that the next start builds it.
+    """
+    for path in (timer_log.FOLDER, timer_wheel.PATH):
+        files.remove(path)
+    kept = replace(checkpoint, log_position=max(1, checkpoint.log_position), log_end=None, precision_ms=None)
+    file = files.open(PATH, BYTES)
+    file.write(0, kept.encode())
+    file.sync()
+
+
+def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | None) -> int:
+    """Returns the queue offset after the last message in the timer log, or the checkpoint's if it is greater."""
+    record = None if last is None else store.reader.record_of(last.physical_offset, last.size)
+    if record is None or record.topic != TOPIC_BYTES:
+        return saved.queue_offset
+    after = record.queue_offset + 1
+    # RocketMQ writes its checkpoint before the log is synced: the log decides.
+    return max(saved.queue_offset, after) if saved.log_end is not None else after
+
+
+def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
+    """Returns a log offset that precedes all copies newer than RocketMQ's checkpoint; None if too much follows it.
+
+    Copies of slots from its read time on were stored after that time, and after the last message stored before it, of
+    timers or of any other topic. The queue offset may be of a later moment. A message from the queue offset on is read
+    anew, and its copy may be older than the read time: a master that began without files had both.
+    """
+    start, end = store.reader.bounds(TIMER_QUEUE)
+    if start >= end:
+        return None
+    offset = min(saved.queue_offset - 1, store.reader.search(TIMER_QUEUE, saved.read_ms, upper=True))
+    offset = min(max(offset, start), end - 1)
+    place = max(store.reader.entry(TIMER_QUEUE, offset).physical_offset, store.reader.place_before(saved.read_ms))
+    places = [place]
+    if saved.queue_offset < end:
+        places.insert(0, min(place, store.reader.entry(TIMER_QUEUE, max(saved.queue_offset, start)).physical_offset))
+    return next((position for position in places if store.end - position <= MAX_LOOKED_AT_BYTES), None)

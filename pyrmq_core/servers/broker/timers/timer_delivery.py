@@ -1,0 +1,156 @@
+"""`TimerDelivery`: reads the messages of timer entries, and stores their delivered copies.
+
+The copies of the messages that are due go into the store together, in groups of at most `STEP_BYTES`. An entry leaves
+the open slot when its copy is in the commit log, whether the copy's group is or not: a disk that fills up in the middle
+of a group repeats nothing and loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.record import RawRecord
+from pyrmq_core.servers.broker.store.appending import Append, DoesNotFit
+from pyrmq_core.servers.broker.store.disk.paths import UnsafePath
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.timers.open_slot import OpenSlot
+from pyrmq_core.servers.broker.timers.timer_copies import (
+    DeliveredCopies,
+    NoTimer,
+    TimerMessage,
+    copy_of,
+    key_of_copy,
+    read_message,
+)
+from pyrmq_core.servers.broker.timers.timer_log import ROLL, DamagedTimers, TimerEntry, TimerLog
+from pyrmq_core.servers.broker.timers.timer_rules import TIMER_QUEUE, TOPIC_BYTES
+
+# The bytes of messages that one step reads, and that it delivers; other tasks run between two steps.
+STEP_BYTES: Final = 256 << 10
+# The least bytes that a message counts as, for the work that does not depend on its size.
+MESSAGE_BYTES: Final = 5 << 10
+
+
+class DueCopy(NamedTuple):
+    """A copy to be stored, and the topic of its message."""
+
+    topic: str
+    append: Append
+
+
+class TimerDelivery:
+    """The delivery of messages from the timers, each message once.
+
+    `warn` is called with a line about lost messages and the reason, `on_delivered` with topic and bytes of each
+    delivered message. `copies` are the copies that an earlier run delivered.
+    """
+
+    def __init__(self, store: MessageStore) -> None:
+        self.warn: Callable[[str], None] = lambda line: None
+        self.on_delivered: Callable[[str, int], None] = lambda topic, size_bytes: None
+        self.copies = DeliveredCopies()
+        self._store = store
+        self._unreadable = 0  # messages not reported yet
+        self._first_unreadable = 0  # the first message's offset in the commit log
+
+    def find_copies(self, log_end: int, now_ms: int) -> None:
+        """Finds in the commit log, from an offset on, the copies of messages that were delivered before `now_ms`."""
+        start = max(log_end, self._store.start)
+        self.copies = DeliveredCopies()
+        if not self._store.reader.bounds(TIMER_QUEUE)[1]:  # no timer message was ever stored
+            return
+        records = (record for record in self._store.records(start) if isinstance(record, RawRecord))
+        self.copies.find(records, start, self._store.reader.bounds(TIMER_QUEUE)[1], now_ms)
+
+    def message(self, entry: TimerEntry) -> TimerMessage | None:
+        """Returns an entry's message; None if its record was removed. Raises `DamagedTimers` for a wrong record."""
+        record = self._store.reader.record_of(entry.physical_offset, entry.size)
+        if record is None:
+            self.note_unreadable(entry.physical_offset)
+            return None
+        try:
+            message = read_message(record)
+        except NoTimer as error:
+            raise DamagedTimers(f"the timer log names a record at {entry.physical_offset}: {error}") from error
+        if message.record.topic != TOPIC_BYTES:
+            raise DamagedTimers(f"the timer log names a record at {entry.physical_offset} of another topic")
+        return message
+
+    def deliver(self, slot: OpenSlot, timer_log: TimerLog, now_ms: int) -> bool:
+        """Delivers the next due messages of a slot; returns True if more may be due.
+
+        Raises `StoreError` at the first message that cannot be delivered. Its entry stays the slot's next.
+        """
+        left_bytes, failure = STEP_BYTES, None
+        entries: list[tuple[int, int]] = []
+        copies: list[DueCopy] = []
+        while left_bytes > 0 and (due := slot.take(now_ms)) is not None:
+            entries.append(due)
+            try:
+                entry = timer_log.entry(due[1])
+                copy = self._copy(slot, entry, now_ms)
+            except StoreError as error:
+                failure = error
+                break
+            left_bytes -= max(entry.size, MESSAGE_BYTES)
+            if copy is None:
+                entries.pop()
+            else:
+                copies.append(copy)
+        stored, refused = self._store_copies(copies, now_ms)
+        slot.give_back(entries[stored:])
+        if failure := refused or failure:
+            raise failure
+        return left_bytes <= 0
+
+    def store_copy(self, message: TimerMessage, enqueue_ms: int, now_ms: int) -> None:
+        """Stores the copy of a message that is due, unless an earlier run did."""
+        if not self._was_delivered(message, rolls=False):
+            copy = DueCopy(message.topic, copy_of(message, enqueue_ms, now_ms, rolls=False))
+            _, failure = self._store_copies([copy], now_ms)
+            if failure:
+                raise failure
+
+    def _copy(self, slot: OpenSlot, entry: TimerEntry, now_ms: int) -> DueCopy | None:
+        """Returns the copy for an entry; None if there is nothing to store."""
+        message, rolls = self.message(entry), bool(entry.magic & ROLL)
+        if message is None or (not rolls and slot.is_taken_back(message.topic, message.unique_id)):
+            return None
+        if self._was_delivered(message, rolls=rolls):
+            return None
+        return DueCopy(message.topic, copy_of(message, entry.enqueue_ms, now_ms, rolls=rolls))
+
+    def _was_delivered(self, message: TimerMessage, *, rolls: bool) -> bool:
+        """Returns True, once for each copy, if an earlier run stored the message's copy; `rolls` is as in `copy_of`."""
+        return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
+
+    def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:
+        """Stores copies in order; returns how many are done, and the error of the next copy.
+
+        A message whose topic or size the store refuses is done, too: a later try would be refused again.
+        """
+        results = self._store.put_all([copy.append for copy in copies], now_ms)
+        for number, (copy, result) in enumerate(zip(copies, results, strict=True)):
+            if not isinstance(result, StoreError):
+                self.on_delivered(copy.topic, result.end - result.positions[0])
+            elif isinstance(result, (UnsafePath, DoesNotFit)):
+                self.warn(f"a timer message for {copy.topic[:255]!r} is not delivered: {result}")
+            else:
+                return number, result
+        return len(copies), None
+
+    def note_unreadable(self, physical_offset: int) -> None:
+        """Notes a message whose record cannot be read, for the next `report`."""
+        self._first_unreadable = self._first_unreadable if self._unreadable else physical_offset
+        self._unreadable += 1
+
+    def report(self) -> None:
+        """Warns of all messages whose records could not be read, in one line: a removed segment has many."""
+        if self._unreadable:
+            self.warn(
+                f"{self._unreadable} timer messages are not delivered, whose records are damaged or removed from the "
+                f"commit log; the first was at {self._first_unreadable}"
+            )
+        self._unreadable = 0

@@ -1,0 +1,224 @@
+"""`TimerFiles`: timer log, wheel and checkpoint together, opened, repaired and synced.
+
+Log and wheel are an index: everything in them can be built anew from the messages in rmq_sys_wheel_timer. A checkpoint
+is written when log, wheel and the commit log are synced up to the state that it names. After a crash the later entries
+are linked into the wheel once more, and the messages after the last entry are read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.timers import timer_checkpoint
+from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint
+from pyrmq_core.servers.broker.timers.timer_log import NO_ENTRY, DamagedTimers, TimerEntry, TimerLog
+from pyrmq_core.servers.broker.timers.timer_rules import TimerSettings
+from pyrmq_core.servers.broker.timers.timer_wheel import Slot, TimerWheel
+from pyrmq_core.servers.broker.timers.topic_counts import TopicCounts, change_of
+
+NOTHING: Final = TimerCheckpoint()
+# The entries that one step rewrites, in some ms.
+REWRITTEN_AT_ONCE: Final = 500
+
+
+class TimerFiles:
+    """The index of waiting messages; `slots` is a heap of the times of unopened slots with messages."""
+
+    def __init__(self, files: Files, settings: TimerSettings) -> None:
+        self._files = files
+        self._settings = settings
+        self.log = TimerLog(files, settings.log_file_bytes)
+        self.wheel = TimerWheel(files, settings.precision_ms)
+        self.slots: list[int] = []
+        self.saved = NOTHING
+        self.has_checkpoint = False
+        self.may_save = True  # False after a failed sync: lost entries are read again from the last checkpoint on
+        self.is_saving = False  # while another thread writes a checkpoint
+        self.last_entry: TimerEntry | None = None  # after `open`: the entry of the message that was stored last
+        self.waiting = 0  # messages in undelivered slots, without recalled messages
+        self.topics: TopicCounts | None = None  # the waiting messages by topic, if set before `open`
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the existing files."""
+        names = [] if self.log.is_empty else ["timerlog"]
+        names += ["timerwheel"] if self.wheel.exists else []
+        return [*names, *([timer_checkpoint.PATH] if self.has_checkpoint else [])]
+
+    def open(self, commit_log_end: int) -> str:
+        """Opens and repairs the files; returns the reason if they have to be built anew from the messages.
+
+        A power cut may leave entries of messages that the commit log lost: other messages will get their offsets.
+
+        Raises `StoreError` for files of the timer log with another length than the settings say.
+        """
+        checkpoint = TimerCheckpoint.decode(self._files.load(timer_checkpoint.PATH))
+        self.has_checkpoint = checkpoint is not None and checkpoint.read_ms > 0  # an unwritten file has only zeros
+        self.saved = saved = checkpoint if checkpoint is not None and self.has_checkpoint else NOTHING
+        self.log.open()
+        is_whole = self.wheel.open()
+        if not is_whole:
+            self.wheel.remove()
+        if self.log.is_empty:
+            return "" if not saved.log_position else "the timer log is missing"
+        if not self.has_checkpoint:
+            return f"{timer_checkpoint.PATH} is missing"
+        if self.log.end < saved.log_position:
+            return "the timer log is shorter than its checkpoint says"
+        same_slots = saved.precision_ms in (None, self._settings.precision_ms)
+        are_linked = True
+        if not is_whole or not self.wheel.exists or not same_slots:
+            are_linked = self._link_all()
+        else:
+            # Without our mark: RocketMQ's checkpoint does not record the wheel's state at the sync.
+            start = saved.log_position
+            start = start if saved.log_end is not None else max(self.log.start, start - self._settings.log_file_bytes)
+            self._link(start)
+            if any(slot.last >= self.log.end for _, slot in self.wheel.waiting(saved.read_ms)):
+                are_linked = self._link_all()
+        last = self.last_entry
+        if last is not None and last.physical_offset + last.size > commit_log_end:
+            return "the timer log names messages that the commit log lost"
+        if not are_linked:
+            return "timerwheel cannot be made from the timer log"
+        found_slots = list(self.wheel.waiting(saved.read_ms))
+        self.slots = [time_ms for time_ms, _ in found_slots]
+        self.waiting = sum([slot.number for _, slot in found_slots])
+        heapq.heapify(self.slots)
+        if self.topics is not None:
+            self._count(found_slots, self.topics)
+        return ""
+
+    def add(self, entry: TimerEntry) -> int:
+        """Writes an entry as the last of its slot, and returns its offset; raises `StoreError` if a write fails."""
+        slot, end = self.wheel.slot(entry.slot_ms), self.log.end
+        try:
+            position = self.log.append(entry._replace(previous=slot.last))
+            change = change_of(entry)
+            first = slot.first if slot.last > NO_ENTRY else position
+            self.wheel.put(entry.slot_ms, Slot(first, position, slot.number + change))
+        except StoreError:
+            self.log.cut(end)  # an entry without its link would be linked after a crash
+            raise
+        self.waiting += change
+        if self.topics is not None:
+            self.topics.add(entry)
+        return position
+
+    def rewrite(self, slot_ms: int, positions: Iterable[int], by_topic: Mapping[int, int]) -> Iterator[None]:
+        """Replaces a slot's entries by the entries at `positions`, in steps; only the last step changes the slot.
+
+        `by_topic` counts the slot's messages until then, by the hash of their topic.
+
+        Raises `StoreError` if a write fails. Entries written until then stay in the log, and no slot names them.
+        """
+        before, after, left = self.wheel.slot(slot_ms), Slot(), Counter[int]()
+        for number, position in enumerate(positions, 1):
+            entry = self.log.entry(position)
+            left[entry.topic_hash] += change_of(entry)
+            last = self.log.append(entry._replace(previous=after.last))
+            after = Slot(last if number == 1 else after.first, last, number)
+            if number % REWRITTEN_AT_ONCE == 0:
+                yield
+        self.wheel.put(slot_ms, after)
+        self.waiting = max(0, self.waiting - before.number + after.number)
+        if self.topics is not None:
+            self.topics.change(by_topic, left)
+
+    def empty(self, slot_ms: int) -> None:
+        """Removes the entries of a delivered slot; raises `StoreError` if that fails."""
+        if not self.is_empty(slot_ms):
+            self.wheel.put(slot_ms, Slot())
+
+    def expect(self, slot_ms: int) -> None:
+        """Adds a slot to the slots that will be opened; it must be new."""
+        heapq.heappush(self.slots, slot_ms)
+
+    def delivered(self, slot_ms: int, by_topic: Mapping[int, int]) -> None:
+        """Notes that all messages of a slot are delivered, with their number by topic hash."""
+        self.waiting = max(0, self.waiting - self.wheel.slot(slot_ms).number)
+        if self.topics is not None:
+            self.topics.change(by_topic, {})
+
+    def last(self, slot_ms: int) -> int:
+        """Returns the offset of a slot's newest entry; NO_ENTRY if the slot has none."""
+        return self.wheel.slot(slot_ms).last
+
+    def is_empty(self, slot_ms: int) -> bool:
+        return self.last(slot_ms) == NO_ENTRY
+
+    def chain(self, slot_ms: int, position: int) -> Iterator[tuple[int, TimerEntry]]:
+        """Yields the entries of a slot from a position on, newest first; raises `DamagedTimers` at a wrong entry.
+
+        Entries in removed files are left out: the commit log no longer has their messages.
+        """
+        while position >= self.log.start:
+            entry = self.log.entry(position)
+            if entry.slot_ms // self._settings.precision_ms != slot_ms // self._settings.precision_ms:
+                raise DamagedTimers(f"the timer log's entry at {position} belongs to another slot")
+            yield position, entry
+            position = entry.previous
+
+    def save(self, checkpoint: TimerCheckpoint) -> None:
+        """Writes and syncs the checkpoint; raises `StoreError` if it cannot. One thread at a time: see `is_saving`.
+
+        Does nothing if another checkpoint was saved since this one was made: that one has at least the same changes.
+        """
+        if checkpoint.changes <= self.saved.changes:
+            return
+        file = self._files.open(timer_checkpoint.PATH, timer_checkpoint.BYTES)
+        file.write(0, checkpoint.encode())
+        file.sync()
+        self.saved = checkpoint
+        self.has_checkpoint = True
+
+    def syncs(self) -> list[Callable[[], None]]:
+        """Returns functions for any thread that sync log and wheel."""
+        return [*self.log.unsynced(), *self.wheel.unsynced()]
+
+    def remove(self) -> None:
+        """Removes log and wheel, to be built anew."""
+        self.log.remove()
+        self.wheel.remove()
+        self.slots.clear()
+        self.waiting = 0
+        self.last_entry = None
+        if self.topics is not None:
+            self.topics.clear()
+
+    def _count(self, slots: Iterable[tuple[int, Slot]], topics: TopicCounts) -> None:
+        """Counts the waiting messages by topic: some 7 us each."""
+        for time_ms, slot in slots:
+            with contextlib.suppress(DamagedTimers):  # the damage is found again and repaired when the slot is opened
+                for _, entry in self.chain(time_ms, slot.last):
+                    topics.add(entry)
+
+    def _link_all(self) -> bool:
+        """Builds the wheel from the whole timer log; returns False if it had to skip entries."""
+        self.wheel.remove()
+        return self._link(self.log.start)
+
+    def _link(self, start: int) -> bool:
+        """Links the entries from `start` on into the wheel, and finds the end of the log.
+
+        Returns False if it passed over entries, for example of an unfinished `rewrite`.
+        """
+        are_linked = True
+        for position, entry in self.log.scan(start):
+            if self.last_entry is None or entry.physical_offset > self.last_entry.physical_offset:
+                self.last_entry = entry  # a rewritten entry has an earlier message than entries before it
+            if entry.slot_ms >= self.saved.read_ms - self._settings.precision_ms:
+                slot = self.wheel.slot(entry.slot_ms)
+                # After a `rewrite` that was cut short, the first entry has no link to the slot's last entry.
+                if position > slot.last and slot.last in (entry.previous, NO_ENTRY):
+                    first = slot.first if slot.last > NO_ENTRY else position
+                    self.wheel.put(entry.slot_ms, Slot(first, position, slot.number + 1))
+                else:
+                    are_linked = False
+        return are_linked

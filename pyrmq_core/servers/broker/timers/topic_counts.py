@@ -1,0 +1,60 @@
+"""`TopicCounts`: the number of waiting timer messages of each topic, of which timer entries have the hash alone."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pyrmq_core.protocol.java.string_hash import string_hash_code
+from pyrmq_core.servers.broker.timers.timer_log import DELETE, TimerEntry
+
+# Up to this number, topics without a waiting message are kept and reported with 0.
+TOPICS_KEPT: Final = 2000
+
+
+class TopicCounts:
+    """The numbers of waiting messages by topic; topics with the same hash, which are rare, share one number."""
+
+    def __init__(self) -> None:
+        self._numbers = Counter[int]()  # by the topic's hash
+        self._names: dict[int, str] = {}
+
+    def name(self, topic: str) -> None:
+        """Notes the name of a topic that an entry has as a hash."""
+        self._names[topic_hash(topic)] = topic
+
+    def add(self, entry: TimerEntry) -> None:
+        self._numbers[entry.topic_hash] += change_of(entry)
+
+    def change(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
+        """Subtracts the counts `before` and adds the counts `after` of a changed slot."""
+        self._numbers.subtract(before)
+        self._numbers.update(after)
+
+    def clear(self) -> None:
+        self._numbers.clear()
+
+    def by_topic(self, topics: Iterable[str]) -> dict[str, int]:
+        """Returns the numbers; `topics` are the broker's topics, some of whose entries an earlier run wrote.
+
+        The messages of a topic that was deleted meanwhile are left out.
+        """
+        if len(self._numbers) > TOPICS_KEPT:
+            self._numbers = Counter({key: number for key, number in self._numbers.items() if number})
+        if not self._numbers.keys() <= self._names.keys():
+            self._names.update((topic_hash(topic), topic) for topic in topics)
+        self._names = {key: name for key, name in self._names.items() if key in self._numbers}
+        return {self._names[key]: number for key, number in self._numbers.items() if key in self._names}
+
+
+def change_of(entry: TimerEntry) -> int:
+    """Returns an entry's change of the number of waiting messages: -1 if the entry recalls another message."""
+    return -1 if entry.magic & DELETE else 1
+
+
+@functools.lru_cache(maxsize=4096)
+def topic_hash(topic: str) -> int:
+    """Returns the hash of a topic in a timer entry."""
+    return string_hash_code(topic)

@@ -1,0 +1,68 @@
+"""The decision about a half message that has no end yet, by its age and the number of its checks.
+
+Source: broker/transaction/queue/TransactionalMessageServiceImpl.java (check), TransactionalMessageUtil.java
+(getImmunityTime), 5.4.0. One thing differs: a half message within its own immunity is stored again without a count, so
+that it is checked transactionCheckMax times afterwards. Java counts it, and drops it unchecked if it is immune longer
+than the checks take. An immunity of more than an hour counts as an hour.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.protocol.java.integers import parse_long
+from pyrmq_core.servers.broker.transactions.half_messages import HalfMessage
+
+# The longest immunity that counts: an immune half message is stored again in each pass, and producers choose the time.
+LONGEST_POSTPONED_MS: Final = 3_600_000
+
+
+class Verdict(enum.Enum):
+    """The next step for a half message."""
+
+    CHECK = enum.auto()  # a producer is queried
+    POSTPONE = enum.auto()  # the half message is immune: it is stored again, so that later half messages are examined
+    WAIT = enum.auto()  # the half message is young, and so are all after it
+    DISCARD = enum.auto()  # the half message was checked too often, or is too old
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRules:
+    """The broker's settings for checks; `timeout_ms` is the age of a first check, `kept_ms` the age of the last."""
+
+    timeout_ms: int
+    most_checks: int
+    kept_ms: int
+
+    def judge(self, half: HalfMessage, now_ms: int, started_ms: int) -> Verdict:
+        """Returns the verdict of a pass that started at `started_ms`; ages count from the producer's own time."""
+        checks, age_ms = half.checks, now_ms - half.record.born_timestamp_ms
+        if (checks is not None and checks >= self.most_checks) or age_ms > self.kept_ms:
+            return Verdict.DISCARD
+        if half.record.store_timestamp_ms >= started_ms:
+            return Verdict.WAIT
+        if half.immunity is None:
+            return Verdict.WAIT if 0 <= age_ms <= self.timeout_ms else Verdict.CHECK
+        postponed_ms = min(self.immunity_ms(half.immunity), LONGEST_POSTPONED_MS)
+        return Verdict.POSTPONE if -LONGEST_POSTPONED_MS <= age_ms <= postponed_ms else Verdict.CHECK
+
+    def immunity_ms(self, text: str) -> int:
+        """Returns the age in ms that a half message's property `text` asks for; `timeout_ms` if that is no number."""
+        seconds = _seconds(text)
+        return self.timeout_ms if seconds is None else seconds * 1000
+
+    def is_end_late(self, half: HalfMessage, now_ms: int) -> bool:
+        """Returns True for an end that arrives after the immunity, unless it answers a check."""
+        if not half.immunity:
+            return False
+        return now_ms - half.record.born_timestamp_ms > max(self.immunity_ms(half.immunity), self.timeout_ms)
+
+
+def _seconds(text: str) -> int | None:
+    try:
+        seconds = parse_long(text)
+    except ValueError:
+        return None
+    return None if seconds == -1 else seconds

@@ -1,0 +1,294 @@
+"""`Transactions`: ends half messages, and checks at intervals the half messages without an end.
+
+An end is stored in two steps: the committed message, then the record that its half message needs no check. A kill
+between the two leads to a check, and the message is delivered twice if the producer commits it again; it is never lost.
+A half message that is checked is stored again first, at the end of its queue, so that the position moves on.
+Sources: broker/transaction/queue/TransactionalMessageServiceImpl.java, TransactionalMessageCheckService.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.messages.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
+from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
+from pyrmq_core.servers.broker.store.appending import DoesNotFit
+from pyrmq_core.servers.broker.store.disk.paths import UnsafePath
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.store.reading import QueueKey
+from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.servers.broker.transactions.check_rules import CheckRules, Verdict
+from pyrmq_core.servers.broker.transactions.ended_halves import EndedHalves
+from pyrmq_core.servers.broker.transactions.half_messages import (
+    HALF_QUEUE,
+    OP_QUEUE,
+    HalfMessage,
+    checked_again,
+    committed,
+    discarded,
+    ended_offsets,
+    ended_records,
+    half_message,
+    postponed,
+    resumed,
+)
+from pyrmq_core.servers.broker.transactions.producer_checks import ProducerChecks
+
+log = line_logger(__name__)
+
+MakeTopic = Callable[[TopicConfig], Awaitable[None]]
+
+# How many half messages are examined, or records of ends read, before other tasks run.
+EXAMINED_AT_ONCE: Final = 24
+PASSED_AT_ONCE: Final = 2000
+READ_AT_ONCE: Final = 64
+LISTED_AT_ONCE: Final = 500
+CHECK_MAX_TOPIC: Final = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1, int(Permission.READ | Permission.WRITE))
+HOUR_MS: Final = 3_600_000
+
+
+class Transactions:
+    """The transactions of a broker; `run` checks them until cancelled."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        offsets: GroupOffsets,
+        checks: ProducerChecks,
+        config: BrokerConfig,
+        store_host: bytes,
+    ) -> None:
+        self.config = config
+        self.on_committed: Callable[[str, int], None] = lambda topic, size_bytes: None
+        self.on_ended: Callable[[HalfMessage, int, bool], None] = lambda half, now_ms, committed: None
+        self._store = store
+        self._offsets = offsets
+        self._checks = checks
+        self._store_host = store_host
+        self._ended = EndedHalves()
+        self._op_offset = 0
+        self._is_loaded = False
+        self._has_topic = False
+
+    @property
+    def rules(self) -> CheckRules:
+        config = self.config
+        return CheckRules(
+            timeout_ms=config.transaction_time_out,
+            most_checks=config.transaction_check_max,
+            kept_ms=config.file_reserved_time * HOUR_MS,
+        )
+
+    @property
+    def waiting_by_topic(self) -> Mapping[str, int]:
+        """The number of half messages without an end, by the topic of their message."""
+        return self._ended.waiting.by_topic
+
+    def load(self) -> None:
+        """Reads the progress from the offsets of CID_RMQ_SYS_TRANS; call it before anything is stored.
+
+        An offset beyond its queue is moved back: after a power failure the queue may be shorter than it was.
+        """
+        self._ended.position = self._progress(HALF_QUEUE)
+        self._op_offset = self._progress(OP_QUEUE)
+
+    def half_at(self, commit_log_offset: int, *, or_discarded: bool = False) -> HalfMessage | None:
+        """Returns the half message at an offset of the log; with `or_discarded` also a discarded one.
+
+        The message's queue entry has to name that offset: bytes that look like a record may lie in another message's
+        body.
+        """
+        topics = (HALF_TOPIC, CHECK_MAX_TIME_TOPIC) if or_discarded else (HALF_TOPIC,)
+        half = half_message(self._store.reader.record(commit_log_offset), topics=topics)
+        if half is None:
+            return None
+        try:
+            entry = self._store.reader.entry((half.record.topic.decode(), half.record.queue_id), half.queue_offset)
+        except StoreError:
+            return None
+        return half if entry.physical_offset == commit_log_offset else None
+
+    def began(self, topic: str, queue_offset: int) -> None:
+        """Counts a half message that was stored for a topic."""
+        self._ended.begin(queue_offset, topic)
+
+    def commit(self, half: HalfMessage, now_ms: int) -> None:
+        """Stores the message for its consumers, unless that was done lately; raises `StoreError` if that fails."""
+        if self._ended.is_committed(half.queue_offset):
+            return
+        message = committed(half)
+        stored = self._store.put(message, now_ms)
+        self.on_committed(message.topic, stored.end - stored.positions[0])
+        self._ended.end(half.queue_offset, committed=True)
+        self.on_ended(half, now_ms, True)
+        self._list_ended(now_ms)
+
+    def roll_back(self, half: HalfMessage, now_ms: int) -> None:
+        if not self._ended.has_end(half.queue_offset):
+            self.on_ended(half, now_ms, False)
+        self._ended.end(half.queue_offset, committed=False)
+        self._list_ended(now_ms)
+
+    def resume(self, half: HalfMessage, now_ms: int) -> bool:
+        """Stores a half message again as never checked; returns False if its properties have no room for that."""
+        again = resumed(half)
+        if again is None:
+            return False
+        self.began(half.real_topic, self._store.put(again, now_ms).queue_offset)
+        return True
+
+    async def run(self, make_topic: MakeTopic) -> None:
+        """Checks at every interval; `make_topic` returns when a topic is in its file."""
+        await self._survive(self.read_queues(_now_ms()))
+        while True:
+            await trio.sleep(self.config.transaction_check_interval / 1000)
+            await self._survive(self.check(_now_ms(), make_topic))
+
+    async def _survive(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except StoreError as error:
+            log.warning("transactions are checked later: %s", error)
+        except Exception:
+            log.exception("transactions are checked later")
+
+    async def read_queues(self, now_ms: int) -> None:
+        """Reads once the half messages stored before this start; raises `StoreError` if that fails."""
+        if not self._is_loaded:
+            await self._read_ended()
+            await self._read_repeated(now_ms)
+            self._is_loaded = True
+
+    async def check(self, now_ms: int, make_topic: MakeTopic) -> None:
+        """Examines half messages from the position on, until a half message is too young for a check.
+
+        Raises `StoreError` if the disk fails; the next call continues.
+        """
+        await self.read_queues(now_ms)
+        self._has_topic = False
+        end = self._store.reader.bounds(HALF_QUEUE)[1]
+        while self._ended.position < end:
+            match self._step(now_ms, end):
+                case Verdict.WAIT:
+                    break
+                case Verdict.DISCARD:
+                    await make_topic(CHECK_MAX_TOPIC)
+                    self._has_topic = True
+            await trio.lowlevel.checkpoint()
+        self._list_ended(now_ms)
+        self._save_progress()
+
+    def _step(self, now_ms: int, end: int) -> Verdict | None:
+        """Examines some half messages; returns the verdict about the half message at which the pass has to stop."""
+        rules, due, examined = self.rules, list[HalfMessage](), 0
+        first = offset = max(self._ended.position, self._store.reader.bounds(HALF_QUEUE)[0])
+        try:
+            while offset < min(end, first + PASSED_AT_ONCE) and examined < EXAMINED_AT_ONCE:
+                if not self._ended.is_done(offset) and (half := self._read(offset)) is not None:
+                    examined += 1
+                    verdict = rules.judge(half, now_ms, now_ms)
+                    if verdict is Verdict.WAIT or (verdict is Verdict.DISCARD and not self._has_topic):
+                        return verdict
+                    due += self._take(half, verdict, now_ms)
+                offset += 1
+        finally:
+            self._ended.move_to(offset)
+            self._list_ended(now_ms)
+            self._save_progress()
+            for half in due:
+                if not self._checks.send(half):
+                    log.info("no producer is connected that could end transaction %s of group %s", *_names(half))
+        return None
+
+    def _take(self, half: HalfMessage, verdict: Verdict, now_ms: int) -> list[HalfMessage]:
+        """Carries out the verdict; returns the half message as stored again if a producer has to check it."""
+        offset, again = half.queue_offset, None
+        if verdict is Verdict.CHECK:
+            again = checked_again(half, 1 if half.checks is None else half.checks + 1)
+        elif verdict is Verdict.POSTPONE:
+            again = postponed(half)
+        try:
+            if again is None:
+                self._store.put(discarded(half), now_ms)
+                log.error("transaction %s of group %s has no end; it is kept in " + CHECK_MAX_TIME_TOPIC, *_names(half))
+                self._ended.finish(offset)
+                return []
+            stored = self._store.put(again, now_ms)
+        except (DoesNotFit, UnsafePath) as error:
+            log.error("half message %d is passed over: %s", offset, error)
+            return []
+        self._ended.replace(offset, stored.queue_offset)
+        self.began(half.real_topic, stored.queue_offset)
+        self._list_ended(now_ms)  # at once: a kill leaves at most one message with two half messages
+        repeated = half_message(self._store.reader.record(stored.positions[0])) if verdict is Verdict.CHECK else None
+        return [] if repeated is None else [repeated]
+
+    def _read(self, offset: int) -> HalfMessage | None:
+        half = half_message(self._store.reader.record(self._store.reader.entry(HALF_QUEUE, offset).physical_offset))
+        if half is None or half.queue_offset != offset:
+            log.error("half message %d is passed over: its record is damaged, or no longer in the log", offset)
+            return None
+        return half
+
+    def _list_ended(self, now_ms: int) -> None:
+        """Stores which half messages need no check; after a failure of the disk the next call tries again."""
+        waiting = self._ended.unwritten
+        try:
+            while offsets := waiting[:LISTED_AT_ONCE]:
+                stored = self._store.put(ended_records(offsets, now_ms, self._store_host), now_ms)
+                for op_offset, offset in enumerate(offsets, stored.queue_offset):
+                    self._ended.listed(op_offset, [offset])
+                del waiting[:LISTED_AT_ONCE]
+        except StoreError as error:
+            log.warning("the ends of %d transactions are recorded later: %s", len(waiting), error)
+
+    async def _read_ended(self) -> None:
+        """Reads which half messages ended before this start."""
+        start, end = self._store.reader.bounds(OP_QUEUE)
+        self._op_offset = max(self._op_offset, start)
+        for offset in range(self._op_offset, end):
+            raw = self._store.reader.record(self._store.reader.entry(OP_QUEUE, offset).physical_offset)
+            self._ended.listed(offset, ended_offsets(raw))
+            if offset % READ_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+
+    async def _read_repeated(self, now_ms: int) -> None:
+        """Reads the waiting half messages, and links repeated ones to the offset that a producer's end names."""
+        start, end = self._store.reader.bounds(HALF_QUEUE)
+        for offset in range(max(self._ended.position, start), end):
+            half = None if self._ended.is_done(offset) else self._read(offset)
+            if half is not None and half.first_offset < offset and self._ended.has_end(half.first_offset):
+                self._ended.finish(offset)
+            elif half is not None:
+                if half.first_offset < offset:
+                    self._ended.follow(half.first_offset, offset)
+                self.began(half.real_topic, offset)
+            if offset % READ_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+        self._list_ended(now_ms)
+
+    def _progress(self, key: QueueKey) -> int:
+        start, end = self._store.reader.bounds(key)
+        progress = self._offsets.committed(TRANSACTION_GROUP, *key)
+        return min(max(start, progress or 0), end)
+
+    def _save_progress(self) -> None:
+        self._op_offset = self._ended.first_needed(self._op_offset)
+        for key, offset in ((HALF_QUEUE, self._ended.position), (OP_QUEUE, self._op_offset)):
+            if self._offsets.committed(TRANSACTION_GROUP, *key) != offset:
+                self._offsets.commit(TRANSACTION_GROUP, *key, offset)
+
+
+def _names(half: HalfMessage) -> tuple[str, str]:
+    return half.unique_id or str(half.queue_offset), half.producer_group
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

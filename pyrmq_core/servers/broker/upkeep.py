@@ -1,0 +1,98 @@
+"""The work that a broker does at intervals beside serving: tables written, figures sampled, silent clients removed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import date, datetime
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.servers.broker.broker import Broker
+from pyrmq_core.servers.broker.in_turns import take_all
+from pyrmq_core.servers.broker.schedule.delay_levels import FILE_NAME as DELAYS_FILE
+from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
+from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
+from pyrmq_core.servers.broker.statistics.tallies import DAY, PERIODS, SECOND_MS
+from pyrmq_core.servers.broker.tables.config_files import FOLDER
+from pyrmq_core.servers.broker.tables.consumer_filters import FILE_NAME as FILTERS_FILE
+from pyrmq_core.servers.broker.tables.consumer_filters import ConsumerFilters
+from pyrmq_core.servers.broker.tables.consumer_offsets import FILE_NAME as OFFSETS_FILE
+from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
+
+log = line_logger(__name__)
+
+MINUTE_SECONDS: Final = 60
+EXPIRY_SECONDS: Final = 10.0
+
+
+def rarely_written(broker: Broker) -> dict[str, GroupOffsets | ConsumerFilters | DelayLevels]:
+    """Returns the tables that are written at intervals, by the path of their file."""
+    return {
+        f"{FOLDER}/{OFFSETS_FILE}": broker.offsets,
+        f"{FOLDER}/{FILTERS_FILE}": broker.filters,
+        f"{FOLDER}/{DELAYS_FILE}": broker.delays,
+    }
+
+
+async def keep_written(broker: Broker) -> None:
+    """Writes the changed tables to their files at intervals; a failed write is repeated at the next interval."""
+    while True:
+        await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
+        for path, table in rarely_written(broker).items():
+            if (text := table.unsaved()) is not None:
+                try:
+                    await trio.to_thread.run_sync(_save, broker, path, text)
+                except StoreError as error:
+                    table.is_changed = True
+                    log.error("%s", error)
+
+
+def _save(broker: Broker, path: str, text: Callable[[], bytes]) -> None:
+    broker.store.files.save(path, text())
+
+
+async def sample_figures(
+    figures: BrokerFigures, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+) -> None:
+    """Samples until cancelled: the store's rates each second, the tallies every 10 s, 10 minutes and hour.
+
+    Each second it also removes the tallies of deleted topics and groups.
+    """
+    beat, today, began = 0, _day(now_ms()), trio.current_time()
+    while True:
+        figures.store.take_sample(now_ms())
+        await take_all(figures.forget_deleted())
+        for period in PERIODS:
+            if beat * SECOND_MS % period.every_ms == 0:
+                await take_all(figures.take_samples(period, now_ms()))
+                if period is DAY:
+                    await take_all(figures.forget_idle())
+        if beat and beat % MINUTE_SECONDS == 0:
+            figures.store.turn_minute()
+        if (day := _day(now_ms())) != today:
+            today = day
+            figures.turn_day()
+        beat += 1
+        began = max(began, trio.current_time() - beat)  # samples missed during a pause of the process are left out
+        await trio.sleep_until(began + beat)
+
+
+def _day(now_ms: int) -> date:
+    """Returns the current day in this machine's time zone; totals are noted when it changes."""
+    return datetime.fromtimestamp(now_ms / SECOND_MS).astimezone().date()
+
+
+async def expire_clients(broker: Broker) -> None:
+    """Removes clients that were silent for channelExpiredTimeout, and expired expressions and locks."""
+    while True:
+        await trio.sleep(EXPIRY_SECONDS)
+        now_ms = broker.running_ms()
+        for changed in broker.clients.expire(now_ms - broker.config.channel_expired_timeout):
+            broker.notify_groups(changed)
+            await trio.lowlevel.checkpoint()
+        broker.filters.clean(broker.now_ms())
+        broker.locks.expire(now_ms)

@@ -1,0 +1,71 @@
+"""`Histogram` and `Counts`: numbers that a server counts by labels, with a bound on their series."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
+
+from pyrmq_core.servers.exporter.families import Buckets, Sample
+
+# The most series of a family: a histogram's series takes half a KiB of memory, and a line for each bucket on the page.
+MAX_SERIES: Final = 2_000
+# The labels that all further samples share once there are too many series.
+OTHER: Final = "other"
+
+Labels = tuple[str, ...]
+
+
+class _Series:
+    """The values of one histogram with the same labels."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self, buckets: int) -> None:
+        self.counts = [0] * buckets
+        self.total = 0.0
+
+
+class Histogram:
+    """Counts of values by labels, in buckets up to each bound and one for the rest."""
+
+    def __init__(self, bounds: tuple[float, ...], *, max_series: int = MAX_SERIES) -> None:
+        self.bounds = bounds
+        self._max_series = max_series
+        self._series: dict[Labels, _Series] = {}
+
+    def observe(self, labels: Labels, value: float) -> None:
+        series = self._series.get(labels)
+        if series is None:
+            series = self._series.setdefault(
+                bounded(labels, len(self._series), self._max_series), _Series(len(self.bounds) + 1)
+            )
+        series.counts[bisect_left(self.bounds, value)] += 1
+        series.total += value
+
+    def samples(self) -> Iterator[Sample]:
+        for labels, series in list(self._series.items()):
+            yield Sample(labels, Buckets(tuple(accumulate(series.counts)), series.total))
+
+
+class Counts:
+    """Sums by labels."""
+
+    def __init__(self, *, max_series: int = MAX_SERIES) -> None:
+        self._max_series = max_series
+        self._sums: dict[Labels, float] = {}
+
+    def add(self, labels: Labels, number: float = 1) -> None:
+        if labels not in self._sums:
+            labels = bounded(labels, len(self._sums), self._max_series)
+        self._sums[labels] = self._sums.get(labels, 0) + number
+
+    def samples(self) -> Iterator[Sample]:
+        for labels, number in list(self._sums.items()):
+            yield Sample(labels, number)
+
+
+def bounded(labels: Labels, series: int, most: int) -> Labels:
+    """Returns the labels of a new series, or of the series for the rest."""
+    return labels if series < most else (OTHER,) * len(labels)

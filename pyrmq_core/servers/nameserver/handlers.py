@@ -1,0 +1,356 @@
+"""The request handlers of a NameServer, one short function per request code, and the table of all of them.
+
+Sources: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java, 5.3.3. Left out: other
+environments' routes (`clusterTest`) and the controller's requests; they are refused as not supported. 4.9's NameServer
+does not answer a code it does not know; ours answers REQUEST_CODE_NOT_SUPPORTED, as 5.x does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
+
+from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import REQUEST_NAMES, RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.framing.fields import parse_bool
+from pyrmq_core.protocol.framing.frame import MAX_FRAME_BYTES
+from pyrmq_core.protocol.requests.nameserver.cluster_info import GetBrokerMemberGroup
+from pyrmq_core.protocol.requests.nameserver.kv_config import (
+    DeleteKvConfig,
+    GetKvConfig,
+    GetKvList,
+    KvConfig,
+    PutKvConfig,
+)
+from pyrmq_core.protocol.requests.nameserver.namesrv_config import NamesrvConfigText, UpdateNamesrvConfig
+from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv, RegisterTopicInNamesrv
+from pyrmq_core.protocol.requests.nameserver.topic_lists import GetTopicsByCluster
+from pyrmq_core.protocol.requests.nameserver.write_perm import (
+    AddedWritePerm,
+    AddWritePerm,
+    WipedWritePerm,
+    WipeWritePerm,
+)
+from pyrmq_core.protocol.routes.route import TopicRouteData
+from pyrmq_core.servers.access import user_requests
+from pyrmq_core.servers.nameserver.route_cache import encode_cluster_info, encode_route, encode_topic_list
+from pyrmq_core.servers.nameserver.service import NameServer, now_ms
+from pyrmq_core.servers.nameserver.tables import BrokerAddrInfo, accepted, registration
+from pyrmq_core.servers.nameserver.tables import admin_changes as outside
+from pyrmq_core.servers.nameserver.tables import queries as lookups
+from pyrmq_core.servers.nameserver.tables.state import BROKERS_PER_STEP, Steps
+from pyrmq_core.servers.protocol.broker_heartbeat import BrokerHeartbeat
+from pyrmq_core.servers.protocol.register_broker import (
+    KnownDataVersion,
+    QueryDataVersion,
+    RegisterBroker,
+    UnregisterBroker,
+)
+
+# V4_9_4 of common/MQVersion.java: clients of this version or later read strict JSON.
+STANDARD_JSON_VERSION: Final = 401
+# common/help/FAQUrl.java: the text that RocketMQ's users search for.
+HELP: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+KEY_MISSING: Final = "namespace or key is null"
+DISABLED: Final = "disable"
+# The most bytes of other bodies than registrations: a data version has 100 bytes, settings have 5,000 bytes.
+SMALL_BODY_BYTES: Final = 64 * 1024
+# The most bytes of a body about one topic or user: enough for a topic's queues at 5,000 brokers.
+TOPIC_BODY_BYTES: Final = 1024 * 1024
+
+Answer = Command | Awaitable[Command]
+Handle = Callable[[NameServer, Command, Peer], Answer]
+
+
+class RequestEntry(NamedTuple):
+    """The handler of a request code; `about` is its line in the documentation.
+
+    A body longer than `max_body_bytes` is refused undecoded: decoding it would block the event loop.
+    """
+
+    handle: Handle
+    about: str
+    max_body_bytes: int = SMALL_BODY_BYTES
+
+
+def handle(server: NameServer, request: Command, peer: Peer) -> Answer:
+    """Returns the answer to any request; the connection turns a handler's exception into an error answer."""
+    served = HANDLERS.get(request.code)
+    if served is None:
+        return refuse_unknown(request)
+    if len(request.body) > served.max_body_bytes:
+        sent, most = len(request.body), served.max_body_bytes
+        return refusal(ResponseCode.SYSTEM_ERROR, f"the body has {sent} bytes; {most} at most for this request")
+    return served.handle(server, request, peer)
+
+
+def refuse_unknown(request: Command) -> Command:
+    name = REQUEST_NAMES.get(request.code)
+    about = "" if name is None else f": {name} is no question for a NameServer"
+    return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported{about}")
+
+
+def get_route_info(server: NameServer, request: Command, peer: Peer) -> Answer:
+    """Returns a topic's route. It is by far the most frequent request, so fields are read without a dataclass."""
+    if not server.is_ready:
+        return refusal(ResponseCode.SYSTEM_ERROR, "name server not ready")
+    topic = request.ext.get("topic")
+    route = None if topic is None else lookups.route(server.tables, topic)
+    if topic is None or route is None:
+        named = "null" if topic is None else topic
+        remark = f"No topic route info in name server for the topic: {named}{HELP}"
+        return refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+    server.found_a_route = True
+    order = server.order_topic_conf(topic)
+    is_short = len(route.broker_datas) <= BROKERS_PER_STEP
+    standard = request.version >= STANDARD_JSON_VERSION or parse_bool(request.ext.get("acceptStandardJsonOnly", ""))
+    zone = request.ext.get("__ZONE_NAME", "").strip()
+    if zone and parse_bool(request.ext.get("__ZONE_MODE", "")):
+        return server.in_turn(_zone_answer(route, zone, order, bare_ids=not standard), peer, is_short=is_short)
+    cached = server.answers.cached(topic, route, order, bare_ids=not standard)
+    if cached is not None:
+        return cached
+    return server.in_turn(_route_answer(server, topic, route, order, bare_ids=not standard), peer, is_short=is_short)
+
+
+def _zone_answer(route: TopicRouteData, zone: str, order: str | None, *, bare_ids: bool) -> Steps[Command]:
+    return success(body=(yield from encode_route(lookups.route_in_zone(route, zone), order, bare_ids=bare_ids)))
+
+
+def _route_answer(
+    server: NameServer, topic: str, route: TopicRouteData, order: str | None, *, bare_ids: bool
+) -> Steps[Command]:
+    body = yield from encode_route(route, order, bare_ids=bare_ids)
+    return server.answers.keep(topic, route, order, body, bare_ids=bare_ids)
+
+
+def register_broker(server: NameServer, request: Command, peer: Peer) -> Answer:
+    register = RegisterBroker.from_command(request)
+    accepted.check_registration(register.header)
+    try:
+        register.check_crc()
+    except BodyError as error:
+        return refusal(ResponseCode.SYSTEM_ERROR, str(error))
+    return server.registrations.take(register, peer)
+
+
+def unregister_broker(server: NameServer, request: Command, _: Peer) -> Command:
+    broker = UnregisterBroker.from_command(request)
+    accepted.check_name("brokerName", broker.broker_name)
+    server.unregister(broker, _live_key(broker.cluster_name, broker.broker_addr))
+    return success()
+
+
+def query_data_version(server: NameServer, request: Command, _: Peer) -> Command:
+    header = QueryDataVersion.from_command(request)
+    key = _live_key(header.cluster_name, header.broker_addr)
+    live = server.tables.broker_live_table.get(key)
+    registration.heartbeat(server.tables, key, now_ms())
+    version = None if live is None else live.data_version
+    return KnownDataVersion(version != header.data_version, version).to_command()
+
+
+def broker_heartbeat(server: NameServer, request: Command, _: Peer) -> Command:
+    header = BrokerHeartbeat.from_command(request)
+    registration.heartbeat(server.tables, _live_key(header.cluster_name, header.broker_addr), now_ms())
+    return success()
+
+
+def _live_key(cluster_name: str, broker_addr: str) -> BrokerAddrInfo:
+    """Returns the key of the broker in a request; raises `HeaderError` for an impossible cluster name or address."""
+    accepted.check_name("clusterName", cluster_name)
+    accepted.check_address("brokerAddr", broker_addr)
+    return BrokerAddrInfo(cluster_name, broker_addr)
+
+
+def get_cluster_info(server: NameServer, _request: Command, peer: Peer) -> Answer:
+    def steps() -> Steps[Command]:
+        return success(body=(yield from encode_cluster_info(lookups.cluster_info(server.tables))))
+
+    return server.in_turn(steps(), peer, is_short=len(server.tables.broker_addr_table) <= BROKERS_PER_STEP)
+
+
+def get_broker_member_group(server: NameServer, request: Command, _: Peer) -> Command:
+    header = GetBrokerMemberGroup.from_command(request)
+    return lookups.broker_member_group(server.tables, header.cluster_name, header.broker_name).to_command()
+
+
+def get_all_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
+    return _topic_list(server, lookups.all_topics(server.tables), peer, enabled=server.config.enable_all_topic_list)
+
+
+def get_system_topics(server: NameServer, _request: Command, _: Peer) -> Command:
+    return lookups.system_topics(server.tables).to_command()
+
+
+def get_topics_by_cluster(server: NameServer, request: Command, peer: Peer) -> Answer:
+    cluster = GetTopicsByCluster.from_command(request).cluster
+    return _topic_list(server, lookups.topics_of_cluster(server.tables, cluster), peer)
+
+
+def get_unit_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
+    return _topic_list(server, lookups.unit_topics(server.tables), peer)
+
+
+def get_unit_sub_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
+    return _topic_list(server, lookups.unit_sub_topics(server.tables), peer)
+
+
+def get_unit_sub_ununit_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
+    return _topic_list(server, lookups.unit_sub_ununit_topics(server.tables), peer)
+
+
+def _topic_list(server: NameServer, topics: Steps[list[str]], peer: Peer, *, enabled: bool | None = None) -> Answer:
+    def steps() -> Steps[Command]:
+        return success(body=(yield from encode_topic_list((yield from topics))))
+
+    if not (server.config.enable_topic_list if enabled is None else enabled):
+        return refusal(ResponseCode.SYSTEM_ERROR, DISABLED)
+    return server.in_turn(steps(), peer, is_short=server.has_few_topics)
+
+
+def wipe_write_perm(server: NameServer, request: Command, peer: Peer) -> Answer:
+    header = WipeWritePerm.from_command(request)
+    accepted.check_name("brokerName", header.broker_name)
+
+    def steps() -> Steps[Command]:
+        switched = yield from outside.wipe_write_perm(server.tables, header.broker_name)
+        server.tell([switched])
+        return WipedWritePerm(switched.topics).to_command()
+
+    return server.in_turn(steps(), peer, is_short=server.has_few_topics)
+
+
+def add_write_perm(server: NameServer, request: Command, peer: Peer) -> Answer:
+    header = AddWritePerm.from_command(request)
+    accepted.check_name("brokerName", header.broker_name)
+
+    def steps() -> Steps[Command]:
+        switched = yield from outside.add_write_perm(server.tables, header.broker_name)
+        server.tell([switched])
+        return AddedWritePerm(switched.topics).to_command()
+
+    return server.in_turn(steps(), peer, is_short=server.has_few_topics)
+
+
+def delete_topic(server: NameServer, request: Command, _: Peer) -> Command:
+    header = DeleteTopicInNamesrv.from_command(request)
+    accepted.check_topic("topic", header.topic)
+    server.tell(outside.delete_topic(server.tables, header.topic, header.cluster_name))
+    return success()
+
+
+def register_topic(server: NameServer, request: Command, _: Peer) -> Command:
+    header = RegisterTopicInNamesrv.from_command(request)
+    accepted.check_topic("topic", header.topic)
+    change = outside.set_topic(server.tables, header.topic, header.queue_datas)
+    server.tell([] if change is None else [change])
+    return success()
+
+
+def put_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
+    header = PutKvConfig.from_command(request)
+    if header.namespace is None or header.key is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, KEY_MISSING)
+    accepted.check_key("namespace", header.namespace)
+    accepted.check_key("key", header.key)
+    accepted.check_value("value", header.value or "")
+    server.kv.put(header.namespace, header.key, header.value)
+    return _saved(server)
+
+
+def delete_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
+    header = DeleteKvConfig.from_command(request)
+    if header.namespace is None or header.key is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, KEY_MISSING)
+    server.kv.delete(header.namespace, header.key)
+    return _saved(server)
+
+
+async def _saved(server: NameServer) -> Command:
+    """Saves the KV configuration and returns the answer: unlike in Java, an error if the change is not on disk."""
+    try:
+        await server.kv.save()
+    except StoreError as error:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"changed in memory only: {error}")
+    return success()
+
+
+def get_kv_config(server: NameServer, request: Command, _: Peer) -> Command:
+    header = GetKvConfig.from_command(request)
+    value = server.kv.get(header.namespace, header.key)
+    if value is None:
+        where = f"Namespace: {_java_text(header.namespace)} Key: {_java_text(header.key)}"
+        return refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, {where}")
+    return KvConfig(value).to_command()
+
+
+def get_kv_list(server: NameServer, request: Command, _: Peer) -> Command:
+    header = GetKvList.from_command(request)
+    body = server.kv.table_body(header.namespace or "")
+    if body is None:
+        return refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_java_text(header.namespace)}")
+    return success(body=body)
+
+
+def _java_text(text: str | None) -> str:
+    return "null" if text is None else text
+
+
+def get_namesrv_config(server: NameServer, _request: Command, _: Peer) -> Command:
+    return NamesrvConfigText(server.config.to_settings()).to_command()
+
+
+async def update_namesrv_config(server: NameServer, request: Command, _: Peer) -> Command:
+    header = UpdateNamesrvConfig.from_command(request)
+    if server.config.black_list.intersection(header.settings):
+        return refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    try:
+        await server.update_config(header.settings)
+    except (InvalidArgument, StoreError) as error:
+        return refusal(ResponseCode.SYSTEM_ERROR, str(error))
+    return success()
+
+
+async def administer_users(server: NameServer, request: Command, _: Peer) -> Command:
+    return await user_requests.answer(server.access.users, request)
+
+
+HANDLERS: Final[Mapping[int, RequestEntry]] = {
+    RequestCode.PUT_KV_CONFIG: RequestEntry(
+        put_kv_config, "keeps a value under a namespace and a key, and writes the file"
+    ),
+    RequestCode.GET_KV_CONFIG: RequestEntry(get_kv_config, "one value, or 22"),
+    RequestCode.DELETE_KV_CONFIG: RequestEntry(delete_kv_config, "forgets a key, and writes the file"),
+    RequestCode.REGISTER_BROKER: RequestEntry(
+        register_broker, "takes a broker's address and topics; its sign of life", MAX_FRAME_BYTES
+    ),
+    RequestCode.UNREGISTER_BROKER: RequestEntry(unregister_broker, "removes a broker's address at once"),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: RequestEntry(get_route_info, "a topic's route, or 17"),
+    RequestCode.GET_BROKER_CLUSTER_INFO: RequestEntry(get_cluster_info, "all clusters and brokers"),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: RequestEntry(
+        wipe_write_perm, "takes write permission from a broker's topics"
+    ),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RequestEntry(get_all_topics, "all topics"),
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: RequestEntry(delete_topic, "forgets a topic, of one cluster or of all"),
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: RequestEntry(register_topic, "sets a topic's queues", TOPIC_BODY_BYTES),
+    RequestCode.GET_KVLIST_BY_NAMESPACE: RequestEntry(get_kv_list, "all values of a namespace, or 22"),
+    RequestCode.GET_TOPICS_BY_CLUSTER: RequestEntry(get_topics_by_cluster, "the topics of a cluster"),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: RequestEntry(get_system_topics, "the names of clusters and brokers"),
+    RequestCode.GET_UNIT_TOPIC_LIST: RequestEntry(get_unit_topics, "unit topics"),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: RequestEntry(get_unit_sub_topics, "topics that units subscribe to"),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: RequestEntry(
+        get_unit_sub_ununit_topics, "those that are no unit topics"
+    ),
+    RequestCode.UPDATE_NAMESRV_CONFIG: RequestEntry(update_namesrv_config, "changes settings, and writes their file"),
+    RequestCode.GET_NAMESRV_CONFIG: RequestEntry(get_namesrv_config, "all settings, `name=value` a line"),
+    RequestCode.QUERY_DATA_VERSION: RequestEntry(
+        query_data_version, "whether a broker's topics changed; a sign of life"
+    ),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: RequestEntry(add_write_perm, "gives write permission to a broker's topics"),
+    RequestCode.GET_BROKER_MEMBER_GROUP: RequestEntry(get_broker_member_group, "the addresses of a broker name"),
+    RequestCode.BROKER_HEARTBEAT: RequestEntry(broker_heartbeat, "a sign of life"),
+    **{code: RequestEntry(administer_users, about, TOPIC_BODY_BYTES) for code, about in user_requests.ABOUT.items()},
+}

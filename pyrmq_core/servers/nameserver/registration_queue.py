@@ -1,0 +1,114 @@
+"""The queue of registrations: short ones are applied at once, long ones in steps and fair turns, so that none blocks.
+
+A broker with 10,000 topics sends 2 MB every 30 s. A body with the digest of the last one is not decoded again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Generator
+from typing import Final
+
+import trio
+
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.servers.nameserver.fair_steps import FairSteps
+from pyrmq_core.servers.protocol.register_broker import RegisterBroker, RegistrationHeader
+from pyrmq_core.servers.protocol.registration import RegistrationBody, finished, lasting_parts, registration_steps
+
+# Registrations up to this size, about 200 topics, are not queued: they take a millisecond.
+SHORT_BODY_BYTES: Final = 32 * 1024
+# The most waiting registrations of one connection, and the most bytes of all that wait. A broker has one registration
+# under way, or two when a topic is created meanwhile.
+WAITING_OF_PEER: Final = 4
+WAITING_BYTES: Final = 512 * 1024 * 1024
+# Half of `WAITING_BYTES` is reserved for bodies up to this size (20,000 topics).
+ORDINARY_BODY_BYTES: Final = 4 * 1024 * 1024
+
+# Applies a registration in steps and returns the answer, from request, body, digest and peer. The body is None if the
+# tables already have the content of a body with this digest.
+Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], Generator[None, None, Command]]
+
+
+class RegistrationQueue:
+    """The waiting registrations; registrations of one broker name are applied in the order of their arrival.
+
+    A request's turn is decided on arrival, not when its task first runs: the loop starts tasks in any order.
+    """
+
+    def __init__(
+        self,
+        apply: Apply,
+        knows: Callable[[RegistrationHeader, bytes], bool],
+        is_leaving: Callable[[str], bool],
+        fair_steps: FairSteps,
+    ) -> None:
+        self._apply = apply
+        self._knows = knows
+        self._is_leaving = is_leaving
+        self._fair_steps = fair_steps
+        self._lines: dict[str, deque[trio.Event]] = {}  # by broker name; the first event is set: its turn has come
+        self._peers: Counter[Peer] = Counter()
+        self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger bodies
+
+    def take(self, register: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
+        """Returns the answer, as an awaitable if the registration has to wait.
+
+        Raises `BodyError` for an unreadable body.
+        """
+        header, size = register.header, len(register.raw_body)
+        is_short = size <= SHORT_BODY_BYTES and not header.compressed
+        if is_short and header.broker_name not in self._lines and not self._is_leaving(header.broker_name):
+            return finished(self._apply(register, register.body(), None, peer))
+        waiting = self._bytes[size <= ORDINARY_BODY_BYTES]
+        if self._peers[peer] >= WAITING_OF_PEER or waiting + size > WAITING_BYTES // 2:
+            return refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"{self._peers[peer]} registrations of this connection and {waiting} bytes of all wait already; "
+                "register again later",
+            )
+        turn = trio.Event()
+        line = self._lines.setdefault(header.broker_name, deque())
+        line.append(turn)
+        line[0].set()
+        self._count(register, peer, 1)
+        return self._take_in_turn(register, peer, turn)
+
+    async def _take_in_turn(self, register: RegisterBroker, peer: Peer, turn: trio.Event) -> Command:
+        line = self._lines[register.header.broker_name]
+        try:
+            await turn.wait()
+            return await self._fair_steps.run(self._steps(register, peer), owner=peer, size=len(register.raw_body))
+        finally:
+            line.remove(turn)
+            if line:
+                line[0].set()
+            else:
+                del self._lines[register.header.broker_name]
+            self._count(register, peer, -1)
+
+    def _steps(self, register: RegisterBroker, peer: Peer) -> Generator[None, None, Command]:
+        digest = _digest(register.raw_body)
+        if self._knows(register.header, digest):
+            return (yield from self._apply(register, None, digest, peer))
+        body = yield from registration_steps(
+            register.raw_body, version=register.version, compressed=register.header.compressed
+        )
+        return (yield from self._apply(register, body, digest, peer))
+
+    def _count(self, register: RegisterBroker, peer: Peer, sign: int) -> None:
+        size = len(register.raw_body)
+        self._bytes[size <= ORDINARY_BODY_BYTES] += sign * size
+        self._peers[peer] += sign
+        if not self._peers[peer]:  # a Counter would otherwise keep every past connection
+            del self._peers[peer]
+
+
+def _digest(body: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256()
+    for part in lasting_parts(body):
+        digest.update(part)
+    return digest.digest()

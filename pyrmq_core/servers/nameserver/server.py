@@ -1,0 +1,202 @@
+"""`run_nameserver`: a NameServer that listens, removes silent brokers, and stops in order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import InvalidArgument, NetworkError, StoreError
+from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, failure_in, serve
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.tls_settings import watch_certificate
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.servers.access.control import access_control
+from pyrmq_core.servers.exporter.rpc_latency import RpcLatency
+from pyrmq_core.servers.exporter.start import start_exporter
+from pyrmq_core.servers.nameserver.config import NameServerConfig
+from pyrmq_core.servers.nameserver.exported import NameServerMetrics
+from pyrmq_core.servers.nameserver.handlers import handle
+from pyrmq_core.servers.nameserver.kvconfig import KvConfig
+from pyrmq_core.servers.nameserver.service import NameServer
+from pyrmq_core.servers.nameserver.tables import RouteTables
+from pyrmq_core.servers.nameserver.tables.changes import MinBrokerIdChange
+from pyrmq_core.servers.protocol.broker_heartbeat import NotifyMinBrokerIdChange
+
+log = line_logger(__name__)
+
+# When the first scan for silent brokers runs, when the KV configuration is first logged, and at which interval then
+# (NamesrvController of 4.x).
+FIRST_SCAN_SECONDS: Final = 5.0
+FIRST_KV_SECONDS: Final = 60.0
+KV_SECONDS: Final = 600.0
+NOTICE_SECONDS: Final = 0.3
+NOTICES: Final = 1000
+# The cluster that policies name for requests without one; RocketMQ's default (BrokerConfig).
+DEFAULT_CLUSTER: Final = "DefaultCluster"
+# The most unanswered requests of a connection: further ones are not read, so they wait at the sender. A client queries
+# one route at a time, and a broker registers every 30 s.
+REQUESTS_PER_CONNECTION: Final = 64
+
+
+@dataclass(eq=False, slots=True)
+class RunningNameServer:
+    """A serving NameServer: its real address, tables, KV configuration and settings, and the two ways to end it."""
+
+    listening: Listening
+    server: NameServer
+    scope: trio.CancelScope
+    is_killed: bool = False
+    metrics_address: str = ""  # set with metricsExporterType=PROM
+
+    @property
+    def address(self) -> str:
+        """The address that the NameServer listens on."""
+        return self.listening.address
+
+    @property
+    def tables(self) -> RouteTables:
+        """The route tables as they are now."""
+        return self.server.tables
+
+    @property
+    def kv(self) -> KvConfig:
+        """The KV configuration as it is now."""
+        return self.server.kv
+
+    @property
+    def config(self) -> NameServerConfig:
+        """The settings in force, which change while it runs."""
+        return self.server.config
+
+    def stop(self) -> None:
+        """Stops as after SIGTERM: ends `run_nameserver` in order."""
+        self.scope.cancel()
+
+    def kill(self) -> None:
+        """Stops as after SIGKILL: KV configuration that is not in its file yet is lost."""
+        self.is_killed = True
+        self.scope.cancel()
+
+
+async def run_nameserver(
+    config: NameServerConfig | None = None,
+    *,
+    wrap_handler: Callable[[Handler], Handler] | None = None,
+    task_status: trio.TaskStatus[RunningNameServer] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Runs a NameServer until cancelled or stopped; `nursery.start` returns the `RunningNameServer`.
+
+    KV configuration is loaded before the port opens. `wrap_handler` may read and change each request and answer. When
+    cancelled, it closes the port and all connections, then writes unsaved KV configuration. Raises `NetworkError` when
+    it cannot listen, and `InvalidArgument` for TLS files that cannot be used.
+    """
+    config = config or NameServerConfig()
+    to_send, to_take = trio.open_memory_channel[MinBrokerIdChange](NOTICES)
+    access = await access_control(config.access, cluster=DEFAULT_CLUSTER, folder=config.users_folder)
+    server = NameServer(config, notify=partial(_queue_notice, to_send))
+    server.access = access
+    server.load()
+
+    def answer(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
+        denied = access.denied(request, peer)
+        return handle(server, request, peer) if denied is None else denied
+
+    latency = RpcLatency() if config.exports_metrics else None
+    handler = answer if latency is None else latency.measured(answer)
+    tls = config.tls.server_context()
+    listen = partial(
+        serve,
+        handler if wrap_handler is None else wrap_handler(handler),
+        config.bind_address,
+        config.listen_port,
+        on_close=server.connection_closed,
+        idle_timeout=float(config.server_channel_max_idle_time_seconds),
+        max_requests_per_connection=REQUESTS_PER_CONNECTION,
+        bounds=config.bounds,
+        tls=tls,
+        tls_mode=config.tls.mode,
+    )
+    running: RunningNameServer | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            server.nursery = nursery
+            listening = await nursery.start(listen)
+            nursery.start_soon(_send_notices, ConnectionPool(nursery, tls=config.tls.client_context()), to_take)
+            nursery.start_soon(tell_kv_rounds, server)
+            if tls is not None:
+                nursery.start_soon(watch_certificate, config.tls, tls)
+            running = RunningNameServer(listening, server, nursery.cancel_scope)
+            if latency is not None:
+                running.metrics_address = await _start_exporter(nursery, running, latency)
+            task_status.started(running)
+            await scan_rounds(server)
+    except BaseExceptionGroup as failures:
+        raise failure_in(failures) from None
+    finally:
+        if running is None or not running.is_killed:
+            await _write_kv(server)
+
+
+async def _start_exporter(nursery: trio.Nursery, running: RunningNameServer, latency: RpcLatency) -> str:
+    config, listening = running.config, running.listening
+    metrics = NameServerMetrics(running.server, latency, lambda: len(listening.connections))
+    return await start_exporter(
+        nursery,
+        metrics.families,
+        config.metrics_prom_exporter_host,
+        config.metrics_prom_exporter_port,
+        common={"node_type": "nameserver", "node_id": listening.address},
+    )
+
+
+async def scan_rounds(server: NameServer) -> None:
+    """Removes silent brokers at the configured interval, which may change at run time."""
+    await trio.sleep(FIRST_SCAN_SECONDS)
+    while True:
+        server.scan()
+        await trio.sleep(server.config.scan_not_active_broker_interval_ms / 1000)
+
+
+async def tell_kv_rounds(server: NameServer) -> None:
+    """Logs the KV configuration after a minute, then every ten."""
+    await trio.sleep(FIRST_KV_SECONDS)
+    while True:
+        await server.tell_kv()
+        await trio.sleep(KV_SECONDS)
+
+
+def _queue_notice(to_send: trio.MemorySendChannel[MinBrokerIdChange], notice: MinBrokerIdChange) -> None:
+    try:
+        to_send.send_nowait(notice)
+    except trio.WouldBlock:
+        log.warning("broker %s gets no notice of its smallest id: %d notices wait", notice.broker_name, NOTICES)
+
+
+async def _send_notices(pool: ConnectionPool, to_take: trio.MemoryReceiveChannel[MinBrokerIdChange]) -> None:
+    """Notifies brokers of a new smallest id, once each; a broker that is not reached queries it by itself."""
+    async for notice in to_take:
+        command = NotifyMinBrokerIdChange(
+            min_broker_id=notice.min_broker_id,
+            min_broker_addr=notice.min_broker_addr,
+            offline_broker_addr=notice.offline_address,
+            ha_broker_addr=notice.ha_server_addr,
+        ).to_command()
+        targets = ", ".join(notice.targets)
+        log.info("smallest id of broker %s is now %d, notifying %s", notice.broker_name, notice.min_broker_id, targets)
+        for address in notice.targets:
+            try:
+                await pool.send_oneway(address, command, timeout=NOTICE_SECONDS)
+            except (NetworkError, InvalidArgument) as error:  # the registered address may be unusable
+                log.warning("%s gets no notice of its group's smallest id: %s", address, error)
+
+
+async def _write_kv(server: NameServer) -> None:
+    with trio.CancelScope(shield=True):
+        try:
+            await server.kv.save()
+        except StoreError as error:
+            log.error("%s", error)

@@ -1,0 +1,240 @@
+"""`NameServer`: the route tables, KV configuration and settings of one NameServer, and the operations on them.
+
+It has no port itself: `handlers` answer requests with it, and `server` calls `connection_closed` and `scan`. Each
+change that the tables report becomes a line of the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.network import Peer
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLines
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.java.properties_text import format_java_properties
+from pyrmq_core.protocol.requests.nameserver.kv_config import ORDER_TOPIC_CONFIG
+from pyrmq_core.servers.access.control import AccessControl
+from pyrmq_core.servers.access.file_replacement import replace_keeping_previous
+from pyrmq_core.servers.nameserver.config import NameServerConfig, unknown_settings
+from pyrmq_core.servers.nameserver.fair_steps import FairSteps
+from pyrmq_core.servers.nameserver.kvconfig import KvConfig
+from pyrmq_core.servers.nameserver.registration_queue import RegistrationQueue
+from pyrmq_core.servers.nameserver.route_cache import RouteCache
+from pyrmq_core.servers.nameserver.tables import BrokerAddrInfo, RouteTables, registration, removal
+from pyrmq_core.servers.nameserver.tables.changes import (
+    BrokerRemoved,
+    Change,
+    MinBrokerIdChange,
+    PlaceTaken,
+    Removal,
+    RemovalReason,
+    TopicsRemoved,
+)
+from pyrmq_core.servers.nameserver.tables.state import TOPICS_PER_STEP, Steps
+from pyrmq_core.servers.protocol.register_broker import (
+    RegisterBroker,
+    RegisteredBroker,
+    RegistrationHeader,
+    UnregisterBroker,
+)
+from pyrmq_core.servers.protocol.registration import RegistrationBody, finished
+
+log = line_logger(__name__)
+
+# The topics removed with a broker that have a log line each; further topics are counted, and logged at DEBUG.
+TOPIC_LINES: Final = 20
+# The lines logged before other tasks run: about two milliseconds.
+LINES_PER_STEP: Final = 100
+# The size of queries and removals in `FairSteps`: smaller than a large registration, so that they come first.
+LOOK_SIZE: Final = 1024 * 1024
+# The unknown settings that are logged: looking for the nearest name takes half a millisecond each.
+UNKNOWN_LINES: Final = 10
+
+
+class NameServer:
+    """One NameServer's state. With `notifyMinBrokerIdChanged`, `notify` is called when a smallest broker id changes.
+
+    Long removals are completed in `nursery`; if that is None, each is done at once.
+    """
+
+    def __init__(
+        self,
+        config: NameServerConfig,
+        *,
+        notify: Callable[[MinBrokerIdChange], None] | None = None,
+        nursery: trio.Nursery | None = None,
+    ) -> None:
+        self.config = config
+        self.tables = RouteTables(config.rules)
+        self.kv = KvConfig(config.kv_config_file, config.kv_config_max_bytes)
+        self.answers = RouteCache()
+        self.fair_steps = FairSteps()
+        self._places = RareLines()
+        self.access = AccessControl()
+        self.registrations = RegistrationQueue(
+            self._apply, self._knows, self.tables.leaving.__contains__, self.fair_steps
+        )
+        self.found_a_route = False
+        self.removed: Counter[RemovalReason] = Counter()
+        self._notify = notify
+        self.nursery = nursery
+        self._started_ms = now_ms()
+        self._store_file: Path | None = config.config_store_file
+        self._store_turn = trio.Lock()
+
+    def load(self) -> None:
+        """Reads the KV configuration; a file that cannot be read is logged and left as it is, as in Java."""
+        try:
+            self.kv.load()
+        except StoreError as error:
+            log.error("%s; starting without it, and its content goes to a .bak file at the next change", error)
+
+    @property
+    def is_ready(self) -> bool:
+        """True if routes may be answered: with `needWaitForService` after `waitSecondsForService` or a first answer."""
+        waited_ms = now_ms() - self._started_ms
+        waits = self.config.need_wait_for_service and waited_ms < self.config.wait_seconds_for_service * 1000
+        return self.found_a_route or not waits
+
+    def order_topic_conf(self, topic: str) -> str | None:
+        """Returns the topic's order configuration (`broker-a:4;broker-b:4`), or None if `orderMessageEnable` is off."""
+        return self.kv.get(ORDER_TOPIC_CONFIG, topic) if self.config.order_message_enable else None
+
+    def connection_closed(self, peer: Peer) -> None:
+        self._remove(removal.connection_closed(self.tables, peer))
+
+    def unregister(self, broker: UnregisterBroker, key: BrokerAddrInfo) -> None:
+        self._remove(removal.unregister(self.tables, key, broker.broker_name, broker.broker_id))
+
+    def scan(self) -> None:
+        """Removes brokers that were silent for too long, and closes their connections."""
+        self._remove(removal.scan(self.tables, now_ms()))
+
+    def in_turn(self, steps: Steps[Command], peer: Peer, *, is_short: bool) -> Command | Awaitable[Command]:
+        """Returns the answer of the steps, run at once if `is_short`, else in turn with other long work."""
+        return finished(steps) if is_short else self.fair_steps.run(steps, owner=peer, size=LOOK_SIZE)
+
+    @property
+    def has_few_topics(self) -> bool:
+        return len(self.tables.topic_queue_table) <= TOPICS_PER_STEP
+
+    def _remove(self, steps: Steps[Removal]) -> None:
+        """Removes the first brokers (usually all) at once, and further brokers and all topics in later steps."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            finished(self._tell_removal(end.value))
+            return
+        pending_removal = self._removed(steps)
+        if self.nursery is None:
+            finished(pending_removal)
+        else:
+            self.nursery.start_soon(self._run_alone, pending_removal)
+
+    async def _run_alone(self, steps: Steps[None]) -> None:
+        await self.fair_steps.run(steps, owner=steps, size=LOOK_SIZE)
+
+    def _removed(self, steps: Steps[Removal]) -> Steps[None]:
+        removed = yield from steps
+        yield from self._tell_removal(removed)
+
+    def tell(self, changes: Iterable[Change]) -> None:
+        """Logs the changes, a line each."""
+        for change in changes:
+            if isinstance(change, TopicsRemoved):
+                _tell_topics(change)
+            elif isinstance(change, PlaceTaken):
+                line = self._places.of((change.broker_name, change.broker_id))
+                if line.is_due():
+                    log.warning("%s%s", change, line.left_out())
+            else:
+                log.info("%s", change)
+
+    async def tell_kv(self) -> None:
+        """Logs the KV configuration, a line a value, and lets other tasks run meanwhile."""
+        for namespace, values in list(self.kv.namespaces.items()):
+            for number, (key, value) in enumerate(list(values.items()), 1):
+                log.info("KV configuration %s: %s = %s", namespace, key, value)
+                if number % LINES_PER_STEP == 0:
+                    await trio.lowlevel.checkpoint()
+
+    async def update_config(self, settings: Mapping[str, str]) -> None:
+        """Applies settings and writes all of them to their file.
+
+        Raises `InvalidArgument` for a bad value, and `StoreError` when the settings apply but are not written. The
+        first few unknown names are logged. Ports and addresses take effect at the next start.
+        """
+        unknown = unknown_settings(dict(islice(settings.items(), UNKNOWN_LINES)))
+        for name, nearest in unknown.items():
+            log.warning("setting %s is not known%s", name, f"; is {nearest} meant?" if nearest else "")
+        self.config = self.config.with_settings(settings)
+        self.tables.rules = self.config.rules
+        async with self._store_turn:
+            if self._store_file is None:
+                return
+            stored = format_java_properties(self.config.to_settings(secrets=True)).encode("utf-8", "replace")
+            try:
+                await trio.to_thread.run_sync(replace_keeping_previous, self._store_file, stored)
+            except OSError as error:
+                raise StoreError(f"the settings are in force and not written to {self._store_file}: {error}") from error
+
+    def _knows(self, header: RegistrationHeader, digest: bytes) -> bool:
+        return registration.knows(self.tables, header, digest)
+
+    def _apply(
+        self, register: RegisterBroker, body: RegistrationBody | None, digest: bytes | None, peer: Peer
+    ) -> Steps[Command]:
+        done = yield from registration.register(
+            self.tables, register.header, body, connection=peer, now_ms=now_ms(), digest=digest
+        )
+        self.tell(done.changes)
+        if done.notice is not None:
+            self._send_notice(done.notice)
+        if not done.accepted:
+            return refusal(ResponseCode.SYSTEM_ERROR, "register broker failed")
+        answer = RegisteredBroker(done.ha_server_addr, done.master_addr).to_command()
+        asks_order = self.config.return_order_topic_config_to_broker
+        order_table = self.kv.table_body(ORDER_TOPIC_CONFIG) if asks_order else None
+        return answer if order_table is None else replace(answer, body=order_table)
+
+    def _tell_removal(self, removed: Removal) -> Steps[None]:
+        self.removed.update(change.reason for change in removed.changes if isinstance(change, BrokerRemoved))
+        for start in range(0, len(removed.changes), LINES_PER_STEP):
+            if start:
+                yield
+            self.tell(removed.changes[start : start + LINES_PER_STEP])
+        for notice in removed.notices:
+            self._send_notice(notice)
+        for peer in removed.connections:
+            if isinstance(peer, Peer):
+                peer.connection.close("its broker was silent for too long")
+
+    def _send_notice(self, notice: MinBrokerIdChange) -> None:
+        if self.config.notify_min_broker_id_changed and self._notify is not None:
+            self._notify(notice)
+
+
+def _tell_topics(removed: TopicsRemoved) -> None:
+    for topic in removed.each(end=TOPIC_LINES):
+        log.info("%s", topic)
+    if len(removed.topics) > TOPIC_LINES:
+        log.info("%s", removed)
+        if log.isEnabledFor(logging.DEBUG):
+            for topic in removed.each(TOPIC_LINES):
+                log.debug("%s", topic)
+
+
+def now_ms() -> int:
+    """Returns the event loop's time, which changes of the system's clock do not affect."""
+    return int(trio.current_time() * 1000)

@@ -1,0 +1,100 @@
+"""Checks of the names, addresses and times that may enter the tables and the KV configuration.
+
+RocketMQ checks topics where they are created (common/topic/TopicValidator.java) and its NameServer checks nothing. The
+rule here is wider than that of topics, because each broker also registers topics named after itself and its cluster: a
+host name has dots, and a cluster may be named in any script. Values that no RocketMQ broker sends are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from pyrmq_core.errors import BodyError, HeaderError
+from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
+
+# The most characters of a name: the longest of RocketMQ's is a retry topic, `%RETRY%` and a group of 255 characters.
+MAX_NAME_CHARS: Final = 300
+# The highest time-out that a broker may choose; the default is 120 s, and 5.x's brokers choose 10 s.
+MAX_HEARTBEAT_TIMEOUT_MS: Final = 24 * 60 * 60 * 1000
+# The most filter servers of a broker, which had a handful while they existed (until 4.2).
+MAX_FILTER_SERVERS: Final = 100
+
+# Control characters, line ends of Unicode, marks that change the direction of text, and lone surrogates.
+_UNSAFE: Final = "\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_NAME: Final = re.compile(rf"[^/\\\s{_UNSAFE}](?:[^/\\{_UNSAFE}]*[^/\\\s{_UNSAFE}])?")
+_TOPIC: Final = re.compile(rf"[^/\\\s{_UNSAFE}]+")
+_KEY: Final = re.compile(rf"[^{_UNSAFE}]+")
+_ADDRESS: Final = re.compile(rf"[^/\\\s{_UNSAFE}]+:([0-9]{{1,5}})")
+_HALVES: Final = re.compile("[\ud800-\udfff]")
+MAX_PORT: Final = 65_535
+
+
+def check_name(field: str, name: str) -> None:
+    """Raises `HeaderError` unless this may be the name of a broker or cluster, or a zone."""
+    if len(name) > MAX_NAME_CHARS or not _NAME.fullmatch(name):
+        raise _refused(field, name, "blanks at its ends")
+
+
+def check_topic(field: str, topic: str) -> None:
+    """Raises `HeaderError` unless a broker could have this topic."""
+    if len(topic) > MAX_NAME_CHARS or not _TOPIC.fullmatch(topic):
+        raise _refused(field, topic, "blanks")
+
+
+def check_address(field: str, address: str) -> None:
+    """Raises `HeaderError` unless this is `host:port`."""
+    match = _ADDRESS.fullmatch(address) if len(address) <= MAX_NAME_CHARS else None
+    if match is None or int(match[1]) > MAX_PORT:
+        raise HeaderError(f"{field} is {address[:80]!r}; a broker's address is host:port, its port 0 to {MAX_PORT}")
+
+
+def check_key(field: str, key: str) -> None:
+    """Raises `HeaderError` unless this may be a namespace or a key of KV configuration."""
+    if len(key) > MAX_NAME_CHARS or not _KEY.fullmatch(key):
+        raise HeaderError(
+            f"{field} is {key[:80]!r}; 1 to {MAX_NAME_CHARS} characters are wanted, without control characters"
+        )
+
+
+def check_value(field: str, value: str) -> None:
+    """Raises `HeaderError` for text that cannot be written to a file."""
+    if _HALVES.search(value):
+        raise HeaderError(f"{field} holds half a surrogate, which UTF-8 has not; send whole characters")
+
+
+def check_registration(header: RegistrationHeader) -> None:
+    """Raises `HeaderError` for the first field of a registration with a value that no broker sends."""
+    check_name("clusterName", header.cluster_name)
+    check_name("brokerName", header.broker_name)
+    check_address("brokerAddr", header.broker_addr)
+    if header.ha_server_addr:
+        check_address("haServerAddr", header.ha_server_addr)
+    if header.zone_name:
+        check_name("__ZONE_NAME", header.zone_name)
+    timeout_ms = header.heartbeat_timeout_ms
+    if timeout_ms is not None and timeout_ms > MAX_HEARTBEAT_TIMEOUT_MS:
+        raise HeaderError(f"heartbeatTimeoutMillis is {timeout_ms}; {MAX_HEARTBEAT_TIMEOUT_MS} (a day) at most")
+
+
+def check_registered_topic(topic: str) -> None:
+    """Raises `BodyError` unless a broker could have this topic of a registration's body."""
+    if len(topic) > MAX_NAME_CHARS or not _TOPIC.fullmatch(topic):
+        raise BodyError(f"registration: topicName: {_refused('it', topic, 'blanks')}")
+
+
+def check_filter_servers(servers: Sequence[str]) -> None:
+    """Raises `BodyError` for more filter servers than a broker has, or for a text that is no address."""
+    if len(servers) > MAX_FILTER_SERVERS:
+        raise BodyError(f"registration: filterServerList has {len(servers)} addresses; {MAX_FILTER_SERVERS} at most")
+    for server in servers:
+        if len(server) > MAX_NAME_CHARS or not _TOPIC.fullmatch(server):
+            raise BodyError(f"registration: filterServerList: {_refused('one', server, 'blanks')}")
+
+
+def _refused(field: str, name: str, blanks: str) -> HeaderError:
+    return HeaderError(
+        f"{field} is {name[:80]!r}; 1 to {MAX_NAME_CHARS} characters are wanted, without /, \\, {blanks} and control "
+        "characters"
+    )

@@ -1,0 +1,62 @@
+"""Administrators' changes to the route tables: to single topics, and to a broker's write permission.
+
+Source: RouteInfoManager.deleteTopic, registerTopic, operateWritePermOfBroker, 5.3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyrmq_core.model import Permission
+from pyrmq_core.protocol.routes.route import QueueData
+from pyrmq_core.servers.nameserver.tables.changes import Change, TopicSet, WriteSwitched
+from pyrmq_core.servers.nameserver.tables.room import check_queues
+from pyrmq_core.servers.nameserver.tables.state import RouteTables, Steps
+
+READ_AND_WRITE: Final = int(Permission.READ | Permission.WRITE)
+
+
+def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) -> list[Change]:
+    """Removes the topic's queues, of one cluster's brokers or all; the brokers' next registrations bring them back."""
+    queues = tables.topic_queue_table.get(topic, {})
+    names = [name for name in queues if not cluster or name in tables.cluster_addr_table.get(cluster, ())]
+    if not names:
+        return []
+    tables.forget_digests(names)
+    return tables.drop_queues(topic, names)
+
+
+def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
+    """Sets a topic's queues. An unknown broker ends this: a new topic then gets no queues, an existing topic the queues
+    of the brokers before the unknown broker.
+
+    Raises `BodyError` when the tables have no room for them.
+    """
+    if not queue_datas:
+        return None
+    unknown = next((place for place, queue in enumerate(queue_datas) if not _is_known(tables, queue)), None)
+    set_queues = queue_datas if unknown is None else queue_datas[:unknown] if topic in tables.topic_queue_table else ()
+    if set_queues:
+        check_queues(tables, topic, [queue_data.broker_name for queue_data in set_queues])
+    for queue_data in set_queues:
+        tables.put_queue_data(topic, queue_data)
+    names = tuple(queue_data.broker_name for queue_data in set_queues)
+    tables.forget_digests(names)
+    return TopicSet(topic, names, None if unknown is None else queue_datas[unknown].broker_name)
+
+
+def wipe_write_perm(tables: RouteTables, broker_name: str) -> Steps[WriteSwitched]:
+    """Clears the write bit of all topics of a broker, until it registers another version of them."""
+    switched = yield from tables.set_perms({broker_name}, lambda perm: perm & ~int(Permission.WRITE))
+    return WriteSwitched(broker_name, False, switched[broker_name].topics, "asked for")
+
+
+def add_write_perm(tables: RouteTables, broker_name: str) -> Steps[WriteSwitched]:
+    """Makes all topics of a broker readable and writable and nothing else, so that TBW102 loses its inherit bit."""
+    switched = yield from tables.set_perms({broker_name}, lambda _: READ_AND_WRITE)
+    return WriteSwitched(broker_name, True, switched[broker_name].topics, "asked for")
+
+
+def _is_known(tables: RouteTables, queue_data: QueueData) -> bool:
+    return queue_data.broker_name in tables.broker_addr_table

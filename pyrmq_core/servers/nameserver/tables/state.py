@@ -1,0 +1,302 @@
+"""The route tables themselves, and the small changes that all decisions consist of.
+
+    topic_queue_table     topic -> broker name -> QueueData
+    broker_addr_table     broker name -> cluster, addresses by broker id (0 is the master)
+    cluster_addr_table    cluster -> broker names
+    broker_live_table     (cluster, address) -> last sign of life, version of its topics, connection, HA address
+    filter_server_table   (cluster, address) -> addresses of filter servers (a leftover, kept)
+
+Beside them 5.x keeps the queue mappings of static topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from pyrmq_core.protocol.java.json_text import dumps
+from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
+from pyrmq_core.protocol.routes.topic_config import DataVersion
+from pyrmq_core.servers.nameserver.tables.changes import Change, QueuesRemoved, TopicRemoved
+
+# The time after which a silent broker is removed if it sets no time-out (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
+HEARTBEAT_TIMEOUT_MS: Final = 120_000
+# The topics or brokers after which work over complete tables pauses: they take a millisecond or two.
+TOPICS_PER_STEP: Final = 2_000
+BROKERS_PER_STEP: Final = 200
+# The most queried routes that are kept.
+MAX_ROUTES: Final = 20_000
+# The approximate memory of a topic, and of a broker's queues of it, beside the name (Python 3.11).
+TOPIC_BYTES: Final = 400
+QUEUES_BYTES: Final = 200
+# The approximate memory of a static topic's mapping, as a multiple of its JSON.
+MAPPING_SWELL: Final = 4
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """The settings that decisions depend on.
+
+    5.x refuses a broker whose first registration has a single topic; 4.x accepts it, and so do we with
+    `accept_first_registration_of_one_topic`, because a broker may have one topic only.
+    """
+
+    delete_topic_with_broker_registration: bool = False
+    support_acting_master: bool = False
+    accept_first_registration_of_one_topic: bool = True
+    max_brokers: int = 10_000
+    max_topic_bytes: int = 1 << 30
+
+
+class BrokerAddrInfo(NamedTuple):
+    """The key of a broker's address in `broker_live_table`."""
+
+    cluster: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLiveInfo:
+    """An address that is alive.
+
+    `digest` is the digest of its last body, or None if some of that body is no longer in the tables. `contributed` is
+    True when its topics entered the tables. Of two entries the older has the smaller `number`.
+    """
+
+    last_update_ms: int
+    heartbeat_timeout_ms: int
+    data_version: DataVersion
+    connection: object
+    ha_server_addr: str | None
+    digest: bytes | None = None
+    contributed: bool = False
+    number: int = 0
+
+    def is_expired(self, now_ms: int) -> bool:
+        return self.last_update_ms + self.heartbeat_timeout_ms < now_ms
+
+
+class Switched(NamedTuple):
+    """The number of a broker's topics, and how many of their permissions changed."""
+
+    topics: int
+    changed: int
+
+
+class RouteTables:
+    """The route tables of a NameServer; times are milliseconds of one clock that never goes back.
+
+    Indexes find an entry without a search through the tables: `connections` (connection -> keys of its living brokers),
+    `names` (key -> broker names that have the address) and `clusters` (broker name -> clusters). `leaving` are names of
+    removed brokers whose topics are still being removed.
+    """
+
+    def __init__(self, rules: TableRules | None = None) -> None:
+        self._rules = rules or TableRules()
+        self.topic_queue_table: dict[str, dict[str, QueueData]] = {}
+        self.broker_addr_table: dict[str, BrokerData] = {}
+        self.cluster_addr_table: dict[str, dict[str, None]] = {}  # the inner dict is a set that keeps its order
+        self.broker_live_table: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
+        self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
+        self.topic_queue_mapping_info_table: dict[str, dict[str, Mapping[str, Any]]] = {}
+        # A cache of queried routes; a change to a route removes it from here.
+        self.routes: dict[str, TopicRouteData] = {}
+        self.connections: dict[object, set[BrokerAddrInfo]] = {}
+        self.names: dict[BrokerAddrInfo, dict[str, None]] = {}
+        self.clusters: dict[str, dict[str, None]] = {}
+        self.leaving: set[str] = set()
+        self.topic_bytes = 0
+        self.digests_forgotten = 0
+        self._numbers = count()
+        self._name_numbers: dict[str, int] = {}
+
+    @property
+    def rules(self) -> TableRules:
+        return self._rules
+
+    @rules.setter
+    def rules(self, rules: TableRules) -> None:
+        if rules != self._rules:
+            self._rules = rules
+            self.routes.clear()
+            self.forget_digests(self.broker_addr_table)
+
+    def put_broker(self, broker: BrokerData) -> None:
+        before = self.broker_addr_table.get(broker.broker_name)
+        if before == broker:
+            return
+        if before is None:
+            self._name_numbers[broker.broker_name] = next(self._numbers)
+        else:
+            self._forget_addresses(before)
+        for address in broker.broker_addrs.values():
+            self.names.setdefault(BrokerAddrInfo(broker.cluster, address), {})[broker.broker_name] = None
+        self.broker_addr_table[broker.broker_name] = broker
+        self.routes.clear()
+
+    def drop_broker(self, broker_name: str) -> list[str]:
+        """Removes a name from brokers and clusters, not yet from topics; returns the clusters that are now empty."""
+        self._forget_addresses(self.broker_addr_table.pop(broker_name))
+        del self._name_numbers[broker_name]
+        emptied = []
+        for cluster in self.clusters.pop(broker_name, ()):
+            del self.cluster_addr_table[cluster][broker_name]
+            if not self.cluster_addr_table[cluster]:
+                del self.cluster_addr_table[cluster]
+                emptied.append(cluster)
+        self.leaving.add(broker_name)
+        self.routes.clear()
+        return emptied
+
+    def name_of(self, key: BrokerAddrInfo) -> str | None:
+        """Returns the broker name with this address; of several names the one that was registered first."""
+        return min(self.names.get(key, ()), key=self._name_numbers.__getitem__, default=None)
+
+    def join_cluster(self, cluster: str, broker_name: str) -> None:
+        self.cluster_addr_table.setdefault(cluster, {})[broker_name] = None
+        self.clusters.setdefault(broker_name, {})[cluster] = None
+
+    def put_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> bool:
+        """Records a sign of life over this connection; returns True when the broker was not alive before."""
+        before = self.broker_live_table.get(key)
+        if before is not None and before.connection is not live.connection:
+            self._forget_connection(key, before)
+        number = next(self._numbers) if before is None else before.number
+        self.broker_live_table[key] = replace(live, number=number)
+        self.connections.setdefault(live.connection, set()).add(key)
+        return before is None
+
+    def drop_live(self, key: BrokerAddrInfo) -> bool:
+        live = self.broker_live_table.pop(key, None)
+        if live is not None:
+            self._forget_connection(key, live)
+        return live is not None
+
+    def put_queue_data(self, topic: str, queue_data: QueueData) -> None:
+        queues = self.topic_queue_table.get(topic)
+        if queues is None:
+            queues = self.topic_queue_table[topic] = {}
+            self.topic_bytes += TOPIC_BYTES + len(topic)
+        if queue_data.broker_name not in queues:
+            self.topic_bytes += QUEUES_BYTES
+        queues[queue_data.broker_name] = queue_data
+        self.routes.pop(topic, None)
+
+    def put_filter_servers(self, key: BrokerAddrInfo, filter_servers: tuple[str, ...]) -> None:
+        """Sets the filter servers of an address; an empty list removes the entry."""
+        if filter_servers != self.filter_server_table.get(key, ()):
+            if filter_servers:
+                self.filter_server_table[key] = filter_servers
+            else:
+                del self.filter_server_table[key]
+            self.routes.clear()
+
+    def put_mappings(self, broker_name: str, infos: Mapping[str, Mapping[str, Any]]) -> None:
+        """Stores the mappings of known topics; a mapping of an unknown topic would never be removed."""
+        for topic, info in infos.items():
+            if topic in self.topic_queue_table:
+                by_broker = self.topic_queue_mapping_info_table.setdefault(topic, {})
+                name = str(info.get("bname", broker_name))
+                self.topic_bytes += mapping_bytes(info) - mapping_bytes(by_broker.get(name))
+                by_broker[name] = info
+                self.routes.pop(topic, None)
+
+    def drop_queues(self, topic: str, broker_names: Iterable[str]) -> list[Change]:
+        """Removes brokers from a topic, and the topic with its last broker."""
+        queues = self.topic_queue_table[topic]
+        changes: list[Change] = [QueuesRemoved(topic, name) for name in broker_names if queues.pop(name, None)]
+        if changes:
+            self.topic_bytes -= QUEUES_BYTES * len(changes)
+            self.routes.pop(topic, None)
+        if not queues:
+            self._forget_topic(topic)
+            changes.append(TopicRemoved(topic))
+        return changes
+
+    def drop_brokers(self, broker_names: Set[str]) -> Steps[list[str]]:
+        """Removes brokers from all topics; returns the topics that are removed with them."""
+        gone = []
+        for topic in self.each_topic():
+            if topic is None:
+                yield
+                continue
+            queues = self.topic_queue_table[topic]
+            if not queues.keys().isdisjoint(broker_names):
+                for name in queues.keys() & broker_names:
+                    del queues[name]
+                    self.topic_bytes -= QUEUES_BYTES
+                self.routes.pop(topic, None)
+            if not queues:
+                self._forget_topic(topic)
+                gone.append(topic)
+        return gone
+
+    def each_topic(self) -> Iterator[str | None]:
+        """Yields every topic that still exists when it is reached, and None where the caller should pause."""
+        for number, topic in enumerate(tuple(self.topic_queue_table), 1):
+            if number % TOPICS_PER_STEP == 0:
+                yield None
+            if topic in self.topic_queue_table:
+                yield topic
+
+    def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> Steps[dict[str, Switched]]:
+        """Changes the permission of all topics of these brokers; returns the counts by broker name."""
+        switched = dict.fromkeys(broker_names, Switched(0, 0))
+        values: dict[QueueData, QueueData] = {}  # most topics of a broker have equal settings: they share a value
+        for topic in self.each_topic():
+            if topic is None:
+                yield
+                continue
+            queues = self.topic_queue_table[topic]
+            if queues.keys().isdisjoint(broker_names):
+                continue
+            for name in queues.keys() & broker_names:
+                old = queues[name]
+                new = values.get(old)
+                if new is None:
+                    new = values[old] = replace(old, perm=new_perm(old.perm))
+                topics, changed = switched[name]
+                switched[name] = Switched(topics + 1, changed + (new.perm != old.perm))
+                queues[name] = new
+            self.routes.pop(topic, None)
+        return switched
+
+    def forget_digests(self, broker_names: Iterable[str]) -> None:
+        """Forgets the last registrations of these brokers, so that the next are read: the tables changed."""
+        self.digests_forgotten += 1
+        brokers = [self.broker_addr_table[name] for name in broker_names if name in self.broker_addr_table]
+        addresses = {address for broker in brokers for address in broker.broker_addrs.values()}
+        for key, live in self.broker_live_table.items():
+            if live.digest is not None and key.address in addresses:
+                self.broker_live_table[key] = replace(live, digest=None)
+
+    def _forget_topic(self, topic: str) -> None:
+        del self.topic_queue_table[topic]
+        self.topic_bytes -= TOPIC_BYTES + len(topic)
+        for info in self.topic_queue_mapping_info_table.pop(topic, {}).values():
+            self.topic_bytes -= mapping_bytes(info)
+        self.routes.pop(topic, None)
+
+    def _forget_addresses(self, broker: BrokerData) -> None:
+        for address in broker.broker_addrs.values():
+            key = BrokerAddrInfo(broker.cluster, address)
+            names = self.names.get(key, {})
+            names.pop(broker.broker_name, None)
+            if not names:
+                self.names.pop(key, None)
+
+    def _forget_connection(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
+        keys = self.connections[live.connection]
+        keys.discard(key)
+        if not keys:
+            del self.connections[live.connection]
+
+
+def mapping_bytes(info: Mapping[str, Any] | None) -> int:
+    """Returns the approximate memory of a static topic's mapping."""
+    return 0 if info is None else MAPPING_SWELL * len(dumps(info))

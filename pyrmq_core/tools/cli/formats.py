@@ -1,0 +1,178 @@
+"""The forms in which messages are printed: a line for people, JSON, the body alone, or a template of fields.
+
+    -o text | json | raw | '{queueId}@{queueOffset} {properties[region]} {body}'
+
+In a template, `{name}` is a field of the message, `{name:>10}` the same in ten columns, `{{` a brace. A message may
+come from a stranger: characters that control the terminal are printed as escapes, unless `--raw` is given.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping
+from string import Formatter
+from typing import Any, Final, TypeAlias
+
+import click
+
+from pyrmq_core import MessageExt
+from pyrmq_core.network.log_lines import visible_text
+from pyrmq_core.tools.cli.json_output import json_text
+
+# Returns the printed form of a message.
+MessageLine: TypeAlias = Callable[[MessageExt], str | bytes]
+
+PROPERTY: Final = re.compile(r"properties\[([^\[\]]+)\]")
+ESCAPES: Final = {r"\n": "\n", r"\t": "\t", r"\\": "\\"}
+
+
+def _text(message: MessageExt) -> str:
+    return message.body.decode(errors="replace")
+
+
+# The fields of templates; a None is printed as nothing.
+FIELDS: Final[Mapping[str, Callable[[MessageExt], object]]] = {
+    "topic": lambda message: message.topic,
+    "brokerName": lambda message: message.broker_name,
+    "queueId": lambda message: message.queue_id,
+    "queueOffset": lambda message: message.queue_offset,
+    "msgId": lambda message: message.msg_id,
+    "offsetMsgId": lambda message: message.offset_msg_id,
+    "tags": lambda message: message.tags,
+    "keys": lambda message: message.keys,
+    "shardingKey": lambda message: message.sharding_key,
+    "flag": lambda message: message.flag,
+    "storeTimestamp": lambda message: message.store_timestamp.isoformat(),
+    "bornTimestamp": lambda message: message.born_timestamp.isoformat(),
+    "bornHost": lambda message: message.born_host,
+    "storeHost": lambda message: message.store_host,
+    "reconsumeTimes": lambda message: message.reconsume_times,
+    "properties": lambda message: json.dumps(dict(message.properties), ensure_ascii=False),
+    "bodyBytes": lambda message: len(message.body),
+    "body": _text,
+}
+
+# The members of a JSON object; `body` and `properties` follow them.
+JSON_FIELDS: Final = (
+    *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "shardingKey", "flag"),
+    *("storeTimestamp", "reconsumeTimes"),
+)
+
+
+def text_line(message: MessageExt, *, raw: bool = False) -> str:
+    """Returns a line with a message's queue and offset, tags, keys and body."""
+    marks = " ".join(mark for mark in (message.tags, message.keys) if mark)
+    place = f"{message.broker_name}/{message.queue_id}@{message.queue_offset}"
+    line = f"{place} {marks + ' ' if marks else ''}{_text(message)}"
+    return line if raw else visible_text(line)
+
+
+def json_line(message: MessageExt) -> str:
+    """Returns a JSON object, which `pyrmq send --input json` reads."""
+    return json_text(members_of(message))
+
+
+def members_of(message: MessageExt) -> dict[str, Any]:
+    """Returns the members of the JSON object; a body that is no text also appears in base 64."""
+    members: dict[str, Any] = {name: FIELDS[name](message) for name in JSON_FIELDS}
+    members |= {"properties": dict(message.properties), "body": _text(message)}
+    if members["body"].encode() != message.body:
+        members["bodyBase64"] = base64.b64encode(message.body).decode()
+    return members
+
+
+def template_line(template: str, *, raw: bool = False) -> Callable[[MessageExt], str]:
+    """Returns the function that fills the template; `ValueError` names the fault of a wrong template."""
+    for escape, character in ESCAPES.items():
+        template = template.replace(escape, character)
+    parts: list[tuple[str, Callable[[MessageExt], object] | None, str]] = []
+    for literal, name, spec, conversion in Formatter().parse(template):
+        if name is None:
+            parts.append((literal, None, ""))
+            continue
+        if conversion:
+            raise ValueError(f"!{conversion} is not possible in {{{name}}}")
+        try:
+            format("", spec or "")
+        except ValueError as error:
+            raise ValueError(f"{{{name}:{spec}}}: {error}; as {{{name}:>10}}") from None
+        parts.append((literal, _field(name), spec or ""))
+
+    text_of = _raw if raw else _shown
+
+    def line(message: MessageExt) -> str:
+        shown = [
+            literal if field is None else literal + text_of(field(message), spec) for literal, field, spec in parts
+        ]
+        return "".join(shown)
+
+    return line
+
+
+def _field(name: str) -> Callable[[MessageExt], object]:
+    if name in FIELDS:
+        return FIELDS[name]
+    if (match := PROPERTY.fullmatch(name)) is not None:
+        wanted = match[1]
+        return lambda message: message.properties.get(wanted)
+    raise ValueError(f"there is no field {{{name}}}; there are {', '.join(FIELDS)}, properties[NAME]")
+
+
+def _raw(value: object, spec: str) -> str:
+    return format("" if value is None else str(value), spec)
+
+
+def _shown(value: object, spec: str) -> str:
+    return format("" if value is None else visible_text(str(value)), spec)
+
+
+# The output forms by their names.
+FORMS: Final[Mapping[str, MessageLine]] = {
+    "text": text_line,
+    "json": json_line,
+    "raw": lambda message: message.body,
+}
+
+
+def message_form(text: str, *, raw: bool = False) -> MessageLine:
+    """Returns the form with a name, or of a template; raises `BadParameter`, which lists the forms."""
+    if text in FORMS:
+        return _unstripped(functools.partial(text_line, raw=True)) if raw and text == "text" else FORMS[text]
+    if "{" not in text:
+        raise click.BadParameter(f"{text!r}: text, json, raw, or a template such as '{{queueOffset}} {{body}}'")
+    try:
+        return _unstripped(template_line(text, raw=True)) if raw else template_line(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}") from None
+
+
+def _unstripped(line: Callable[[MessageExt], str]) -> Callable[[MessageExt], bytes]:
+    """Returns the same form as bytes, since click removes escape sequences from texts for a pipe."""
+    return lambda message: line(message).encode()
+
+
+def form_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds `-o`, `--raw`, and `--json`, which means the same as `-o json`; the command receives one `form`."""
+
+    @functools.wraps(command)
+    def with_form(*arguments: Any, form: str, as_json: bool, raw: bool, **options: Any) -> None:
+        command(*arguments, form=json_line if as_json else message_form(form, raw=raw), **options)
+
+    def checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
+        message_form(value)
+        return value
+
+    json_flag = click.option("--json", "as_json", is_flag=True, help="Same as -o json: one JSON object a message.")
+    form = click.option(
+        "-o",
+        "form",
+        default="text",
+        metavar="FORM",
+        callback=checked,
+        help="text, json, raw (the body), or a template such as '{queueId} {body}'.  [default: text]",
+    )
+    raw = click.option("--raw", is_flag=True, help="Print control characters as they are, not as escapes.")
+    return form(json_flag(raw(with_form)))

@@ -1,0 +1,230 @@
+"""`pyrmq import`: sends the messages of a file that `pyrmq export` wrote, in order within each queue.
+
+Messages of one queue go to one queue: the queue of the same broker and number if the topic has it. Each part of the
+file is sent before the next part is read, so memory is bounded, and a failure lies within the last part.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
+
+import click
+
+from pyrmq_core import BatchFailed, InvalidMessage, Message, MessageQueue, Outcome, RocketMQError, SendFailed
+from pyrmq_core.network.log_lines import visible_text
+from pyrmq_core.tools.cli.connections import Connection, connection_options
+from pyrmq_core.tools.cli.servers import SectionedCommand, run
+from pyrmq_core.tools.cli.tables import json_option, report
+
+if TYPE_CHECKING:  # loaded by the command that runs, not by its help
+    from pyrmq_core import Producer
+    from pyrmq_core.tools.cli.message_lines import LineForm
+
+FORMATS: Final = ("jsonl", "parquet", "csv")
+PART_MESSAGES: Final = 8000
+PART_BYTES: Final = 8 * 1024 * 1024
+MAX_FIELD_CHARACTERS: Final = 64 * 1024 * 1024
+
+# The broker's name and the number of the queue that a message was read from; None in a file that lacks them.
+Place: TypeAlias = tuple[str, int] | None
+Placed: TypeAlias = tuple[Place, Message]
+
+
+@click.command("import", cls=SectionedCommand)
+@click.argument("source", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+@connection_options
+@click.option("--topic", required=True, help="The topic to send to.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="The format of the file; by default from its name.")
+@json_option
+def import_file(source: str, connection: Connection, topic: str, form: str | None, as_json: bool) -> None:
+    """Send the messages of a file that export wrote."""
+    form = form or os.path.splitext(source)[1].lstrip(".")
+    if form not in FORMATS:
+        raise click.BadParameter(f"the name of {source} does not end with a format", param_hint="--format")
+    with open(source, "rb") as file:
+        run(_import, connection, file, topic, form, as_json)
+
+
+async def _import(connection: Connection, file: IO[bytes], topic: str, form: str, as_json: bool) -> None:
+    from pyrmq_core import Producer
+    from pyrmq_core.tools.cli.line_sending import PRODUCER_GROUP
+    from pyrmq_core.tools.cli.message_lines import LineForm
+    from pyrmq_core.tools.cli.progress import progress_line
+
+    source = str(file.name)
+    async with (
+        connection.client() as client,
+        Producer(
+            PRODUCER_GROUP, client=client, namespace=connection.namespace, send_timeout=connection.timeout
+        ) as producer,
+    ):
+        with progress_line("messages stored", os.fstat(file.fileno()).st_size) as line:
+            rows = READERS[form](file, source, LineForm(topic, {}, as_json=True))
+            importing = _Import(producer, await producer.message_queues(topic), source)
+            try:
+                while part := importing.next_part(rows):
+                    await importing.send(part)
+                    line.update(importing.stored, file.tell())
+            finally:
+                line.close()
+                importing.say_if_interrupted()
+    change = [{"topic": topic, "messages": importing.stored, "file": source}]
+    report(f"{importing.stored:,} messages of {source} are stored in {topic}", change, as_json=as_json)
+
+
+class _Import:
+    """The import of one file: the queue of each message, and the counts of stored messages."""
+
+    def __init__(self, producer: Producer, queues: Sequence[MessageQueue], source: str) -> None:
+        self._producer = producer
+        self._queues = queues
+        self._source = source
+        self._places: dict[Place, MessageQueue | None] = {None: None}
+        self._read = self._under_way = 0
+        self.stored = 0
+
+    def next_part(self, rows: Iterator[Placed]) -> dict[MessageQueue | None, list[Message]]:
+        """Returns the next messages by their queue, in their order; none at the end of the file."""
+        part: dict[MessageQueue | None, list[Message]] = {}
+        size = count = 0
+        try:
+            for place, message in rows:
+                part.setdefault(self._queue_for(place), []).append(message)
+                size += len(message.body)
+                count += 1
+                if count == PART_MESSAGES or size >= PART_BYTES:
+                    break
+        except (RocketMQError, ValueError, csv.Error) as error:
+            if not isinstance(error, RocketMQError):
+                error = InvalidMessage(str(error))
+            first = self._read + count + 1
+            error.add_note(
+                f"{self._source}, row {first}; {self.stored:,} messages are stored, all before row {self._read + 1}"
+            )
+            raise error from None
+        self._read += count
+        self._under_way = count
+        return part
+
+    async def send(self, part: dict[MessageQueue | None, list[Message]]) -> None:
+        """Sends the messages of all queues at once, in order in each; raises `ClickException` after all sends."""
+        import trio
+
+        errors: list[RocketMQError] = []
+        first = self._read - self._under_way + 1
+        before = self.stored
+        async with trio.open_nursery() as nursery:
+            for queue, messages in part.items():
+                nursery.start_soon(self._send_in_order, queue, messages, errors)
+        lost = self._under_way - (self.stored - before)
+        self._under_way = 0
+        if errors:
+            perhaps = any(outcome is not Outcome.NOT_STORED for error in errors for outcome in _outcomes(error))
+            doubt = ", some of them perhaps stored (sending them again may store second copies)" if perhaps else ""
+            raise click.ClickException(
+                visible_text(
+                    f"{self._source}, rows {first} to {self._read}: {errors[0]}; {self.stored:,} messages are stored, "
+                    f"{lost:,} of these rows are not{doubt}; nothing after row {self._read} was sent"
+                )
+            )
+
+    def say_if_interrupted(self) -> None:
+        """Prints which messages are stored, if the command is interrupted while sends are under way."""
+        if self._under_way:
+            click.echo(
+                f"interrupted: {self.stored:,} messages are stored, up to {self._under_way:,} more perhaps; nothing "
+                f"after row {self._read} was sent",
+                err=True,
+            )
+
+    async def _send_in_order(
+        self, queue: MessageQueue | None, messages: list[Message], errors: list[RocketMQError]
+    ) -> None:
+        from pyrmq_core.tools.cli.line_sending import goes_alone
+
+        try:
+            for alone, run_of in itertools.groupby(messages, goes_alone):
+                for together in ([message] for message in run_of) if alone else (list(run_of),):
+                    if len(together) == 1:
+                        await self._producer.send(together[0], queue=queue)
+                    else:
+                        await self._producer.send_batch(together, queue=queue)
+                    self.stored += len(together)
+        except RocketMQError as error:
+            if isinstance(error, BatchFailed):
+                self.stored += sum(len(sent) for sent in error.parts if isinstance(sent, Sequence))
+            errors.append(error)
+
+    def _queue_for(self, place: Place) -> MessageQueue | None:
+        if place not in self._places:
+            same = [queue for queue in self._queues if (queue.broker_name, queue.queue_id) == place]
+            other = self._queues[(len(self._places) - 1) % len(self._queues)]
+            self._places[place] = same[0] if same else other
+        return self._places[place]
+
+
+def _outcomes(error: RocketMQError) -> Iterator[Outcome]:
+    parts = error.parts if isinstance(error, BatchFailed) else (error,)
+    yield from (failed.outcome for failed in parts if isinstance(failed, SendFailed))
+
+
+def _json_lines(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed]:
+    import orjson
+
+    for line in file:
+        message = form.message(line.rstrip(b"\r\n"))
+        yield _place_of(orjson.loads(line)), message
+
+
+def _csv_rows(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed]:
+    csv.field_size_limit(MAX_FIELD_CHARACTERS)
+    head = file.readline().removeprefix(codecs.BOM_UTF8)  # spreadsheets write a byte-order mark
+    for row in csv.DictReader((line.decode() for line in itertools.chain([head], file)), strict=True):
+        if None in row or None in row.values():
+            raise InvalidMessage("the row has not as many values as the head has names; is the file cut?")
+        members: dict[str, Any] = {name: text for name, text in row.items() if text or name == "body"}
+        for name in ("queueId", "flag"):
+            if name in members:
+                members[name] = int(members[name])
+        if "properties" in members:
+            members["properties"] = json.loads(members["properties"])
+        yield _place_of(members), form.message(json.dumps(members).encode())
+
+
+def _parquet_rows(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed]:
+    from pyrmq_core.client.arrow_library import columnar
+
+    columnar()  # raises with the missing extra's name
+    from pyrmq_core.columnar.parquet import read_rows
+
+    for row in read_rows(file, source):
+        message = Message(
+            form.topic,
+            row["body"],
+            tags=row.get("tags"),
+            keys=row.get("keys"),
+            sharding_key=row.get("shardingKey"),
+            properties=dict(row.get("properties") or ()),
+            flag=row.get("flag") or 0,
+        )
+        yield _place_of(row), message
+
+
+def _place_of(members: dict[str, Any]) -> Place:
+    match members:
+        case {"brokerName": str() as broker_name, "queueId": int() as queue_id}:
+            return broker_name, queue_id
+    return None
+
+
+READERS: Final[dict[str, Callable[[IO[bytes], str, LineForm], Iterator[Placed]]]] = {
+    "jsonl": _json_lines,
+    "csv": _csv_rows,
+    "parquet": _parquet_rows,
+}

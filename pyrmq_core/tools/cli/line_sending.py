@@ -1,0 +1,357 @@
+"""The work of `pyrmq send`: sends lines in batches, prints results in order, and counts failures."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import click
+import trio
+
+from pyrmq_core import (
+    BatchFailed,
+    InvalidMessage,
+    Message,
+    MessageQueue,
+    Outcome,
+    Producer,
+    RocketMQError,
+    SendFailed,
+    SendResult,
+    SendStatus,
+)
+from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX
+from pyrmq_core.protocol.messages.payload import COMPRESS_OVER_BYTES
+from pyrmq_core.tools.cli.connections import Connection
+from pyrmq_core.tools.cli.message_lines import LineForm, Lines, read_lines
+from pyrmq_core.tools.cli.progress import ProgressLine, progress_line
+
+PRODUCER_GROUP: Final = "pyrmq-cli"
+# The most single messages and lists of messages under way.
+MAX_UNDER_WAY: Final = 256
+MAX_BYTES_UNDER_WAY: Final = 32 * 1024 * 1024
+LIST_MESSAGES: Final = 4000
+LIST_BYTES: Final = 512 * 1024
+BLANK_LINES_SHOWN: Final = 5
+OBJECTS_BETWEEN_COLLECTIONS: Final = 100_000
+
+
+async def send_lines(
+    connection: Connection, form: LineForm, body: str | None, files: Sequence[str], report: Report
+) -> None:
+    """Sends the body, or the lines of standard input or of the files; raises `ClickException` for lines that failed."""
+    async with (
+        connection.client() as client,
+        Producer(
+            PRODUCER_GROUP,
+            client=client,
+            namespace=connection.namespace,
+            send_timeout=connection.timeout,
+            max_in_flight=MAX_UNDER_WAY,
+            max_in_flight_bytes=MAX_BYTES_UNDER_WAY,
+        ) as producer,
+    ):
+        if body is not None:
+            report.say([await producer.send(form.message(os.fsencode(body)))])
+            return
+        with _rare_collections(), progress_line("messages stored", _size_of(files)) as line:
+            sending = LineSending(producer, form, report, line)
+            if not files:
+                await sending.run(sys.stdin.fileno(), "")
+            for name in files:
+                with _opened(name) as descriptor:
+                    await sending.run(descriptor, f"{name}, ")
+    report.end()
+
+
+class Report:
+    """The output of a command: a line a message, or only their number at the end."""
+
+    def __init__(self, as_json: bool, quiet: bool) -> None:
+        self._as_json = as_json
+        self._quiet = quiet
+        self._began = time.monotonic()
+        self._last_queue: MessageQueue | None = None
+        self._last_status: SendStatus | None = None
+        self._middle = ""
+        self.stored = 0
+        self.hides_progress = not quiet and sys.stdout.isatty()
+
+    def say(self, results: Sequence[SendResult]) -> None:
+        """Prints where the messages are stored."""
+        self.stored += len(results)
+        if not self._quiet:
+            line = self._json_line if self._as_json else self._line
+            click.echo("\n".join([line(result) for result in results]))
+
+    def end(self) -> None:
+        """Prints the number of messages, unless a line was printed for each message."""
+        if self._quiet:
+            seconds = time.monotonic() - self._began
+            summary = {"stored": self.stored, "seconds": round(seconds, 3)}
+            text = f"{self.stored} messages stored in {seconds:.1f} s ({self.stored / seconds:,.0f} a second)"
+            click.echo(json.dumps(summary) if self._as_json else text)
+
+    def _json_line(self, result: SendResult) -> str:
+        where = result.message_queue
+        members = {"msgId": result.msg_id, "status": result.status.name, "brokerName": where.broker_name}
+        return json.dumps({**members, "queueId": where.queue_id, "queueOffset": result.queue_offset})
+
+    def _line(self, result: SendResult) -> str:
+        where, status = result.message_queue, result.status
+        if where is not self._last_queue or status is not self._last_status:  # the same for all messages of a request
+            self._last_queue, self._last_status = where, status
+            self._middle = f" {status.name} {where} offset "
+        return f"{result.msg_id}{self._middle}{result.queue_offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Lines whose messages are sent together: the numbers of the first and the last, and how many they are."""
+
+    first: int
+    last: int
+    count: int
+
+
+# Lines whose messages are under way.
+UnderWay: TypeAlias = tuple[Span, PendingSend | PendingBatch]
+
+
+class LineSending:
+    """Sends the lines of the inputs: batches under way, results in order, and counts of failures."""
+
+    def __init__(self, producer: Producer, form: LineForm, report: Report, line: ProgressLine) -> None:
+        self._producer = producer
+        self._form = form
+        self._report = report
+        self._line = line
+        self._source = ""
+        self._first: tuple[Span, str] | None = None  # the first lines that failed, and why
+        self._failed = self._perhaps = 0
+        self._last = 0  # the number of the last line that was sent
+        self._room = trio.Semaphore(MAX_UNDER_WAY)
+        self._under_way = 0
+        self._bytes = 0
+        self._blank: list[int] = []
+        self._blank_count = 0
+        self._reading = trio.CancelScope()
+
+    async def run(self, descriptor: int, source: str) -> None:
+        """Sends the lines of one file; raises `ClickException` for lines that failed."""
+        self._source, self._last, self._blank, self._blank_count = source, 0, [], 0
+        self._reading = trio.CancelScope()
+        give, take = trio.open_memory_channel[UnderWay](math.inf)  # bounded by the producer's room
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._take_results, take)
+                async with give, aclosing(read_lines(descriptor)) as chunks:
+                    with self._reading:
+                        async for lines in chunks:
+                            await self._send_lines(lines, give)
+        finally:
+            self._line.close()
+            self._say_blank()
+            if self._under_way and trio.current_effective_deadline() == -math.inf:
+                self._say_interrupted()
+        if self._first is not None:
+            raise self._failure(*self._first)
+
+    async def _send_lines(self, lines: Lines, give: trio.MemorySendChannel[UnderWay]) -> None:
+        """Sends the lines in batches of the size of a request; a line that fits into no batch is sent alone."""
+        lines_to_send: Lines = []
+        messages: list[Message] = []
+        room = LIST_BYTES
+        for line in lines:
+            number, content = line
+            self._bytes += len(content) + 1
+            if not content:
+                self._note_blank(number)
+                continue
+            try:
+                message = self._form.unchecked_message(content)
+            except InvalidMessage as error:
+                await self._send_list(lines_to_send, messages, give)
+                self._fail_at_call([line], error)
+                return
+            alone = goes_alone(message)
+            if messages and (alone or room < len(content) or len(messages) == LIST_MESSAGES):
+                await self._send_list(lines_to_send, messages, give)
+                lines_to_send, messages, room = [], [], LIST_BYTES
+            lines_to_send.append(line)
+            messages.append(message)
+            room -= len(content)
+            if alone:
+                await self._send_list(lines_to_send, messages, give)
+                lines_to_send, messages, room = [], [], LIST_BYTES
+        await self._send_list(lines_to_send, messages, give)
+
+    async def _send_list(
+        self,
+        lines: Lines,
+        messages: list[Message],
+        give: trio.MemorySendChannel[UnderWay],
+    ) -> None:
+        if not messages:
+            return
+        pending: PendingSend | PendingBatch
+        await self._room.acquire()
+        try:
+            if len(messages) == 1:
+                pending = await self._producer.send_soon(messages[0])
+            else:
+                pending = await self._producer.send_batch_soon(messages)
+        except InvalidMessage as error:
+            self._room.release()
+            place, wrong = self._first_wrong(lines) or (0, error)
+            await self._send_list(lines[:place], messages[:place], give)
+            self._fail_at_call(lines[place : place + 1] if wrong is not error else lines, wrong)
+            return
+        except RocketMQError as error:
+            self._fail_at_call(lines, error)
+            return
+        # Nothing waits between the send and this line: an interrupt in between would leave the send uncounted.
+        span = _span(lines)
+        self._last = span.last
+        self._under_way += span.count
+        pending.add_done_callback(lambda ended: ended.error)  # marks failures as read: this command reports each itself
+        give.send_nowait((span, pending))
+        if {message.sharding_key for message in messages} != {None}:  # the next lines wait for these
+            ended = trio.Event()
+            pending.add_done_callback(lambda _: ended.set())
+            await ended.wait()
+
+    def _first_wrong(self, lines: Lines) -> tuple[int, InvalidMessage] | None:
+        """Returns the number of the first line that is no message, and its fault."""
+        for place, (_, content) in enumerate(lines):
+            try:
+                self._form.message(content)
+            except InvalidMessage as error:
+                return place, error
+        return None
+
+    async def _take_results(self, take: trio.MemoryReceiveChannel[UnderWay]) -> None:
+        async with take:
+            async for lines, pending in take:
+                self._room.release()
+                try:
+                    results = await pending.wait()
+                except RocketMQError as error:
+                    await trio.lowlevel.checkpoint_if_cancelled()  # abandoned, because the command is interrupted
+                    self._under_way -= lines.count
+                    self._fail(lines, error)
+                    continue
+                self._under_way -= lines.count
+                self._report.say([results] if isinstance(results, SendResult) else results)
+                if not self._report.hides_progress:
+                    self._line.update(self._report.stored, self._bytes)
+
+    def _fail_at_call(self, lines: Lines, error: RocketMQError) -> None:
+        """Counts lines that were refused before they were sent, unless earlier lines were refused already."""
+        if not self._reading.cancel_called:
+            span = _span(lines)
+            self._last = span.last
+            self._fail(span, error)
+
+    def _fail(self, lines: Span, error: RocketMQError) -> None:
+        """Counts lines that failed, and ends reading; sends under way are still waited for."""
+        stored = 0
+        outcomes = [error.outcome] if isinstance(error, SendFailed) else []
+        if isinstance(error, BatchFailed):
+            stored = sum(len(part) for part in error.parts if isinstance(part, Sequence))
+            outcomes = [part.outcome for part in error.parts if isinstance(part, SendFailed)]
+        self._report.stored += stored
+        self._failed += lines.count - stored
+        if any(outcome is not Outcome.NOT_STORED for outcome in outcomes):
+            self._perhaps += lines.count - stored
+        if self._first is None or lines.first < self._first[0].first:
+            self._first = lines, str(error)
+        self._reading.cancel()
+
+    def _failure(self, lines: Span, text: str) -> click.ClickException:
+        where = f"line {lines.first}" if lines.count == 1 else f"lines {lines.first} to {lines.last}"
+        counts = [f"{self._report.stored} stored", f"{self._failed - self._perhaps} not stored"]
+        if self._perhaps:
+            counts.append(f"{self._perhaps} perhaps stored (sending them again may store second copies)")
+        return click.ClickException(
+            f"{self._source}{where}: {text}; of the messages {', '.join(counts)}; "
+            f"nothing after line {self._last} was sent"
+        )
+
+    def _say_interrupted(self) -> None:
+        click.echo(
+            f"interrupted: of the messages {self._report.stored} are stored and {self._under_way} perhaps stored; "
+            f"nothing after {self._source}line {self._last} was sent",
+            err=True,
+        )
+
+    def _note_blank(self, number: int) -> None:
+        self._blank_count += 1
+        if len(self._blank) < BLANK_LINES_SHOWN:
+            self._blank.append(number)
+
+    def _say_blank(self) -> None:
+        if self._blank:
+            count = self._blank_count
+            shown = ", ".join(map(str, self._blank)) + (", ..." if count > len(self._blank) else "")
+            click.echo(
+                f"{self._source}{'line' if count == 1 else 'lines'} {shown} {'is' if count == 1 else 'are'} blank and "
+                f"left out ({count}): RocketMQ takes no empty body",
+                err=True,
+            )
+
+
+def _span(lines: Lines) -> Span:
+    return Span(lines[0][0], lines[-1][0], len(lines))
+
+
+def goes_alone(message: Message) -> bool:
+    """Returns whether the message must be sent alone: a batch may not contain it, or would not compress its body."""
+    return (
+        len(message.body) >= COMPRESS_OVER_BYTES
+        or message.delay is not None
+        or message.delay_level is not None
+        or message.deliver_at is not None
+        or message.topic.startswith(RETRY_PREFIX)
+    )
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Makes garbage collections rarer, since lines under way are many objects without reference cycles. This saves a
+    twelfth of the processor time of JSON lines.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[int]:
+    """Yields the descriptor of a file."""
+    descriptor = os.open(name, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _size_of(files: Sequence[str]) -> int | None:
+    """Returns the size of all files in bytes; None for standard input, or if any is no regular file."""
+    states = [os.stat(name) for name in files]
+    if not states or not all(stat.S_ISREG(state.st_mode) for state in states):
+        return None
+    return sum(state.st_size for state in states)

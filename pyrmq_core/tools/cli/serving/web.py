@@ -1,0 +1,73 @@
+"""`pyrmq web`: the page in the browser, of the extra `[web]`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pyrmq_core.errors import MissingLibrary
+from pyrmq_core.tools.cli.connections import Connection, connection_options
+from pyrmq_core.tools.cli.servers import run
+
+if TYPE_CHECKING:
+    import trio
+
+    from pyrmq_core.client.client import Client
+
+PORT = 8080
+
+
+@click.command()
+@click.option(
+    "--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="The page's port; 0 for a free port."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--allow-host", "allow_hosts", multiple=True, help="A further host name of the page in browsers.")
+@click.option("--allow-changes", is_flag=True, help="Let the page send, reset and resend, each after a confirmation.")
+@connection_options
+def web(connection: Connection, port: int, host: str, allow_hosts: tuple[str, ...], allow_changes: bool) -> None:
+    """Serve a page that shows the cluster, until Ctrl-C."""
+    import trio
+
+    from pyrmq_core.network.process_end import stop_signals
+
+    async def serve() -> None:
+        with trio.open_signal_receiver(*stop_signals()) as signals:
+            async with connection.client() as client, trio.open_nursery() as nursery:
+                address = await start_page(
+                    nursery,
+                    client,
+                    connection.nameserver_url or connection.nameserver or "",
+                    host=host,
+                    port=port,
+                    allow_hosts=allow_hosts,
+                    allow_changes=allow_changes,
+                )
+                click.echo(f"the page is at {address}; Ctrl-C stops")
+                async for _ in signals:
+                    break
+                nursery.cancel_scope.cancel()
+        click.echo("stopped")
+
+    run(serve)
+
+
+async def start_page(
+    nursery: trio.Nursery,
+    client: Client,
+    nameservers: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    allow_hosts: tuple[str, ...] = (),
+    allow_changes: bool = False,
+) -> str:
+    """Serves the page of these NameServers in the nursery, over a client that is open; returns its address."""
+    try:
+        from pyrmq_core.tools.web.server import WebSettings, serve_web
+    except ImportError as error:
+        raise MissingLibrary(f'the page needs {error.name}: pip install "pyrmq-spark[web]"') from None
+    settings = WebSettings(host, port, allow_hosts, allow_changes)
+    address: str = await nursery.start(serve_web, client, nameservers, settings)
+    return address

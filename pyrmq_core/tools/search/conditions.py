@@ -1,0 +1,98 @@
+"""The conditions of a search: bytes in a body, a regular expression in its text, or a `Where`.
+
+`TextIn` and `Members` decide about one message; `TextIn` and `Pattern` are decided for whole columns of bodies. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from pyrmq_core.client.arrow_library import columnar
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import MessageExt
+from pyrmq_core.tools.search.where import Row, Where
+
+
+class NoJson(ValueError):
+    """Raised if a condition reads members of a body that is no JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextIn:
+    """The condition that the body contains a text, as UTF-8."""
+
+    text: str
+    needle: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.text:
+            raise InvalidArgument("the text to search for is empty; every body contains it")
+        try:
+            object.__setattr__(self, "needle", self.text.encode())
+        except UnicodeEncodeError:
+            raise InvalidArgument("the text to search for holds half of a surrogate pair") from None
+
+    def holds(self, message: MessageExt) -> bool:
+        """Returns whether the body contains the text."""
+        return self.needle in message.body
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular expression of RE2, somewhere in the first 64 KiB of the body; only whole columns are compared with it.
+
+    Raises `MissingLibrary` without Arrow: a pattern for Python's `re` could take for ever on a body.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        columnar("regular expressions").check_pattern(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A condition in the language of `Where`."""
+
+    where: Where
+
+    def holds(self, message: MessageExt) -> bool:
+        """Returns whether the condition is true; raises `NoJson` if it reads a body that is no JSON."""
+        return self.where.holds(Row(message, json_of(message.body) if self.where.reads_json else None))
+
+
+Condition: TypeAlias = TextIn | Pattern | Members
+
+
+def condition_of(contains: str | None, where: str | None, regex: str | None) -> Condition:
+    """Returns the only condition that is not None.
+
+    Raises `InvalidArgument` for no or several conditions, or for an unreadable condition.
+    """
+    match (contains, where, regex):
+        case (str(), None, None):
+            return TextIn(contains)
+        case (None, str(), None):
+            return Members(Where.parse(where))
+        case (None, None, str()):
+            return Pattern(regex)
+    raise InvalidArgument("a search has one condition: a text that bodies contain, a where, or a regular expression")
+
+
+def json_of(body: bytes) -> Any:
+    """Returns the value of a JSON body, its numbers exact; raises `NoJson`."""
+    try:
+        return DECODER.decode(body.decode(json.detect_encoding(body)))
+    except (ValueError, RecursionError, ArithmeticError):
+        raise NoJson from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+# Made once: `json.loads` would make a decoder for each body, which takes longer than reading a small body.
+DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)

@@ -1,0 +1,228 @@
+"""The page's application: the page of each path, and the pages for errors."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import trio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQError, SendFailed
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.tools.web.bodies import Receive
+from pyrmq_core.tools.web.body_text import file_name
+from pyrmq_core.tools.web.changes import PREPARED_BY, Changes
+from pyrmq_core.tools.web.guards import BUSY, FormToken, RequestSlots, Scope, Send
+from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
+from pyrmq_core.tools.web.look_ups import LookUps
+from pyrmq_core.tools.web.pages.groups import group_page, groups_page
+from pyrmq_core.tools.web.pages.messages import message_page, messages_page, missing, place_of
+from pyrmq_core.tools.web.pages.page import Shown, query
+from pyrmq_core.tools.web.pages.single_pages import (
+    cluster_page,
+    curve_data,
+    dead_letters_page,
+    producers_page,
+    reset_page,
+    send_page,
+)
+from pyrmq_core.tools.web.pages.topics import topic_page, topics_page
+from pyrmq_core.tools.web.rendering import STATIC, Pages
+from pyrmq_core.tools.web.zones import COOKIE, COOKIE_SECONDS, UTC_ZONE, form_zone, local_path, path_of, zone_of
+
+PageOf = Callable[[Request, LookUps], Awaitable[Shown]]
+
+PAGES: Final[Mapping[str, PageOf]] = {
+    "/": cluster_page,
+    "/topics": topics_page,
+    "/topic": topic_page,
+    "/groups": groups_page,
+    "/group": group_page,
+    "/messages": messages_page,
+    "/message": message_page,
+    "/producers": producers_page,
+    "/dead-letters": dead_letters_page,
+}
+FORMS: Final[Mapping[str, PageOf]] = {"/send": send_page, "/reset": reset_page}
+CONFIRMED: Final = "/confirmed"
+# The code by which access control of 4.9 and of 5.x refuses.
+NOT_PERMITTED: Final = (ResponseCode.NO_PERMISSION,)
+# The links at the top of every page, in this order.
+NAVIGATION: Final = (
+    ("/", "Cluster"),
+    ("/topics", "Topics"),
+    ("/groups", "Groups"),
+    ("/messages", "Messages"),
+    ("/producers", "Producers"),
+    ("/dead-letters", "Dead letters"),
+)
+
+MAX_FIELDS: Final = 32
+# A piece of a form, after which other tasks run; it takes some milliseconds to decode.
+SLICE_BYTES: Final = 64 * 1024
+# Bodies that are sent at the same time, of up to 4 MiB each.
+MAX_DOWNLOADS: Final = 16
+
+
+def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token: FormToken) -> Starlette:
+    """Returns the application that shows the pages; the caller wraps it in `Guards`.
+
+    `changes` is None if no changes are allowed.
+    """
+
+    def showing(page_of: PageOf) -> Callable[[Request], Awaitable[Response]]:
+        async def show(request: Request) -> Response:
+            shown = await page_of(request, look_ups.of_viewer(_address(request)))
+            return page(request, shown.template, shown.values, shown.status)
+
+        return show
+
+    def page(request: Request, template: str, values: Mapping[str, object], status: int) -> Response:
+        return pages.page(template, values, status, zone=zone_of(request), path=path_of(request))
+
+    async def change(request: Request) -> Response:
+        assert changes is not None  # this route exists only if changes are allowed
+        form = await _form(request, token)
+        path = request.url.path
+        shown = await changes.perform(form) if path == CONFIRMED else changes.prepare(path, form)
+        return page(request, shown.template, shown.values, shown.status)
+
+    downloads = RequestSlots(MAX_DOWNLOADS)
+
+    async def body(request: Request) -> Response:
+        queue, offset = place_of(request)
+        message = await look_ups.of_viewer(_address(request)).at(queue, offset)
+        if message is None:
+            raise missing(queue, offset)
+        name = file_name(queue.topic, queue.broker_name, queue.queue_id, offset)
+        return Download(message.body, name, downloads, _address(request))
+
+    async def curve(request: Request) -> Response:
+        return JSONResponse(curve_data(request, look_ups))
+
+    async def failed(request: Request, error: Exception) -> Response:
+        status, heading, text = described(error)
+        if request.url.path.startswith("/data/"):
+            return JSONResponse({"error": text}, status)
+        values = {"heading": heading, "text": text, "posted": request.method == "POST"}
+        return page(request, "error.html", values, status)
+
+    shown_pages = PAGES if changes is None else {**PAGES, **FORMS}
+    changing = () if changes is None else (*PREPARED_BY, CONFIRMED)
+    return Starlette(
+        routes=[
+            *(Route(path, showing(page_of), methods=["GET"]) for path, page_of in shown_pages.items()),
+            Route("/data/curve", curve, methods=["GET"]),
+            Route("/body", body, methods=["GET"]),
+            Route("/zone", choose_zone, methods=["GET"]),
+            *(Route(path, change, methods=["POST"]) for path in changing),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        exception_handlers={RocketMQError: failed, TooManyLookUps: failed, HTTPException: failed},
+    )
+
+
+async def choose_zone(request: Request) -> Response:
+    """Stores the viewer's choice of a zone in a cookie, and redirects to the previous page."""
+    chosen = form_zone(query(request, "zone"), UTC_ZONE)
+    answer = RedirectResponse(local_path(request.query_params.get("back", "")), 303)
+    answer.set_cookie(COOKIE, chosen.name, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
+    return answer
+
+
+class Download(Response):
+    """A body as bytes that no browser renders, sent in pieces; it holds a slot until its end."""
+
+    def __init__(self, body: bytes, name: str, slots: RequestSlots, address: str) -> None:
+        disposition = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(len(body))}
+        super().__init__(None, headers=disposition, media_type="application/octet-stream")
+        self._bytes, self._slots, self._address = body, slots, address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the answer by ASGI; without a free slot the answer is an error that the page is busy."""
+        slot = self._slots.take(self._address)
+        if slot is None:
+            await PlainTextResponse(BUSY, 503)(scope, receive, send)
+            return
+        try:
+            with slot.scope:
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                for start in range(0, len(self._bytes), SLICE_BYTES):
+                    piece = self._bytes[start : start + SLICE_BYTES]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._slots.leave(slot)
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+async def _form(request: Request, token: FormToken) -> dict[str, str]:
+    """Returns the fields of a form of this page; raises an error for a form without the page's token."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "A form of this page is application/x-www-form-urlencoded.")
+    sent = await request.body()
+    if not token.matches(raw_field(sent, b"token", len(token.text) + 1)):
+        raise HTTPException(403, "The form is not from this page as it runs now; load the page again.")
+    return await read_fields(sent)
+
+
+def described(error: Exception) -> tuple[int, str, str]:
+    """Returns the status, the heading and the text of a page for an error."""
+    match error:
+        case HTTPException(status_code=404):
+            return 404, "No such page", "There is no page at this address."
+        case HTTPException():
+            return error.status_code, "Refused", error.detail
+        case TooManyLookUps():
+            return 429, "Busy", "All viewers together ask for too much at once; try again in a few seconds."
+        case InvalidArgument():
+            return 400, "Not possible", str(error)
+        case NoRoute():
+            return 404, "Not there", str(error)
+        case ResponseError(code=code) if code in NOT_PERMITTED:
+            return 403, "Not permitted", f"The credentials of this page do not permit it: {error}"
+        case SendFailed():
+            return 502, f"The message is {error.outcome.value}", str(error)
+        case ResponseError():
+            return 502, "The broker refused", str(error)
+        case _:
+            return 502, "The cluster did not answer", str(error)
+
+
+def raw_field(form: bytes, name: bytes, most: int) -> str:
+    """Returns the first `most` bytes of a form's undecoded field as text; an empty text without the field."""
+    before, separator, after = (b"&" + form).partition(b"&" + name + b"=")
+    del before
+    return after[:most].partition(b"&")[0].decode("latin-1") if separator else ""
+
+
+async def read_fields(form: bytes) -> dict[str, str]:
+    """Returns the fields by name; raises `InvalidArgument` for more than `MAX_FIELDS`."""
+    fields = form.split(b"&", MAX_FIELDS)
+    if len(fields) > MAX_FIELDS:
+        raise InvalidArgument(f"the form has more than {MAX_FIELDS} fields")
+    split = [field.partition(b"=") for field in fields]
+    return {await _decoded(name): await _decoded(value) for name, _, value in split}
+
+
+async def _decoded(sent: bytes) -> str:
+    pieces, start = [], 0
+    while start < len(sent):
+        end = start + SLICE_BYTES
+        cut = sent.rfind(b"%", end - 2, end)  # a percent sign must not be separated from its digits
+        end = end if cut < 0 else cut
+        pieces.append(unquote_to_bytes(sent[start:end].replace(b"+", b" ")))
+        start = end
+        await trio.lowlevel.checkpoint()
+    return b"".join(pieces).decode("utf-8", "replace")

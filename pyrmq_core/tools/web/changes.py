@@ -1,0 +1,124 @@
+"""`Changes`: the changes that the page can make, if allowed, each after a confirmation that is valid once.
+
+A form is first answered with a page that announces the change, and a ticket; only the ticket makes the change. So
+reloading a page changes nothing a second time.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core import Admin, Message, MessageQueue, Producer
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic
+from pyrmq_core.protocol.messages.payload import check_message
+from pyrmq_core.tools.web.look_ups import LookUps
+from pyrmq_core.tools.web.pages.messages import missing
+from pyrmq_core.tools.web.pages.page import Shown, whole_number
+from pyrmq_core.tools.web.rendering import link
+from pyrmq_core.tools.web.zones import UTC_ZONE, form_zone
+
+# The most waiting confirmations; a new one replaces the oldest, since each may hold a body of some MiB.
+MAX_WAITING: Final = 16
+
+Form = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A prepared change: its sentence for the confirmation, its action, and the page that follows it."""
+
+    sentence: str
+    perform: Callable[[], Awaitable[str]]
+    back: str
+
+
+class Changes:
+    """The changes of one page server, and the confirmations that wait for a click."""
+
+    def __init__(self, admin: Admin, producer: Producer, look_ups: LookUps) -> None:
+        self._admin = admin
+        self._producer = producer
+        self._look_ups = look_ups
+        self._waiting: dict[str, Change] = {}
+
+    def prepare(self, path: str, form: Form) -> Shown:
+        """Returns the page that announces the form's change; raises `InvalidArgument` for a form with faults."""
+        change = PREPARED_BY[path](self, form)
+        ticket = secrets.token_urlsafe(16)
+        self._waiting[ticket] = change
+        if len(self._waiting) > MAX_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+        return Shown("confirm.html", {"sentence": change.sentence, "ticket": ticket, "back": change.back})
+
+    async def perform(self, form: Form) -> Shown:
+        """Makes the confirmed change, and returns a page that reports it; a ticket is valid once."""
+        change = self._waiting.pop(form.get("ticket", ""), None)
+        if change is None:
+            raise InvalidArgument("this confirmation was used before, or is too old; look whether the change is there")
+        result = await change.perform()
+        self._look_ups.forget()
+        return Shown("done.html", {"result": result, "back": change.back})
+
+    def _send(self, form: Form) -> Change:
+        topic = form.get("topic", "").strip()
+        check_topic(topic)
+        message = Message(
+            topic,
+            form.get("body", "").replace("\r\n", "\n").encode(errors="replace"),
+            tags=form.get("tags", "").strip() or None,
+            keys=form.get("keys", "").strip() or None,
+        )
+        check_message(message)
+
+        async def perform() -> str:
+            result = await self._producer.send(message)
+            place = f"{result.message_queue} at {result.queue_offset}"
+            return f"Stored in {place} as {result.msg_id}: {result.status.name}."
+
+        size = len(message.body)
+        return Change(f"Send a message of {size:,} bytes to topic {topic}.", perform, link("/topic", topic=topic))
+
+    def _reset(self, form: Form) -> Change:
+        group, topic = (form.get(name, "").strip() for name in ("group", "topic"))
+        check_group(group)
+        check_topic(topic)
+        written = form.get("to", "").strip()
+        zone = form_zone(form.get("zone", ""), UTC_ZONE)
+        to = written if written in ("earliest", "latest") else zone.read(written, "to")
+        if to is None:
+            raise InvalidArgument("to is empty; write earliest, latest or a time")
+
+        async def perform() -> str:
+            changes = await self._admin.groups.reset(group, topic, to)  # type: ignore[arg-type] # one of both words
+            moved = sum(1 for change in changes if change.before != change.after)
+            return f"{moved} of {len(changes)} queues of {topic} have a new offset."
+
+        sentence = f"Reset group {group} to {to if isinstance(to, str) else zone.write(to)} in topic {topic}."
+        return Change(sentence, perform, link("/group", group=group))
+
+    def _resend(self, form: Form) -> Change:
+        group = form.get("group", "").strip()
+        check_group(group)
+        queue = MessageQueue(DLQ_PREFIX + group, form.get("brokerName", ""), whole_number(form, "queueId"))
+        offset = whole_number(form, "offset")
+
+        async def perform() -> str:
+            message = await self._look_ups.at(queue, offset)
+            if message is None:
+                raise missing(queue, offset)
+            result = await self._admin.messages.resend(group, message)
+            return f"Sent to {group} again, stored in {result.message_queue} at {result.queue_offset}."
+
+        sentence = f"Send the dead letter in {queue} at {offset} to group {group} again. It also stays where it is."
+        return Change(sentence, perform, link("/dead-letters", group=group))
+
+
+PREPARED_BY: Final[Mapping[str, Callable[[Changes, Form], Change]]] = {
+    "/send": Changes._send,
+    "/reset": Changes._reset,
+    "/resend": Changes._resend,
+}

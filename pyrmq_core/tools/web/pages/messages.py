@@ -1,0 +1,88 @@
+"""The browser of messages: a topic's newest messages, the messages of a key, and one message in full."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.tools.web.body_text import FORMS, JSON_BYTES, summary
+from pyrmq_core.tools.web.look_ups import FoundMessages, LookUps, Wanted
+from pyrmq_core.tools.web.pages.page import Shown, needed, page_number, query, time_range, tried, whole_number
+from pyrmq_core.tools.web.zones import zone_of
+
+# If any of these fields of the form is filled, the page makes a search.
+CONDITIONS: Final = ("contains", "where", "regex", "tags", "sql", "queue")
+
+
+async def messages_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns messages of a topic: by key, by id, by content, or the newest, also of a range of time."""
+    topic, key, message_id = query(request, "topic"), query(request, "key"), query(request, "id")
+    (since, before), zone = time_range(request), zone_of(request)
+    conditions = {name: query(request, name) for name in CONDITIONS}
+    wanted = Wanted(topic, since, before, **conditions)
+    result = FoundMessages()
+    if [bool(key), bool(message_id), bool(wanted or wanted.queue)].count(True) > 1:
+        raise InvalidArgument("a message is looked up by its key, by its id, or by the other conditions: choose one")
+    if topic and message_id:
+        result = await look_ups.by_id(topic, message_id)
+    elif topic and key:
+        result = await look_ups.by_key(topic, key, since, before)
+    elif topic and wanted:
+        result = await look_ups.search(wanted)
+    elif topic:
+        result = await look_ups.newest(wanted)
+    return Shown(
+        "messages.html",
+        {
+            "topic": topic,
+            "key": key,
+            "id": message_id,
+            "before": zone.write(before),
+            "since": zone.write(since),
+            **conditions,
+            "searches": bool(wanted),
+            "found": result,
+            "rows": [(message, summary(message.body)) for message in result.messages],
+            "older": zone.write(result.messages[-1].store_timestamp) if result.messages and result.more else "",
+        },
+    )
+
+
+async def message_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the page of one message, which the query names by queue and offset."""
+    place, offset = place_of(request)
+    message = await look_ups.at(place, offset)
+    if message is None:
+        raise missing(place, offset)
+    body = await look_ups.body_text(message.body, query(request, "form"), page_number(request, "part"))
+    tracks, tracks_error = await tried(lambda: look_ups.tracks(message))
+    trace, trace_error = await tried(lambda: look_ups.trace(message))
+    return Shown(
+        "message.html",
+        {
+            "message": message,
+            "place": place,
+            "offset": offset,
+            "body": body,
+            "forms": FORMS,
+            "json_bytes": JSON_BYTES,
+            "tracks": tracks or (),
+            "trace": trace,
+            "errors": list(dict.fromkeys(text for text in (tracks_error, trace_error) if text)),
+        },
+    )
+
+
+def missing(place: MessageQueue, offset: int) -> InvalidArgument:
+    """Returns the error for an offset without a message."""
+    return InvalidArgument(f"{place} has no message at {offset}; it may have been removed")
+
+
+def place_of(request: Request) -> tuple[MessageQueue, int]:
+    """Returns the queue and the offset that the query names."""
+    topic, broker_name = needed(request, "topic"), needed(request, "brokerName")
+    queue_id, offset = (whole_number(request.query_params, name) for name in ("queueId", "offset"))
+    return MessageQueue(topic, broker_name, queue_id), offset

@@ -1,0 +1,104 @@
+"""The functions that pages share: their result, values of a request's query, and a form's range of time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
+
+from starlette.requests import Request
+
+from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.tools.web.zones import form_zone, zone_of
+
+Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+
+# The longest accepted value: topics have at most 127 characters, groups 255, keys and ids a few more.
+MAX_QUERY_CHARACTERS: Final = 1024
+MAX_DIGITS: Final = 19
+ROWS_A_PAGE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A page to render: its template, the values in it, and the status of the answer."""
+
+    template: str
+    values: Mapping[str, Any]
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[Item]):
+    """One page of a long list: its rows, the number of all rows, and the numbers of this page and the last page."""
+
+    rows: Sequence[Item]
+    total: int
+    number: int
+    last: int
+
+
+def part(request: Request, rows: Sequence[Item], size: int = ROWS_A_PAGE) -> Part[Item]:
+    """Returns the rows of the page that the request names by number; the last page for a greater number."""
+    last = max(1, -(-len(rows) // size))
+    number = min(page_number(request, "page"), last)
+    return Part(rows[(number - 1) * size : number * size], len(rows), number, last)
+
+
+def page_number(request: Request, name: str) -> int:
+    """Returns the page number in the query, from 1 on; 1 for any other text."""
+    text = query(request, name)
+    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 1
+
+
+def ordered(request: Request, rows: Iterable[Item], orders: Mapping[str, Callable[[Item], Any]]) -> list[Item]:
+    """Returns the rows in the order that the request names among `orders`, or else in the first order."""
+    order = query(request, "sort")
+    return sorted(rows, key=orders[order] if order in orders else next(iter(orders.values())))
+
+
+def matching(request: Request, rows: Iterable[Item], texts: Callable[[Item], Iterable[str]]) -> list[Item]:
+    """Returns the rows of which a text contains the request's `filter`, without regard to case."""
+    wanted = query(request, "filter").lower()
+    return [row for row in rows if not wanted or any(wanted in text.lower() for text in texts(row))]
+
+
+def query(request: Request, name: str) -> str:
+    """Returns a value of the request's query; raises `InvalidArgument` for a text that cannot be a name."""
+    value = request.query_params.get(name, "").strip()
+    if len(value) > MAX_QUERY_CHARACTERS:
+        raise InvalidArgument(f"{name} has {len(value)} characters; {MAX_QUERY_CHARACTERS} at most")
+    return value
+
+
+def needed(request: Request, name: str) -> str:
+    """Returns a required value of the query; raises `InvalidArgument` if it is missing."""
+    value = query(request, name)
+    if not value:
+        raise InvalidArgument(f"the address lacks {name}=...; follow a link to this page")
+    return value
+
+
+def whole_number(values: Mapping[str, str], name: str) -> int:
+    """Returns the whole number, 0 or more, in a query or a form."""
+    text = values.get(name, "")
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and int(text) < 2**63):
+        raise InvalidArgument(f"{name}={text[:MAX_DIGITS]!r} is not a number from 0 on")
+    return int(text)
+
+
+def time_range(request: Request) -> tuple[datetime | None, datetime | None]:
+    """Returns the times `since` and `before` of the query; a time without an offset is in the zone of the form."""
+    zone = form_zone(query(request, "zone"), zone_of(request))
+    since, before = (zone.read(query(request, name), name) for name in ("since", "before"))
+    return since, before
+
+
+async def tried(look_up: Callable[[], Awaitable[Answer]]) -> tuple[Answer | None, str]:
+    """Returns the answer, or None and the error's text, so that a failed part leaves the rest of the page."""
+    try:
+        return await look_up(), ""
+    except RocketMQError as error:
+        return None, str(error)

@@ -1,0 +1,132 @@
+"""The small pages and data: cluster, producers, dead letters, forms of changes, samples of curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+
+from pyrmq_core.errors import InvalidArgument, NoRoute
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_dead_letter_topic
+from pyrmq_core.tools.web.body_text import summary
+from pyrmq_core.tools.web.history import Curve
+from pyrmq_core.tools.web.look_ups import FoundMessages, LookUps, Wanted
+from pyrmq_core.tools.web.pages.page import Shown, matching, needed, ordered, part, query, time_range
+from pyrmq_core.tools.web.zones import zone_of
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.admin.producers import ConnectedProducer
+    from pyrmq_core.client.admin.values import BrokerStatus
+
+KINDS: Final = ("lag", "cluster", "topic")
+
+
+@dataclass(frozen=True, slots=True)
+class LetterCount:
+    """A group with a dead-letter topic, and the number of letters that are kept; None while it is not known."""
+
+    group: str
+    letters: int | None
+
+
+LETTER_ORDERS: Final[Mapping[str, Callable[[LetterCount], Any]]] = {
+    "group": lambda row: row.group,
+    "letters": lambda row: (1 if row.letters is None else -row.letters, row.group),
+}
+BROKER_ORDERS: Final[Mapping[str, Callable[[BrokerStatus], Any]]] = {
+    "broker": lambda broker: (broker.broker_name, broker.broker_id),
+    "in": lambda broker: (-(broker.put_tps or 0.0), broker.broker_name, broker.broker_id),
+    "out": lambda broker: (-(broker.get_tps or 0.0), broker.broker_name, broker.broker_id),
+    "disk": lambda broker: (-(broker.disk_ratio or 0.0), broker.broker_name, broker.broker_id),
+}
+PRODUCER_ORDERS: Final[Mapping[str, Callable[[ConnectedProducer], Any]]] = {
+    "group": lambda row: (row.group, row.client_id),
+    "client": lambda row: (row.client_id, row.group),
+}
+
+
+async def cluster_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the brokers by cluster whose name, address or version contains a text."""
+    brokers = await look_ups.brokers(watch=True)
+    rows = ordered(request, matching(request, brokers, _texts_of_broker), BROKER_ORDERS)
+    clusters = {
+        name: [broker for broker in rows if broker.cluster == name] for name in sorted({b.cluster for b in brokers})
+    }
+    values = {"clusters": clusters, "filter": query(request, "filter"), "sort": query(request, "sort")}
+    return Shown("cluster.html", values)
+
+
+async def producers_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the producers that have a text in their group, client or address."""
+    listed = await look_ups.producers()
+    producers = matching(request, listed.producers, lambda row: (row.group, row.client_id, row.address))
+    values = {"part": part(request, ordered(request, producers, PRODUCER_ORDERS)), "failures": listed.failures}
+    return Shown("producers.html", {**values, "filter": query(request, "filter"), "sort": query(request, "sort")})
+
+
+async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the groups with a dead-letter topic, and the newest dead letters of the chosen group."""
+    group, (since, before), zone = query(request, "group"), time_range(request), zone_of(request)
+    topic, groups = DLQ_PREFIX + group, list[LetterCount]()
+    if not group:
+        groups = await _letter_counts(request, look_ups)
+    try:
+        letters = await look_ups.newest(Wanted(topic, since, before)) if group else FoundMessages()
+    except NoRoute:
+        letters = FoundMessages()
+    return Shown(
+        "dead_letters.html",
+        {
+            "group": group,
+            "part": part(request, groups),
+            "filter": query(request, "filter"),
+            "sort": query(request, "sort"),
+            "topic": topic,
+            "found": letters,
+            "rows": [(message, summary(message.body)) for message in letters.messages],
+            "before": zone.write(before),
+            "since": zone.write(since),
+            "older": zone.write(letters.messages[-1].store_timestamp) if letters.messages and letters.more else "",
+        },
+    )
+
+
+async def _letter_counts(request: Request, look_ups: LookUps) -> list[LetterCount]:
+    names = [name for name in (await look_ups.topics()).names if is_dead_letter_topic(name)]
+    topics = matching(request, names, lambda name: (name.removeprefix(DLQ_PREFIX),))
+
+    def rows() -> list[LetterCount]:
+        figures = [(topic.removeprefix(DLQ_PREFIX), look_ups.figures.get(topic)) for topic in topics]
+        counts = [LetterCount(group, None if figure is None else figure.messages) for group, figure in figures]
+        return ordered(request, counts, LETTER_ORDERS)
+
+    await look_ups.figures.view(topics, [DLQ_PREFIX + row.group for row in part(request, rows()).rows])
+    return rows()
+
+
+def _texts_of_broker(broker: BrokerStatus) -> tuple[str, ...]:
+    return broker.broker_name, broker.address, broker.version or "", broker.cluster
+
+
+async def send_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the form of a test message."""
+    del look_ups
+    return Shown("send.html", {"topic": query(request, "topic")})
+
+
+async def reset_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the form that gives a group new offsets, with the topics it has offsets of."""
+    group = needed(request, "group")
+    progress = await look_ups.progress(group)
+    return Shown("reset.html", {"group": group, "topics": sorted({row.queue.topic for row in progress.queues})})
+
+
+def curve_data(request: Request, look_ups: LookUps) -> dict[str, object]:
+    """Returns a curve's times, and figures by line, from samples; queries no broker."""
+    kind = needed(request, "kind")
+    if kind not in KINDS:
+        raise InvalidArgument(f"kind={kind!r} is none of {', '.join(KINDS)}")
+    seconds, lines = look_ups.history.columns(Curve(kind, needed(request, "name")))
+    return {"seconds": seconds, "lines": lines}

@@ -1,0 +1,154 @@
+"""The list of topics, and one topic: a picture of its queues by broker, and their numbers of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.messages.names import is_dead_letter_topic, is_retry_topic, is_system_topic
+from pyrmq_core.tools.web.history import Curve
+from pyrmq_core.tools.web.look_ups import MAX_GROUPS_RATED, LookUps, TopicNames
+from pyrmq_core.tools.web.pages.page import Shown, matching, needed, ordered, part, query, tried
+from pyrmq_core.tools.web.topic_figures import TopicFigure, TopicFigures
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.admin.values import QueueStats
+
+# A picture of more queues than this would be a grey bar: their table is below it.
+MAX_BARS_A_BROKER: Final = 256
+ORDERS: Final[Mapping[str, Callable[[tuple[MessageQueue, QueueStats]], Any]]] = {
+    "queue": lambda row: row[0],
+    "messages": lambda row: (-row[1].messages, row[0]),
+    "stored": lambda row: (-row[1].last_updated.timestamp() if row[1].last_updated else 0.0, row[0]),
+}
+UNKNOWN: Final = -1
+TOPIC_ORDERS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
+    "topic": lambda row: row.name,
+    "messages": lambda row: (-_or_unknown(row.messages), row.name),
+    "rate": lambda row: (-_or_unknown(row.rate), row.name),
+    "lag": lambda row: (-_or_unknown(row.lag), row.name),
+    "groups": lambda row: (-row.groups, row.name),
+}
+KINDS: Final = ("own", "retry", "dead letters", "RocketMQ's")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One topic of the list; a figure is None while it is unknown, and `messages` is partial if not `is_whole`."""
+
+    name: str
+    messages: int | None
+    rate: float | None
+    is_whole: bool
+    lag: int | None
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One queue of the picture: its height in percent of the fullest queue's height."""
+
+    queue: MessageQueue
+    messages: int
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerBars:
+    """The queues of one broker as bars, and the number of queues that are not shown."""
+
+    name: str
+    bars: tuple[Bar, ...]
+    left_out: int
+    messages: int
+
+
+async def topics_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the topics of one kind whose names contain a text, with the figures known so far."""
+    kind, figures = query(request, "kind") or KINDS[0], look_ups.figures
+    topic_names = await look_ups.topics()
+    kinds = {name: topic_kind(name, topic_names) for name in topic_names.names}
+    names = matching(request, (name for name in topic_names.names if kinds[name] == kind), lambda name: (name,))
+    visible = part(request, ordered(request, [_row(name, figures) for name in names], TOPIC_ORDERS))
+    await figures.view(names, [row.name for row in visible.rows])
+    rows = [_row(name, figures) for name in names]
+    return Shown(
+        "topics.html",
+        {
+            "part": part(request, ordered(request, rows, TOPIC_ORDERS)),
+            "kind": kind,
+            "kinds": {name: sum(1 for kind in kinds.values() if kind == name) for name in KINDS},
+            "filter": query(request, "filter"),
+            "sort": query(request, "sort"),
+            "missing": sum(figures.get(name) is None for name in names),
+            "seconds_old": max((look_ups.age(figure.at) for name in names if (figure := figures.get(name))), default=0),
+            "failures": figures.lags.failures,
+        },
+    )
+
+
+def _row(name: str, figures: TopicFigures) -> TopicRow:
+    figure, lags = figures.get(name) or TopicFigure(0), figures.lags
+    return TopicRow(name, figure.messages, figure.rate, figure.is_whole, lags.lags.get(name), lags.groups.get(name, 0))
+
+
+def _or_unknown(figure: float | None) -> float:
+    return UNKNOWN if figure is None else figure
+
+
+def topic_kind(name: str, topic_names: TopicNames) -> str:
+    """Returns which of `KINDS` a topic is by its name."""
+    if is_retry_topic(name):
+        return KINDS[1]
+    if is_dead_letter_topic(name):
+        return KINDS[2]
+    return KINDS[3] if is_system_topic(name) or name in topic_names.of_servers else KINDS[0]
+
+
+async def topic_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns one topic's spread over brokers, and the offsets of its queues."""
+    topic = needed(request, "topic")
+    look_ups.watch(Curve("topic", topic))
+    stats = await look_ups.topic_stats(topic)
+    topic_names, _ = await tried(look_ups.topics)
+    groups, groups_error = await tried(lambda: look_ups.groups_of(topic))
+    rates, rates_error = await tried(lambda: look_ups.rates(topic))
+    failures = {**(rates.failures if rates else {}), **stats.failures}
+    rows = matching(request, stats.queues.items(), lambda row: (f"{row[0].broker_name}/{row[0].queue_id}",))
+    return Shown(
+        "topic.html",
+        {
+            "topic": topic,
+            "kind": topic_kind(topic, topic_names) if topic_names else "",
+            "brokers": spread({queue: figures.messages for queue, figures in stats.queues.items()}),
+            "part": part(request, ordered(request, rows, ORDERS)),
+            "sort": query(request, "sort"),
+            "filter": query(request, "filter"),
+            "stats": stats,
+            "most": max((figures.messages for figures in stats.queues.values()), default=0),
+            "rates": rates,
+            "failures": failures,
+            "groups": groups,
+            "max_groups_rated": MAX_GROUPS_RATED,
+            "errors": list(dict.fromkeys(text for text in (groups_error, rates_error) if text)),
+        },
+    )
+
+
+def spread(messages: Mapping[MessageQueue, int]) -> list[BrokerBars]:
+    """Returns the picture's bars, broker by broker, of the number of messages in each queue."""
+    most = max(messages.values(), default=0)
+    pictures = []
+    for name in sorted({queue.broker_name for queue in messages}):
+        queues = sorted(queue for queue in messages if queue.broker_name == name)
+        bars = tuple(
+            Bar(queue, messages[queue], 100 * messages[queue] / most if most > 0 else 0.0)
+            for queue in queues[:MAX_BARS_A_BROKER]
+        )
+        total = sum(messages[queue] for queue in queues)
+        pictures.append(BrokerBars(name, bars, len(queues) - len(bars), total))
+    return pictures

@@ -1,0 +1,91 @@
+"""The templates and their common settings: escaping is always on, numbers and times have one format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context, select_autoescape
+from jinja2.runtime import Context
+from markupsafe import Markup
+from starlette.responses import HTMLResponse
+
+from pyrmq_core.tools.web.zones import OFFERED, UTC_ZONE, Zone
+
+HERE: Final = Path(__file__).parent
+STATIC: Final = HERE / "static"
+TEMPLATES: Final = HERE / "templates"
+
+
+@pass_context
+def _when(context: Context, moment: datetime | int | None, *, seconds: bool = False) -> str:
+    """Formats a time, a `datetime` or ms since 1970, in the page's zone, with its offset and the time in UTC."""
+    if moment is None:
+        return ""
+    if isinstance(moment, datetime):
+        at = moment.astimezone(UTC)
+    else:
+        try:
+            at = datetime.fromtimestamp(moment / 1000, UTC)
+        except (OverflowError, ValueError, OSError):
+            return f"{moment} ms since 1970"
+    precision = "seconds" if seconds else "milliseconds"
+    zone: Zone = context["zone"]
+    utc, shown = (time.isoformat(" ", precision).replace("+00:00", "Z") for time in (at, zone.local(at)))
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(utc.replace(" ", "T"), utc, shown)
+
+
+def _number(value: float | None) -> str:
+    """Formats a number with separated thousands, and a fraction with one digit."""
+    if value is None:
+        return ""
+    return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
+
+
+def _counted(value: int, thing: str) -> str:
+    """Returns a number with its noun: `1 queue`, `2 queues`."""
+    return f"{_number(value)} {thing}{'' if value == 1 else 's'}"
+
+
+def _size(number_of_bytes: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number_of_bytes < 1024:
+            return f"{_number(round(number_of_bytes, 1) if unit != 'B' else int(number_of_bytes))} {unit}"
+        number_of_bytes /= 1024
+    return f"{_number(round(number_of_bytes, 1))} TiB"
+
+
+def link(path: str, **parameters: object) -> str:
+    """Returns a path with its query; parameters without a value are left out."""
+    given = {name: value for name, value in parameters.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path
+
+
+class Pages:
+    """The templates of one page server, and the values on every page: NameServers, and whether changes are allowed."""
+
+    def __init__(self, **shared: object) -> None:
+        self._templates = Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=select_autoescape(default=True, default_for_string=True),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(when=_when, number=_number, counted=_counted, size=_size)
+        self._templates.globals.update(link=link, **shared)
+
+    def page(
+        self, template: str, values: Mapping[str, Any], status: int = 200, *, zone: Zone = UTC_ZONE, path: str = "/"
+    ) -> HTMLResponse:
+        """Returns the page made from the template; a character that UTF-8 cannot encode becomes a question mark.
+
+        Times are in the zone; `path` is the page to return to after the choice of another zone.
+        """
+        zones = OFFERED if zone.name in OFFERED else (*OFFERED, zone.name)
+        shared = {"zone": zone, "zones": zones, "path": path}
+        text = self._templates.get_template(template).render(**values, **shared)
+        return HTMLResponse(text.encode(errors="replace"), status)

@@ -1,0 +1,141 @@
+"""`serve_web`: listens on a port and serves the page until it is cancelled."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+
+from pyrmq_core import Admin, Client, Producer, PullConsumer
+from pyrmq_core.network.addresses import format_address
+from pyrmq_core.network.byte_server import ByteConnection, serve_listener
+from pyrmq_core.network.listener import connections_with_files, open_listener
+from pyrmq_core.network.paced_stream import paced
+from pyrmq_core.protocol.messages.names import TOOLS_GROUP
+from pyrmq_core.tools.web.application import NAVIGATION, application
+from pyrmq_core.tools.web.bodies import AsgiMessage, Receive
+from pyrmq_core.tools.web.changes import Changes
+from pyrmq_core.tools.web.guards import LOOPBACK_NAMES, App, FormToken, Guards, Scope, Send, is_loopback
+from pyrmq_core.tools.web.history import SAMPLE_SECONDS, History
+from pyrmq_core.tools.web.look_ups import LookUps
+from pyrmq_core.tools.web.rendering import Pages
+from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS, SharedAnswers
+
+log = logging.getLogger(__name__)
+
+PRODUCER_GROUP = "pyrmq-web"
+PORT = 8080
+RENEW_SECONDS = 5
+# The head of a request has to come within this time after the connection, or after the last answer.
+HEAD_SECONDS: Final = 10
+# With this version in its scope, Starlette sends a file without a task group of its own. Hypercorn starts to wait for
+# the next head while it sends the last piece: started in a group that ends with that piece, the wait would be
+# cancelled.
+SENDS_ALONE: Final = {"version": "3.0", "spec_version": "2.4"}
+# The most connections; beyond it a newcomer displaces the oldest one whose peer keeps the page waiting.
+MAX_CONNECTIONS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """The address to listen on, further host names of it in browsers, and whether the page may make changes.
+
+    Port 0 means a free port.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    allow_hosts: Sequence[str] = ()
+    allow_changes: bool = False
+
+
+async def serve_web(
+    client: Client,
+    nameservers: str,
+    settings: WebSettings,
+    *,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serves until cancelled; `nursery.start` returns the page's address. `client` is open, and is not closed.
+
+    Raises `NetworkError` when it cannot listen. `nameservers` is the text that every page shows.
+    """
+    listener = await open_listener(settings.host, settings.port)
+    host, port = listener.getsockname()[:2]
+    async with (
+        Admin(client=client) as admin,
+        PullConsumer(TOOLS_GROUP, client=client) as consumer,
+        Producer(PRODUCER_GROUP, client=client) as producer,
+        trio.open_nursery() as nursery,
+    ):
+        shared = SharedAnswers()
+        look_ups = LookUps(admin, consumer, shared, History())
+        token = FormToken()
+        pages = Pages(
+            navigation=NAVIGATION,
+            nameservers=nameservers,
+            allow_changes=settings.allow_changes,
+            fresh_seconds=round(FRESH_SECONDS),
+            renew_seconds=RENEW_SECONDS,
+            sample_seconds=round(SAMPLE_SECONDS),
+            token=token.text,
+        )
+        changes = Changes(admin, producer, look_ups) if settings.allow_changes else None
+        app = application(look_ups, pages, changes, token)
+        hosts = {*settings.allow_hosts, settings.host, host, *(LOOPBACK_NAMES if _serves_loopback(host) else ())}
+        guarded = Guards(app, hosts, allow_changes=settings.allow_changes)
+        nursery.start_soon(look_ups.sample)
+        nursery.start_soon(look_ups.figures.look_up)
+        most = connections_with_files(MAX_CONNECTIONS)
+        serve_one = functools.partial(_serve_one, guarded, _config())
+        await nursery.start(functools.partial(serve_listener, serve_one, listener, max_connections=most, patience=0.0))
+        task_status.started(f"http://{format_address('127.0.0.1' if host in ('0.0.0.0', '::') else host, port)}/")
+
+
+def _serves_loopback(host: str) -> bool:
+    return is_loopback(host) or host in ("0.0.0.0", "::")
+
+
+async def _serve_one(app: App, config: Config, connection: ByteConnection) -> None:
+    """Serves one connection until the peer ends it or keeps the server waiting too long."""
+
+    async def marked(scope: Scope, receive: Receive, send: Send) -> None:
+        """Protects the connection from displacement while the page works for it, but not while its peer is slow."""
+
+        async def receive_marked() -> AsgiMessage:
+            message = await receive()
+            connection.is_known = not message.get("more_body", False)
+            return message
+
+        async def send_marked(message: AsgiMessage) -> None:
+            connection.is_known = False
+            await send(message)
+
+        await app({**scope, "asgi": SENDS_ALONE}, receive_marked, send_marked)
+
+    context = WorkerContext(None)
+    async with paced(connection.stream, context.terminated.set) as stream:
+        wrapped = ASGIWrapper(marked)  # type: ignore[arg-type]  # hypercorn's types name each event's own class
+        server = TCPServer(wrapped, config, context, ConnectionState({}), stream)  # type: ignore[arg-type]  # has what it uses of a stream
+        await server.run()
+
+
+def _config() -> Config:
+    """Returns Hypercorn's settings: a short wait for the head of a request, and no line for each."""
+    config = Config()
+    config.accesslog = None
+    config.errorlog = log
+    config.include_server_header = False
+    config.h11_max_incomplete_size = 32 * 1024
+    config.h2_max_concurrent_streams = 8
+    config.keep_alive_timeout = HEAD_SECONDS
+    return config

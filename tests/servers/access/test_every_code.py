@@ -1,0 +1,54 @@
+"""Every request that our servers answer is judged, or stands here as one that any account or user may send."""
+
+from __future__ import annotations
+
+from pyrmq_core.servers.access.plain import needs as of_accounts
+from pyrmq_core.servers.access.user_requests import ABOUT
+from pyrmq_core.servers.access.users import needs as of_users
+from pyrmq_core.servers.broker.processors.table import HANDLERS as BROKER
+from pyrmq_core.servers.nameserver.handlers import HANDLERS as NAMESERVER
+
+# As in 5.4.0: lists and figures without what they hold, settings without passwords, and replies.
+OPEN_TO_USERS = {21, 26, 28, 43, 45, 46, 60, 61, 106, 201, 206, 224, 304, 305, 311, 312, 313, 319, 324, 325, 402, 907}
+# Answered with a refusal where there are users; checked by the rules of accounts where these are.
+OF_ACCOUNTS = {50, 51, 52, 53, 54}
+# As in 4.9.7: reading by offset, figures, and what is passed on to consumers.
+OPEN_TO_ACCOUNTS = {
+    14,
+    21,
+    26,
+    28,
+    29,
+    30,
+    31,
+    32,
+    33,
+    43,
+    45,
+    46,
+    52,
+    60,
+    61,
+    201,
+    202,
+    203,
+    204,
+    208,
+    223,
+    300,
+    303,
+    305,
+    307,
+}
+OPEN_TO_ACCOUNTS |= {308, 309, 315, 317, 321, 324, 325, 328, 343, 345, 351, 352, 402, 905, 907}
+
+
+def test_users_need_an_action_for_every_request_that_is_not_open_to_all() -> None:
+    """A new request belongs into `access/users/needs.py`, above all if it changes something."""
+    assert {*BROKER, *NAMESERVER} - set(of_users._NEEDS) <= OPEN_TO_USERS | OF_ACCOUNTS
+
+
+def test_accounts_need_a_permission_for_every_request_that_is_not_open_to_all() -> None:
+    """A new request belongs into `access/plain/needs.py`, above all if it changes something."""
+    judged = set(of_accounts._NEEDS) | of_accounts.ADMIN_CODES
+    assert set(BROKER) - judged <= OPEN_TO_ACCOUNTS | set(ABOUT)

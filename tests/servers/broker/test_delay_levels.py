@@ -1,0 +1,134 @@
+"""Delivery of delayed messages: beside the broker's other tasks, and once, whatever ends the broker."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
+from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
+from pyrmq_core.protocol.messages.record import iterate_records
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from pyrmq_core.servers.broker.schedule.delay_levels import DELIVERIES_AT_ONCE, DelayLevels
+from pyrmq_core.servers.broker.store.batch_pieces import piece
+from pyrmq_core.servers.broker.store.layout import StoreSettings
+from tests.servers.broker.memory_files import MemoryFiles
+from tests.servers.broker.serving import Served, message, serving, until
+from tests.servers.broker.stores import NOW_MS, Sent, opened
+
+LARGE = StoreSettings(segment_bytes=1 << 20, queue_file_bytes=20_000)
+PROPERTIES = b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02"
+
+
+async def test_other_tasks_have_a_turn_between_the_levels() -> None:
+    levels = 5
+    files = MemoryFiles()
+    store = opened(files, LARGE)
+    for level in range(levels):
+        append = Sent("SCHEDULE_TOPIC_XXXX", level, ()).append()
+        store.put(replace(append, pieces=[piece(0, b"x", PROPERTIES)] * DELIVERIES_AT_ONCE), 1)
+    delays = DelayLevels(store, files, [1000] * levels)
+    seen = [0]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(delays.run)
+        while seen[-1] < levels * DELIVERIES_AT_ONCE:
+            await trio.lowlevel.checkpoint()
+            seen.append(store.reader.bounds(("T", 0))[1])
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    # trio runs the tasks of one turn in any order: two levels may follow each other.
+    assert max(later - earlier for earlier, later in pairwise(seen)) <= 2 * DELIVERIES_AT_ONCE
+
+
+LEVELS = {"messageDelayLevel": "1s 2s", "flushConsumerOffsetInterval": "600000"}
+
+
+async def bodies(served: Served) -> list[bytes]:
+    end = served.running.broker.store.reader.bounds(("T", 0))[1]
+    return [record.body for record in iterate_records((await served.pull("T")).records)] if end else []
+
+
+async def send(served: Served, body: bytes, level: int) -> None:
+    answer = await served.send("T", body, f"UNIQ_KEY\x01{body.decode()}\x02DELAY\x01{level}\x02")
+    assert answer.code == ResponseCode.SUCCESS
+
+
+def delivered(served: Served, count: int) -> Callable[[], bool]:
+    return lambda: served.running.broker.store.reader.bounds(("T", 0))[1] >= count
+
+
+async def test_a_kill_repeats_no_delivery(tmp_path: Path) -> None:
+    """Some messages wait when the broker is killed, and delayOffset.json has none of the deliveries."""
+    async with serving(tmp_path, **LEVELS) as served:
+        for number in range(3):
+            await send(served, b"first %d" % number, 1)
+        await until(delivered(served, 3))
+        await send(served, b"twice", 2)
+        await send(served, b"twice", 2)
+        served.running.kill()
+        await served.ended.wait()
+    async with serving(tmp_path, **LEVELS) as served:
+        await send(served, b"last", 2)  # behind the others of its level
+        await send(served, b"after", 1)
+        await until(delivered(served, 7))
+        deliveries = await bodies(served)
+        assert sorted(deliveries) == sorted([b"first 0", b"first 1", b"first 2", b"twice", b"twice", b"last", b"after"])
+        served.running.kill()
+        await served.ended.wait()
+    async with serving(tmp_path, **LEVELS) as served:
+        await send(served, b"again", 2)
+        await until(delivered(served, 8))
+        assert (await bodies(served))[7:] == [b"again"]
+
+
+async def test_a_message_that_only_looks_delivered_is_delivered(tmp_path: Path) -> None:
+    """A message that was delivered, and sent again with its properties, waits again."""
+    async with serving(tmp_path, **LEVELS) as served:
+        await send(served, b"once", 1)
+        await until(delivered(served, 1))
+        (record,) = iterate_records((await served.pull("T")).records)
+        again = replace(
+            message("T", b"once", encode_properties(decode_properties(record.properties))), born_timestamp_ms=5
+        )
+        assert (await served.ask(again.to_command())).code == ResponseCode.SUCCESS
+        served.running.kill()
+        await served.ended.wait()
+    async with serving(tmp_path, **LEVELS) as served:
+        await until(delivered(served, 2))
+        await send(served, b"other", 1)
+        await until(delivered(served, 3))
+        assert await bodies(served) == [b"once", b"once", b"other"]
+
+
+async def test_a_batch_that_was_given_back_as_one_message_is_delivered_as_its_messages(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Earlier versions stored it so: the record does not say which of its messages failed."""
+    body = encode_batch_body(BatchItem(0, b"%d" % n, b"TAGS\x01t%d\x02UNIQ_KEY\x01U%d\x02" % (n, n)) for n in range(3))
+    added = {"RETRY_TOPIC": "B", "DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "0"}
+    properties = encode_properties({"UNIQ_KEY": "R", "TAGS": "t0", **added}).encode()
+    append = replace(
+        Sent("SCHEDULE_TOPIC_XXXX", 0, ()).append(),
+        pieces=[piece(0, body, properties)],
+        sys_flag=BATCH_RECORD,
+        inner_num=1,
+        reconsume_times=1,
+        delay_ms=1,
+    )
+    async with serving(tmp_path, **LEVELS) as served:
+        await send(served, b"before", 1)
+        served.running.broker.store.put(append, NOW_MS)
+        await send(served, b"after", 1)
+        await until(delivered(served, 5))
+        _, *own, _ = iterate_records((await served.pull("T")).records)
+    assert [record.body for record in own] == [b"0", b"1", b"2"]
+    for number, record in enumerate(own):
+        expected = {**added, "TAGS": f"t{number}", "UNIQ_KEY": f"U{number}"}
+        assert decode_properties(record.properties) == expected
+        assert (record.sys_flag, record.reconsume_times, record.queue_offset) == (0, 1, number + 1)
+    assert "is delivered as its 3 messages" in caplog.text
