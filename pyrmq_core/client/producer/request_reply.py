@@ -106,7 +106,7 @@ class RequestSender:
                 await awaited.received.wait()
         if awaited.message is None:
             raise RequestTimeout(
-                f"topic {payload.topic}: send request message to {receipt.queue.broker_name} OK, but wait reply "
+                f"topic {payload.topic}: send request message to {receipt.requested.broker_name} OK, but wait reply "
                 f"message timeout, {timeout * 1000:.0f} ms: look whether a consumer replies, or wait longer"
             )
         return awaited.message

@@ -85,20 +85,27 @@ def test_requests_survive(send: SendMessage, serialization: Serialization) -> No
 @given(STORED, SERIALIZATIONS)
 def test_answers_survive(stored: MessageStored, serialization: Serialization) -> None:
     assert_survives(stored, serialization)
-    assert MessageStored.queue_offset_of(over_the_wire(stored.to_command(), serialization)) == stored.queue_offset
+    received = over_the_wire(stored.to_command(), serialization)
+    assert (MessageStored.queue_id_of(received), MessageStored.queue_offset_of(received)) == (
+        stored.queue_id,
+        stored.queue_offset,
+    )
 
 
-@given(st.lists(SOME_TEXT | st.just('"queueOffset":"7"'), min_size=200, max_size=300), INT64)
+@given(st.lists(SOME_TEXT | st.sampled_from(('"queueOffset":"7"', '"queueId":"7"')), min_size=200, max_size=300), INT64)
 def test_the_offset_of_a_long_answer_is_read_alone(texts: list[str], queue_offset: int) -> None:
     """A text with the field's name in it is not mistaken for the field; a long header is parsed late."""
     stored = MessageStored(",".join(texts), 3, queue_offset, transaction_id=texts[0], recall_handle=texts[-1])
-    assert MessageStored.queue_offset_of(over_the_wire(stored.to_command(), Serialization.JSON)) == queue_offset
+    received = over_the_wire(stored.to_command(), Serialization.JSON)
+    assert (MessageStored.queue_id_of(received), MessageStored.queue_offset_of(received)) == (3, queue_offset)
 
 
 @pytest.mark.parametrize("broken", [b'{"queueOffset":"77}', b'{"queueOffset":"77', b'{"queueOffset":"' + b"7" * 20])
 def test_an_offset_without_an_end_is_no_offset(broken: bytes) -> None:
     with pytest.raises(HeaderError):
         MessageStored.queue_offset_of(Command(0, LazyFields(broken)))
+    with pytest.raises(HeaderError):
+        MessageStored.queue_id_of(Command(0, LazyFields(broken.replace(b"queueOffset", b"queueId"))))
 
 
 @pytest.mark.parametrize("letter", "abcdefgh")

@@ -60,7 +60,8 @@ class WriteSummary:
         self.retries += len(receipt.attempts)
         if receipt.attempts and receipt.perhaps_repeated:
             self.perhaps_repeated += receipt.count
-        self.messages_by_queue[receipt.queue] = self.messages_by_queue.get(receipt.queue, 0) + receipt.count
+        queue = receipt.queue
+        self.messages_by_queue[queue] = self.messages_by_queue.get(queue, 0) + receipt.count
         self.messages_by_status[receipt.status] = self.messages_by_status.get(receipt.status, 0) + receipt.count
 
 
@@ -185,7 +186,7 @@ class SendWindow:
                 self._add(payload, end)
             except SendFailed as error:
                 self._order.fail(error)
-            self._over(payload, to, end.queue)
+            self._over(payload, to, end.requested)
         elif self._keep_refused and isinstance(end, SendFailed) and is_refused_for_good(end):
             self._nursery.start_soon(self._divide, payload, to, end)
         else:
@@ -236,7 +237,7 @@ class SendWindow:
                 now = await self._send_halves(half, to, error)
             else:
                 self._add(half, receipt)
-                now = receipt.queue
+                now = receipt.requested
             if now is not None and isinstance(to, AnyQueue) and to.keep:
                 to = replace(to, first=now)
             stored_in = now or stored_in

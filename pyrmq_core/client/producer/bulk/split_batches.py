@@ -136,7 +136,7 @@ async def _send_parts(
             if len(parts) == 1:
                 raise
             raise _batch_failed(error, done, len(parts)) from error
-        moved_to[to] = to if isinstance(to, ThisQueue) else _going_on(to, receipt.queue)
+        moved_to[to] = to if isinstance(to, ThisQueue) else _going_on(to, receipt.requested)
     results = [part for part in done if not isinstance(part, RocketMQError)]
     return results[0] if len(results) == 1 else ChainedResults(results)
 

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class SendContext:
     """One try of a send, as its hooks see it (client/hook/SendMessageContext.java).
 
-    `topic` and `queue` are without the namespace. After the try, `results` has one result a message, or `error` is the
-    exception; a one-way send has neither. `seconds` is the duration. `attempt` is the number of the try, from 1.
+    `topic` and `queue` are without the namespace. After the try, `queue` is the queue that the broker's answer names,
+    `results` has one result a message, or `error` is the exception; a one-way send has neither. `seconds` is the
+    duration. `attempt` is the number of the try, from 1.
     """
 
     producer_group: str
@@ -50,7 +51,13 @@ class SendContext:
         if receipt is None:
             return replace(self, error=error, seconds=seconds)
         try:
-            return replace(self, results=tuple(receipt.results()), trace_on=receipt.trace_on, seconds=seconds)
+            return replace(
+                self,
+                queue=receipt.queue,
+                results=tuple(receipt.results()),
+                trace_on=receipt.trace_on,
+                seconds=seconds,
+            )
         except SendFailed as unreadable:
             return replace(self, error=unreadable, seconds=seconds)
 

@@ -17,10 +17,8 @@ from pyrmq_core.client.producer.send.send_options import (
     ThisQueue,
 )
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
-from pyrmq_core.errors import BrokerNotFound, InvalidArgument, ProtocolError, RocketMQError
+from pyrmq_core.errors import BrokerNotFound, InvalidArgument, RocketMQError
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 
@@ -155,11 +153,3 @@ class QueueSelector:
             )
             infos = self._tenant_infos[topic] = (info, mine)
         return infos[1]
-
-
-def answered_queue(queue: MessageQueue, answer: Command) -> MessageQueue:
-    """Returns the queue that the answer names: the broker chooses one itself for a negative queue id."""
-    try:
-        return MessageQueue(queue.topic, queue.broker_name, parse_int(answer.ext["queueId"]))
-    except (KeyError, ValueError) as error:
-        raise ProtocolError(f"{queue.broker_name} acknowledged a send without naming the queue: {error!r}") from error

@@ -20,15 +20,25 @@ _make_result: Final = maker_of(SendResult)
 class Receipt:
     """The acknowledgement of a stored payload: its queue, its first queue offset, and the broker's status.
 
-    `attempts` are the failed tries before; if a try's outcome is *perhaps stored*, there may be a second copy.
+    `requested` is the queue of the request, which a broker may replace: messages with a priority go to another queue
+    of the topic. `attempts` are the failed tries before; if a try's outcome is *perhaps stored*, there may be a second
+    copy.
     """
 
-    queue: MessageQueue
+    requested: MessageQueue
     count: int
     status: SendStatus
     attempts: tuple[Attempt, ...]
     answer: Command
     unique_ids: Sequence[str] | None
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue that the broker's answer names."""
+        try:
+            return self._queue(MessageStored.queue_id_of(self.answer))
+        except ProtocolError as error:
+            raise self._without_place(error) from error
 
     @property
     def queue_offset(self) -> int:
@@ -62,10 +72,16 @@ class Receipt:
         except ProtocolError as error:
             raise self._without_place(error) from error
 
+    def _queue(self, queue_id: int) -> MessageQueue:
+        requested = self.requested
+        if queue_id == requested.queue_id:
+            return requested
+        return MessageQueue(requested.topic, requested.broker_name, queue_id)
+
     def _without_place(self, error: ProtocolError) -> SendFailed:
         return SendFailed(
-            f"{self.queue.broker_name} acknowledged a send to {self.queue}, but not where it is stored: {error}; "
-            "sending again may store a second copy",
+            f"{self.requested.broker_name} acknowledged a send to {self.requested}, but not where it is stored: "
+            f"{error}; sending again may store a second copy",
             outcome=Outcome.PERHAPS_STORED,
             attempts=self.attempts,
         )
@@ -77,11 +93,12 @@ make_receipt: Final = maker_of(Receipt)
 class SendResults(Sequence[SendResult]):
     """The results of one request's messages, in their order; each is made on access."""
 
-    __slots__ = ("_offset_ids", "_receipt", "_stored")
+    __slots__ = ("_offset_ids", "_queue", "_receipt", "_stored")
 
     def __init__(self, receipt: Receipt, stored: MessageStored) -> None:
         self._receipt = receipt
         self._stored = stored
+        self._queue = receipt._queue(stored.queue_id)
         offset_ids = stored.msg_ids.split(",")
         # A batch topic of 5.x stores a request as one record, whose id all the messages share.
         self._offset_ids = offset_ids if len(offset_ids) == receipt.count else offset_ids[:1] * receipt.count
@@ -94,7 +111,7 @@ class SendResults(Sequence[SendResult]):
 
     def __iter__(self) -> Iterator[SendResult]:
         receipt, stored, offset_ids = self._receipt, self._stored, self._offset_ids
-        status, queue = receipt.status, receipt.queue
+        status, queue = receipt.status, self._queue
         rest = (stored.transaction_id, stored.region_id, stored.recall_handle)
         names = zip(receipt.unique_ids or offset_ids, offset_ids, strict=True)
         for offset, (unique_id, offset_id) in enumerate(names, stored.queue_offset):
@@ -118,7 +135,7 @@ def _result(receipt: Receipt, stored: MessageStored, index: int, offset_id: str)
         receipt.status,
         receipt.unique_ids[index] if receipt.unique_ids else offset_id,
         offset_id,
-        receipt.queue,
+        receipt._queue(stored.queue_id),
         stored.queue_offset + index,
         stored.transaction_id,
         stored.region_id,

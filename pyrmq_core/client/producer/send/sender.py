@@ -17,7 +17,7 @@ import trio
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.producer.send.fault_latency import FaultLatency
 from pyrmq_core.client.producer.send.hooks import ProducerHooks, SendContext
-from pyrmq_core.client.producer.send.queue_selection import QueueSelector, answered_queue
+from pyrmq_core.client.producer.send.queue_selection import QueueSelector
 from pyrmq_core.client.producer.send.receipt import Receipt, given_up, make_receipt, unexpected
 from pyrmq_core.client.producer.send.retry_policy import (
     MIN_ATTEMPT_SECONDS,
@@ -399,8 +399,6 @@ def _receipt(state: SendState, queue: MessageQueue, answer: Command) -> Receipt:
     if status is None:
         raise response_error(answer, state.code, f"{queue.broker_name} ({state.address})", f"queue {queue}")
     payload = state.payload
-    if queue.queue_id < 0:
-        queue = answered_queue(queue, answer)
     return make_receipt(queue, payload.count, status, state.attempts, answer, payload.unique_ids)
 
 
