@@ -23,13 +23,14 @@ RESERVED_NAMES: Final = frozenset(
     INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE
     INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DELIVER_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS
     TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC
-    DLQ_ORIGIN_MESSAGE_ID __CRC32#
+    DLQ_ORIGIN_MESSAGE_ID __CRC32# ORIGIN_GROUP
     """.split()  # noqa: SIM905 - a line a name would be 51
 )
 # A broker refuses a single message that carries these (code 13); Java's client lets them through.
 BATCH_RECORD_NAMES: Final = frozenset(("INNER_BASE", "INNER_NUM"))
-# The names that a user's property may not have.
-KEPT_NAMES: Final = RESERVED_NAMES | BATCH_RECORD_NAMES
+# The names that a user's property may not have. INNER_MULTI_DISPATCH names the queues of lite topics that have the
+# message, too: a broker of 5.5 sets it, and a copy that carried it would make such queues anew.
+KEPT_NAMES: Final = RESERVED_NAMES | BATCH_RECORD_NAMES | {"INNER_MULTI_DISPATCH"}
 # The names of properties that RocketMQ's clients and brokers set.
 SYSTEM_NAMES: Final = KEPT_NAMES | {"TRANSACTION_CHECK_TIMES"}
 

@@ -174,6 +174,12 @@ REFUSED = [
     (Message("T", b"x", properties={"TAGS": "v"}), "TAGS is a name RocketMQ keeps"),
     (Message("T", b"x", properties={"UNIQ_KEY": "v"}), "UNIQ_KEY is a name RocketMQ keeps"),
     (Message("T", b"x", properties={"INNER_NUM": "1"}), "INNER_NUM is a name RocketMQ keeps"),
+    (Message("T", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%$T$s"}), "INNER_MULTI_DISPATCH is a name RocketMQ"),
+    (Message("T", b"x", properties={"__LITE_TOPIC": "a b"}), "__LITE_TOPIC is 'a b'; a lite topic's name has 1 to 64"),
+    (Message("T", b"x", properties={"__LITE_TOPIC": "a$b"}), "__LITE_TOPIC is 'a\\$b'"),
+    (Message("T", b"x", properties={"__LITE_TOPIC": "a\n"}), "__LITE_TOPIC is "),
+    (Message("T", b"x", properties={"__LITE_TOPIC": "é"}), "__LITE_TOPIC is 'é'"),
+    (Message("T", b"x", properties={"__LITE_TOPIC": "a" * 65}), "__LITE_TOPIC is str of length 65"),
     (Message("T", b"x", properties={"n": "\ud800"}), "no valid Unicode text"),
     (Message("T", b"x", tags="\ud800"), "no valid Unicode text"),
     (Message("T", b"x", sharding_key="a", properties={"__SHARDINGKEY": "b"}), "__SHARDINGKEY and sharding_key differ"),
@@ -200,7 +206,8 @@ def test_reserved_names_are_refused(name: str) -> None:
 
 
 def test_names_java_lets_through_are_let_through() -> None:
-    for name in ("__SHARDINGKEY", "CHECK_IMMUNITY_TIME_IN_SECONDS", "__transactionId__", "__STARTDELIVERTIME", "keys"):
+    names = ("__SHARDINGKEY", "_SYS_MSG_PRIORITY_", "__LITE_TOPIC", "CHECK_IMMUNITY_TIME_IN_SECONDS")
+    for name in (*names, "__transactionId__", "__STARTDELIVERTIME", "keys"):
         assert message_properties(Message("T", b"x", properties={name: "v"}), None)[name] == "v"
 
 

@@ -30,6 +30,8 @@ TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 UNIQ_KEY: Final = "UNIQ_KEY"
 SHARDING_KEY: Final = "__SHARDINGKEY"
+PRIORITY: Final = "_SYS_MSG_PRIORITY_"
+LITE_TOPIC: Final = "__LITE_TOPIC"
 CLUSTER: Final = "CLUSTER"
 MSG_REGION: Final = "MSG_REGION"
 TRACE_ON: Final = "TRACE_ON"
@@ -65,6 +67,9 @@ MAX_STORED_PROPERTIES_BYTES: Final = 32_767
 MAX_PROPERTIES_BYTES: Final = 32_600
 
 MAX_DELAY_LEVEL: Final = 18
+# The name of a lite topic of 5.5. Only RocketMQ's proxy checks it, and a broker is harmed by any other.
+LITE_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+LITE_TOPIC_RULE: Final = "a lite topic's name has 1 to 64 letters, digits, hyphens and underscores"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # How many checked names of users' properties are remembered: programs use few, and a check takes 0.1 us.
@@ -222,7 +227,7 @@ def _plain_string(properties: Any) -> str | None:
 
 
 def _is_plain_name(name: Any) -> bool:
-    if name.__class__ is not str or name in KEPT_NAMES or not (name and name.isprintable()):
+    if name.__class__ is not str or name in KEPT_NAMES or name == LITE_TOPIC or not (name and name.isprintable()):
         return False
     if len(_PLAIN_NAMES) < PLAIN_NAMES_KEPT:
         _PLAIN_NAMES.add(name)
@@ -287,6 +292,8 @@ def _check_names(message: Message) -> None:
                 f"topic {message.topic}: {name} is a name RocketMQ keeps for itself; set it by the message's own "
                 "field (keys, tags, delay_level, ...) or choose another name"
             )
+        if name == LITE_TOPIC and not LITE_TOPIC_NAME.fullmatch(value):
+            raise InvalidMessage(f"topic {message.topic}: {LITE_TOPIC} is {shown(value)}; {LITE_TOPIC_RULE}")
         if name == SHARDING_KEY and message.sharding_key is not None and value != message.sharding_key:
             raise InvalidMessage(f"topic {message.topic}: {SHARDING_KEY} and sharding_key differ; give one of them")
 

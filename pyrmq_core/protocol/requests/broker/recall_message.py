@@ -38,10 +38,11 @@ class RecallHandle:
 
     @classmethod
     def decode(cls, handle: str) -> Self:
-        """Returns the parts of a handle; `InvalidArgument` for any other text."""
+        """Returns the parts of a handle, with or without its padding; `InvalidArgument` for any other text."""
+        padding = "" if "=" in handle else "=" * (-len(handle) % 4)
         try:
-            words = base64.b64decode(handle.encode("ascii"), altchars=b"-_", validate=True).decode().split(" ")
-            version, topic, broker_name, deliver_ms, unique_id = words
+            text = base64.b64decode((handle + padding).encode("ascii"), altchars=b"-_", validate=True).decode()
+            version, topic, broker_name, deliver_ms, unique_id = text.split(" ")
             if version != VERSION:
                 raise ValueError(f"version {version}")
             return cls(topic, broker_name, int(deliver_ms), unique_id)

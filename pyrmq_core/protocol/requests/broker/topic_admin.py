@@ -1,8 +1,7 @@
 """Topics of one broker: UPDATE_AND_CREATE_TOPIC (17), DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_CONFIG (351).
 
 The answers to requests 17 and 215 have no fields, only a code. 4.9 ignores attributes and does not know 351. Sources:
-remoting/protocol/header/CreateTopicRequestHeader.java, DeleteTopicRequestHeader.java, GetTopicConfigRequestHeader.java,
-common/attribute/AttributeParser.java.
+remoting/protocol/header/CreateTopicRequestHeader.java, DeleteTopicRequestHeader.java, GetTopicConfigRequestHeader.java.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from pyrmq_core.errors import HeaderError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, success
@@ -83,20 +81,3 @@ class TopicConfigFound:
 def attribute_text(attributes: Mapping[str, str]) -> str:
     """Returns attributes to set, in the text form of request 17."""
     return ",".join(f"+{name}={value}" for name, value in attributes.items())
-
-
-def changed_attributes(present: Mapping[str, str], text: str) -> dict[str, str]:
-    """Returns the `present` attributes after the changes in request 17: `+name=value` sets one, `-name` removes it.
-
-    `HeaderError` for a change in any other form.
-    """
-    attributes = dict(present)
-    for change in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, value = change[1:].partition("=")
-        if change[0] == "+" and equals and name:
-            attributes[name] = value
-        elif change[0] == "-" and not equals and name:
-            attributes.pop(name, None)
-        else:
-            raise HeaderError(f"topic attribute change {change!r}: +name=value sets one, -name takes it away")
-    return attributes

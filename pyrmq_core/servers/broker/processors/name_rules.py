@@ -29,6 +29,17 @@ NOT_PRINTED: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\
 SHOWN_CHARS: Final = 255
 
 
+def lite_refusal(request: Command) -> Command | None:
+    """Returns the refusal of a request about a lite topic's queue (5.5): its topic and queue are the parent's."""
+    if not request.ext.get("liteTopic"):
+        return None
+    return refusal(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        f"liteTopic[{_shown(request.ext['liteTopic'])}]: this broker has no queues of lite topics, and reads the "
+        "parent topic; ask without liteTopic, and choose messages by their property __LITE_TOPIC",
+    )
+
+
 def topic_fault(topic: str) -> str:
     """Returns the fault of a topic's name, or an empty text."""
     if not topic.strip():

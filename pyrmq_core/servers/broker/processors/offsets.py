@@ -32,6 +32,7 @@ from pyrmq_core.servers.broker.broker import Answer
 from pyrmq_core.servers.broker.clients.client_table import ClientInfo, ClientTable
 from pyrmq_core.servers.broker.in_turns import BoundedWork
 from pyrmq_core.servers.broker.processors.long_answers import answer_in_turns, object_pieces
+from pyrmq_core.servers.broker.processors.name_rules import lite_refusal
 from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.servers.broker.store.store_reader import StoreReader
 from pyrmq_core.servers.broker.tables.config_files import encode_config
@@ -55,6 +56,8 @@ def min_offset(reader: StoreReader, request: Command) -> Command:
 
 
 def search_offset(reader: StoreReader, request: Command) -> Command:
+    if (refused := lite_refusal(request)) is not None:
+        return refused
     header = SearchOffset.from_command(request)
     upper = (header.boundary_type or "").upper() == UPPER
     offset = reader.search((header.topic, header.queue_id), header.timestamp_ms, upper=upper)

@@ -16,6 +16,7 @@ from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.messages.message_id import offset_msg_ids
 from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, HALF_TOPIC, is_retry_topic
@@ -27,6 +28,8 @@ from pyrmq_core.protocol.messages.properties import (
     MAX_STORED_PROPERTIES_BYTES,
     MSG_REGION,
     POP_CK,
+    PRIORITY,
+    SHARDING_KEY,
     TIMER_OUT_MS,
     TRACE_ON,
     UNIQ_KEY,
@@ -67,6 +70,8 @@ from pyrmq_core.servers.broker.transactions.half_messages import (
 CLOSED_TOPICS: Final = FORBIDDEN_TOPICS | {TIMER_TOPIC}
 MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
 DELAYING: Final = (DELAY, *TIMER_NAMES)
+# A priority beside these counts for nothing (common/attribute/TopicMessageType.java, parseFromMessageProperty).
+BEFORE_PRIORITY: Final = frozenset((*DELAYING, SHARDING_KEY))
 DELAYS_INSIDE: Final = [f"{name}\x01".encode() for name in DELAYING]
 # The common part of the names of all delay properties: one search in place of four, of 70 us each in 130 KB.
 IN_ALL_DELAYS: Final = b"DEL"
@@ -219,6 +224,8 @@ def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: 
     if INNER_NUM in properties or sys_flag & BATCH_RECORD:
         raise message_illegal(broker)
     properties.pop(POP_CK, None)
+    if PRIORITY in properties:
+        queue_id = _queue_of_priority(broker, message.topic, queue_id, properties)
     unique_id = properties.get(UNIQ_KEY) or broker.unique_id(broker.now_ms())
     properties[UNIQ_KEY] = unique_id
     properties[MSG_REGION] = broker.config.region_id
@@ -250,6 +257,24 @@ def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: 
         handle = RecallHandle(message.topic, broker.config.broker_name, out_ms, unique_id).encode()
     waits = properties.get(WAIT) != "false"
     return PreparedMessage(append, queue_id, unique_id, waits, recall_handle=handle)
+
+
+def _queue_of_priority(broker: Broker, topic: str, queue_id: int, properties: dict[str, str]) -> int:
+    """Returns the queue of the message's priority, or `queue_id` if its priority is no whole number from 0 on.
+
+    The priority of a message that is ordered, delayed or in a transaction is removed from `properties`.
+    """
+    try:
+        priority = parse_int(properties[PRIORITY])
+    except ValueError:
+        return queue_id
+    if priority < 0:
+        return queue_id
+    if is_prepared(properties) or not BEFORE_PRIORITY.isdisjoint(properties):
+        del properties[PRIORITY]
+        return queue_id
+    config = broker.topics.get(topic)
+    return max(0, min(priority, config.write_queue_nums - 1)) if config is not None else queue_id
 
 
 def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:

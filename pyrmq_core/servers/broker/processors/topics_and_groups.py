@@ -6,8 +6,7 @@ Source: broker/processor/AdminBrokerProcessor.java, QueryMessageProcessor.java (
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -28,7 +27,6 @@ from pyrmq_core.protocol.requests.broker.topic_admin import (
     GetTopicConfig,
     TopicConfigFound,
     UpdateTopic,
-    changed_attributes,
 )
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, NO_VERSION, DataVersion, topic_config_members
 from pyrmq_core.servers.broker.broker import Answer, Broker
@@ -42,6 +40,14 @@ from pyrmq_core.servers.broker.processors.put_message import (
     refused_by_disk,
 )
 from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
+from pyrmq_core.servers.broker.tables.attributes import (
+    MESSAGE_TYPE,
+    MIXED,
+    TOPIC_ATTRIBUTES,
+    BadAttribute,
+    changed_attributes,
+    parsed_changes,
+)
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.servers.broker.tables.subscription_groups import MAX_GROUP_BYTES, GroupTable
 from pyrmq_core.servers.broker.tables.table_file import TableFile
@@ -50,28 +56,11 @@ from pyrmq_core.servers.broker.tables.topics import TopicTable
 log = logging.getLogger(__name__)
 
 FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
-# The attributes of topics (common/TopicAttributes.java). Those in KEPT_ONLY choose how queues are stored, and only few
-# of their values are supported.
-ATTRIBUTES: Final = (
-    "queue.type",
-    "cleanup.policy",
-    "message.type",
-    "reserve.time",
-    "priority.type",
-    "lite.topic.expiration",
-)
-KEPT_ONLY: Final = {"queue.type": ("SimpleCQ", "BatchCQ"), "cleanup.policy": ("DELETE",)}
-# common/attribute/TopicMessageType.java; 5.4.0 refuses MIXED unless enableMixedMessageType is on.
-MESSAGE_TYPES: Final = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION")
-MAX_ATTRIBUTE_CHARS: Final = 127
-ATTRIBUTE_VALUE: Final = re.compile(f"[!-~]{{1,{MAX_ATTRIBUTE_CHARS}}}")
 # All four bits of a topic's permission (common/constant/PermName.java).
 MAX_PERM: Final = 15
 MAX_SYS_FLAG: Final = 2**31 - 1
 # The flags of 5.x and of 4.9 by which a group's offsets are deleted with it.
 CLEAN_OFFSET: Final = ("cleanOffset", "removeOffset")
-# Set when the topic is made, and never changed (common/attribute/AttributeUtil.java).
-UNCHANGEABLE: Final = re.compile(r"[+-](queue\.type|cleanup\.policy)(?:=|,|$)")
 
 
 def update_topic(broker: Broker, request: Command, _: Peer) -> Answer:
@@ -97,8 +86,13 @@ async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
     await announce_topics(broker, *wanted, behind_file=True)
 
 
-def changed_topic(broker: Broker, header: UpdateTopic) -> TopicConfig | Command:
-    """Returns the topic's configuration after the change, or a refusal."""
+def changed_topic(
+    broker: Broker, header: UpdateTopic, changes: Mapping[str, str] | None = None
+) -> TopicConfig | Command:
+    """Returns the topic's configuration after the change, or a refusal.
+
+    `changes` are those of the attributes, if not the text in `header` has them.
+    """
     if is_system(broker, header.topic):
         remark = f"The topic[{header.topic}] is conflict with system topic."
         return refusal(ResponseCode.INVALID_PARAMETER, remark)
@@ -107,15 +101,14 @@ def changed_topic(broker: Broker, header: UpdateTopic) -> TopicConfig | Command:
     if header.topic_filter_type not in FILTER_TYPES:
         return refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{header.topic_filter_type}] value invalid")
     before = broker.topics.get(header.topic)
-    if before is not None and (match := UNCHANGEABLE.search(header.attributes or "")):
-        remark = f"attempt to update an unchangeable attribute. key: {match[1]}"
-        return refusal(ResponseCode.SYSTEM_ERROR, remark)
+    present = None if before is None else before.attributes
     try:
-        attributes = changed_attributes({} if before is None else before.attributes, header.attributes or "")
-    except HeaderError as error:
+        changes = parsed_changes(header.attributes or "") if changes is None else changes
+        if changes.get(f"+{MESSAGE_TYPE}") == MIXED:
+            return refusal(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+        attributes = changed_attributes(TOPIC_ATTRIBUTES, present, changes)
+    except BadAttribute as error:
         return refusal(ResponseCode.SYSTEM_ERROR, str(error))
-    if fault := attribute_fault(attributes):
-        return refusal(ResponseCode.SYSTEM_ERROR, fault)
     return TopicConfig(
         topic=header.topic,
         read_queue_nums=header.read_queue_nums,
@@ -171,21 +164,6 @@ def number_fault(header: UpdateTopic) -> str:
 
 def is_system(broker: Broker, topic: str) -> bool:
     return is_system_topic(topic) or broker.topics.is_system(topic)
-
-
-def attribute_fault(attributes: dict[str, str]) -> str:
-    """Returns the fault of a topic's attributes, or an empty text."""
-    for name, value in attributes.items():
-        if name not in ATTRIBUTES:
-            return f"unsupported key: {name[:80]}"
-        if not ATTRIBUTE_VALUE.fullmatch(value):
-            return f"{name} has a value that is empty, longer than {MAX_ATTRIBUTE_CHARS}, or no printable ASCII"
-        if name == "message.type" and value not in MESSAGE_TYPES:
-            return f"message.type={value}: {', '.join(MESSAGE_TYPES)} are possible"
-        if value not in KEPT_ONLY.get(name, (value,)):
-            possible = " or ".join(KEPT_ONLY[name])
-            return f"{name}={value} asks for queues that this broker does not keep; {possible} is possible"
-    return ""
 
 
 def delete_topic(broker: Broker, request: Command, _: Peer) -> Answer:
@@ -258,7 +236,9 @@ def update_group(groups: GroupTable, now_ms: int, request: Command) -> Answer:
     if fault := group_fault(name if isinstance(name, str) else ""):
         return refusal(ResponseCode.INVALID_PARAMETER, fault)
     try:
-        groups.put(members, now_ms)
+        groups.change(members, now_ms)
+    except BadAttribute as error:
+        return refusal(ResponseCode.SYSTEM_ERROR, str(error))
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
     return saved(groups.file)

@@ -13,6 +13,7 @@ from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
 from pyrmq_core.protocol.messages.names import PLACEHOLDER_GROUPS, SYSTEM_GROUPS, check_group
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion
 from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.tables.attributes import GROUP_ATTRIBUTES, changed_attributes, listed_changes
 from pyrmq_core.servers.broker.tables.table_file import Members, TableFile
 
 FILE_NAME: Final = "subscriptionGroup.json"
@@ -113,8 +114,20 @@ class GroupTable:
         self.put({"groupName": group}, now_ms)
         return self._groups[group]
 
+    def change(self, group: GroupConfig, now_ms: int) -> None:
+        """Makes or changes a group as a request asks for: its attributes are changes, with their signs.
+
+        Raises `InvalidArgument` for impossible settings, and `BadAttribute`.
+        """
+        name = group["groupName"]
+        before = self._groups.get(name)
+        changes = listed_changes(f"group {name}", group.get("attributes"))
+        present = None if before is None else before["attributes"]
+        attributes = changed_attributes(GROUP_ATTRIBUTES, present, changes)
+        self.put({**group, "attributes": attributes}, now_ms)
+
     def put(self, group: GroupConfig, now_ms: int) -> None:
-        """Makes or changes a group, in effect at once; raises `InvalidArgument` for impossible settings."""
+        """Makes or replaces a group, in effect at once; raises `InvalidArgument` for impossible settings."""
         settings = group_settings(group)
         if self._groups.get(settings["groupName"]) != settings:
             self._groups[settings["groupName"]] = settings

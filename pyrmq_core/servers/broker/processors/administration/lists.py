@@ -7,7 +7,6 @@ before anything is changed. RocketMQ leaves out all topics of a list if one of t
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -27,7 +26,8 @@ from pyrmq_core.servers.broker.clients.client_table import ClientInfo, ClientTab
 from pyrmq_core.servers.broker.in_turns import BoundedWork, InTurns
 from pyrmq_core.servers.broker.processors.long_answers import answer_in_turns, in_turn, separated
 from pyrmq_core.servers.broker.processors.name_rules import group_fault, topic_fault
-from pyrmq_core.servers.broker.processors.topics_and_groups import ATTRIBUTES, announced, changed_topic, saved
+from pyrmq_core.servers.broker.processors.topics_and_groups import announced, changed_topic, saved
+from pyrmq_core.servers.broker.tables.attributes import TOPIC_ATTRIBUTES, BadAttribute, listed_changes
 from pyrmq_core.servers.broker.tables.subscription_groups import MAX_GROUP_BYTES, GroupConfig, group_settings
 from pyrmq_core.servers.broker.tables.topics import TopicTable
 from pyrmq_core.servers.protocol.json_cursor import JsonWalk
@@ -36,9 +36,12 @@ from pyrmq_core.servers.protocol.json_cursor import JsonWalk
 MAX_LISTED: Final = 1000
 MAX_LIST_BYTES: Final = 1 << 20
 # Each attribute may be added and removed. A topic's changes are read in one step: 60,000 changes take some 30 ms.
-MOST_ATTRIBUTES: Final = 2 * len(ATTRIBUTES)
+MOST_ATTRIBUTES: Final = 2 * len(TOPIC_ATTRIBUTES)
 # The steps of reading a body before other tasks run: each takes up to 3 ms.
 STEPS_AT_ONCE: Final = 2
+
+# A topic, and the changes of its attributes.
+ListedTopic = tuple[UpdateTopic, Mapping[str, str]]
 
 
 async def update_topics(broker: Broker, request: Command, _: Peer) -> Command:
@@ -53,29 +56,29 @@ async def update_topics(broker: Broker, request: Command, _: Peer) -> Command:
 
 async def _make_topics(broker: Broker, body: bytes | memoryview, changed: list[TopicConfig]) -> Command:
     """Makes or changes the topics of a list, and adds each changed topic to `changed`."""
-    listed: list[UpdateTopic] = []
+    listed: list[ListedTopic] = []
     try:
-        async for header in InTurns(listed_topics(body), STEPS_AT_ONCE):
-            if header is None:
+        async for topic in InTurns(listed_topics(body), STEPS_AT_ONCE):
+            if topic is None:
                 continue
-            if isinstance(refused := changed_topic(broker, header), Command):
+            if isinstance(refused := changed_topic(broker, *topic), Command):
                 return refused
-            listed.append(header)
+            listed.append(topic)
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
     refusals: list[Command] = []
     with trio.CancelScope(shield=True):  # a list is complete even if its caller disconnects
-        async for header in InTurns(listed):
-            topic = changed_topic(broker, header)  # made again: another request may have changed the topic meanwhile
-            if isinstance(topic, Command):
-                refusals.append(topic)
-            elif broker.topics.put(topic, broker.now_ms()):
-                changed.append(topic)
+        async for topic in InTurns(listed):
+            config = changed_topic(broker, *topic)  # made again: another request may have changed the topic meanwhile
+            if isinstance(config, Command):
+                refusals.append(config)
+            elif broker.topics.put(config, broker.now_ms()):
+                changed.append(config)
     return refusals[0] if refusals else success()
 
 
-def listed_topics(body: bytes | memoryview) -> Iterator[UpdateTopic | None]:
-    """Yields the topics in the body of request 18, each as a request of its own; a None for each step of reading.
+def listed_topics(body: bytes | memoryview) -> Iterator[ListedTopic | None]:
+    """Yields the topics in the body of request 18, after a None for each step of reading.
 
     Raises `InvalidArgument` for a wrong name, and for more attributes than exist.
     """
@@ -83,26 +86,21 @@ def listed_topics(body: bytes | memoryview) -> Iterator[UpdateTopic | None]:
         topic = topic_config_from_members({**members, "attributes": {}})
         if fault := topic_fault(topic.topic):
             raise InvalidArgument(fault)
-        attributes = ",".join(_attribute_changes(topic.topic, members.get("attributes")))
-        yield replace(UpdateTopic.of(topic), attributes=attributes)
+        yield UpdateTopic.of(topic), _attribute_changes(topic.topic, members.get("attributes"))
 
 
-def _attribute_changes(topic: str, attributes: object) -> Iterator[str]:
-    """Yields the changes in the text form of request 17; their names begin with + or -."""
-    if attributes is None:
-        return
-    if not isinstance(attributes, dict):
-        raise BodyError("topic list: attributes is not an object")
-    if len(attributes) > MOST_ATTRIBUTES:
-        raise InvalidArgument(f"topic {topic} has {len(attributes)} attributes; there are {len(ATTRIBUTES)}")
-    for name, value in attributes.items():
-        yield f"{name}={value}" if name.startswith("+") else name
+def _attribute_changes(topic: str, attributes: object) -> Mapping[str, str]:
+    """Returns the changes of a topic's attributes; their names begin with + or -."""
+    if isinstance(attributes, dict) and len(attributes) > MOST_ATTRIBUTES:
+        raise InvalidArgument(f"topic {topic} has {len(attributes)} attributes; there are {len(TOPIC_ATTRIBUTES)}")
+    return listed_changes(f"topic {topic}", attributes)
 
 
 async def update_groups(broker: Broker, request: Command, _: Peer) -> Command:
     """Makes the groups of a list when its turn comes, then waits for their file."""
     answer = await in_turn(broker.long_work, partial(_make_groups, broker, request.body))
-    return await saved(broker.groups.file) if answer.code == ResponseCode.SUCCESS else answer
+    outcome = await saved(broker.groups.file)
+    return outcome if answer.code == ResponseCode.SUCCESS else answer
 
 
 async def _make_groups(broker: Broker, body: bytes | memoryview) -> Command:
@@ -110,10 +108,16 @@ async def _make_groups(broker: Broker, body: bytes | memoryview) -> Command:
         groups = [group async for group in InTurns(listed_groups(body), STEPS_AT_ONCE) if group is not None]
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
+    refusals: list[Command] = []
     with trio.CancelScope(shield=True):
         async for group in InTurns(groups):
-            broker.groups.put(group, broker.now_ms())
-    return success()
+            try:
+                broker.groups.change(group, broker.now_ms())
+            except BadAttribute as error:
+                refusals.append(refusal(ResponseCode.SYSTEM_ERROR, f"group {group['groupName']}: {error}"))
+            except InvalidArgument as error:
+                refusals.append(refusal(ResponseCode.INVALID_PARAMETER, str(error)))
+    return refusals[0] if refusals else success()
 
 
 def listed_groups(body: bytes | memoryview) -> Iterator[GroupConfig | None]:

@@ -26,6 +26,7 @@ from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
 from pyrmq_core.servers.broker.broker import HELP, Answer, Broker
 from pyrmq_core.servers.broker.clients.held_pulls import MILLISECONDS, MOST_MS, HeldPull, held_bytes
+from pyrmq_core.servers.broker.processors.name_rules import lite_refusal
 from pyrmq_core.servers.broker.processors.offsets import commit
 from pyrmq_core.servers.broker.processors.pulls.pull_advice import MOVES, is_unmoved, suggested_broker, unmoved
 from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilter, filter_of, forbidden
@@ -238,6 +239,8 @@ def _code(broker: Broker, result: GetResult, offset: int) -> ResponseCode:
 
 def _refuse(broker: Broker, header: PullMessage, request: Command, peer: Peer) -> Command | None:
     config = broker.config
+    if (refused := lite_refusal(request)) is not None:
+        return refused
     if not config.broker_permission & READ:
         return forbidden(f"the broker[{config.advertised_ip}] pulling message is forbidden", 1)
     if request.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:

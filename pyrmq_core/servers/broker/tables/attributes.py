@@ -1,0 +1,134 @@
+"""Attributes of topics and groups, and the changes of a request: `+name=value` sets one, `-name` removes it.
+
+What is possible and how changes apply is as in 5.4.0, besides `lite.topic.expiration` and the type LITE of 5.5.0.
+Values that would choose another form of queues are refused. Sources: common/attribute/AttributeParser.java,
+AttributeUtil.java, TopicMessageType.java, common/TopicAttributes.java, SubscriptionGroupAttributes.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.java.integers import MAX_LONG, parse_long
+from pyrmq_core.protocol.shown_values import shown
+
+MESSAGE_TYPE: Final = "message.type"
+# The type that no topic gets (5.4.0: unless enableMixedMessageType is on); its refusal has a code of its own.
+MIXED: Final = "MIXED"
+FORMAT: Final = "+name=value sets an attribute, -name removes one"
+
+
+class BadAttribute(Exception):
+    """A change of attributes that is refused; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """The values of an attribute: some texts, or whole numbers from `least` to `most`."""
+
+    texts: tuple[str, ...] = ()
+    least: int = 0
+    most: int = 0
+    is_changeable: bool = True
+
+    def check(self, name: str, value: str) -> None:
+        """Raises `BadAttribute` for an impossible value."""
+        if self.texts:
+            if value not in self.texts:
+                raise BadAttribute(f"{name} is {shown(value)}; {', '.join(self.texts)} are possible")
+            return
+        try:
+            number = parse_long(value)
+        except ValueError as error:
+            raise BadAttribute(f"{name} is {shown(value)}, no whole number: {error}") from None
+        if not self.least <= number <= self.most:
+            raise BadAttribute(f"{name} is {number}; {self.least} to {self.most} are possible")
+
+
+Attributes = Mapping[str, Attribute]
+
+TOPIC_ATTRIBUTES: Final[Attributes] = MappingProxyType(
+    {
+        "queue.type": Attribute(("SimpleCQ", "BatchCQ"), is_changeable=False),
+        "cleanup.policy": Attribute(("DELETE",), is_changeable=False),
+        MESSAGE_TYPE: Attribute(("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE")),
+        "reserve.time": Attribute(least=-1, most=MAX_LONG),
+        "lite.topic.expiration": Attribute(least=-1, most=43_200),
+    }
+)
+GROUP_ATTRIBUTES: Final[Attributes] = MappingProxyType({"priority.factor": Attribute(least=0, most=100)})
+
+
+def parsed_changes(text: str) -> dict[str, str]:
+    """Returns the changes in the text form of request 17, with their signs; raises `BadAttribute` for another form.
+
+    The last parts of the text are dropped while they are empty, as Java's `String.split` does.
+    """
+    changes: dict[str, str] = {}
+    for change in _split(text, ",") if text else ():
+        name, value = change, ""
+        if "=" in change:
+            parts = _split(change, "=")
+            if len(parts) < 2 or "+" not in parts[0]:
+                raise BadAttribute(f"attribute change {shown(change)}: {FORMAT}")
+            name, value = parts[0], parts[1]
+        elif "-" not in change:
+            raise BadAttribute(f"attribute change {shown(change)}: {FORMAT}")
+        if name in changes:
+            raise BadAttribute(f"attribute change {shown(name)} is there twice")
+        changes[name] = value
+    return changes
+
+
+def listed_changes(owner: str, changes: object) -> dict[str, str]:
+    """Returns the changes in a JSON member, where numbers count as texts; raises `InvalidArgument` for other values."""
+    if changes is None:
+        return {}
+    if not isinstance(changes, Mapping):
+        raise InvalidArgument(f"attributes of {owner} is {shown(changes)}; it maps names to values")
+    texts = {change: str(value) if type(value) is int else value for change, value in changes.items()}
+    for change, value in texts.items():
+        if not isinstance(value, str):
+            raise InvalidArgument(f"{change[:40]} of {owner} is {shown(value)}; a text or a number is possible")
+    return texts
+
+
+def changed_attributes(
+    possible: Attributes, present: Mapping[str, str] | None, changes: Mapping[str, str]
+) -> dict[str, str]:
+    """Returns the attributes after the changes; `present` is None for a new topic or group.
+
+    Raises `BadAttribute` for an unknown attribute, an impossible value, and a change that is not allowed.
+    """
+    attributes = dict(present or {})
+    named: set[str] = set()
+    for change, value in changes.items():
+        sign, name = change[:1], change[1:]
+        if not name or sign not in ("+", "-") or "+" in name or "-" in name:
+            raise BadAttribute(f"attribute change {shown(change)}: {FORMAT}")
+        if name in named:
+            raise BadAttribute(f"attribute {shown(name)} is set or removed twice")
+        named.add(name)
+        if sign == "-" and (present is None or name not in present):
+            raise BadAttribute(f"attribute {shown(name)} cannot be removed: it is not set")
+        if (attribute := possible.get(name)) is None:
+            raise BadAttribute(f"unsupported key: {shown(name)}; {', '.join(possible)} are possible")
+        if present is not None and not attribute.is_changeable:
+            raise BadAttribute(f"attempt to update an unchangeable attribute. key: {name}")
+        if sign == "-":
+            del attributes[name]
+        else:
+            attribute.check(name, value)
+            attributes[name] = value
+    return attributes
+
+
+def _split(text: str, separator: str) -> list[str]:
+    parts = text.split(separator)
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
