@@ -23,7 +23,10 @@ def load_when_named(
         module = modules.get(name)
         if module is None:
             raise AttributeError(f"{package} has no public name {name!r}")
-        value = getattr(importlib.import_module(module), name)
+        try:
+            value = getattr(importlib.import_module(module), name)
+        except AttributeError as error:  # as such it would read as a name that the package does not have
+            raise ImportError(f"{module}, which has {package}.{name}, cannot be loaded: {error}") from error
         setattr(sys.modules[package], name, value)
         return value
 

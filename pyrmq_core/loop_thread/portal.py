@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import trio
 
 from pyrmq_core.errors import InvalidState
+from pyrmq_core.loop_thread.threads import LoopLock, check_unpatched, not_started
 from pyrmq_core.network import LoopAccess
 
 log = logging.getLogger(__name__)
@@ -39,45 +40,6 @@ class LoopEnded(InvalidState):
     """Raised after the loop has ended, at the interpreter's exit or by a defect."""
 
 
-class LoopLock(trio.abc.Instrument):
-    """The lock that lets another thread use a loop's state while the loop waits for I/O; an instrument of trio's.
-
-    The loop holds the lock whenever it runs, and releases it around each wait: a thread that holds the lock has the
-    loop's state to itself. trio's own functions work in the loop's thread only, so the other thread must not call them.
-    So a blocking call writes its request without waiting for the loop's thread. This saves a third of its processor
-    time, for one caller at a time.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop_waits = False
-
-    def before_run(self) -> None:
-        self._lock.acquire()
-
-    def before_io_wait(self, timeout: float) -> None:
-        if timeout > 0:
-            self._loop_waits = True
-            self._lock.release()
-
-    def after_io_wait(self, timeout: float) -> None:
-        if timeout > 0:
-            self._loop_waits = False  # set first, so that threads that wait for the lock give up
-            self._lock.acquire()
-
-    def end(self) -> None:
-        """Refuses every later `try_run`: the loop has ended, perhaps during a wait."""
-        self._loop_waits = False
-
-    def try_run(self, function: Callable[..., bool], *args: object) -> bool:
-        """Calls the function in this thread and returns its result; False, without a call, if the loop is running."""
-        return self._loop_waits and self._run(function, args)
-
-    def _run(self, function: Callable[..., bool], args: tuple[object, ...]) -> bool:
-        with self._lock:
-            return self._loop_waits and function(*args)
-
-
 class Portal:
     """A loop in a thread of its own, and the calls of other threads to it."""
 
@@ -95,9 +57,15 @@ class Portal:
         self.crash: LoopEnded | None = None
         self._is_ending = False
         self._is_stopped = False
+        self._start_error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="pyrmq-loop", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise not_started(error) from error
         self._ready.wait()
+        if self._start_error is not None:
+            raise not_started(self._start_error) from self._start_error
 
     def submit(self, call: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
         """Starts the call on the loop and returns its future; cancelling the future cancels the call.
@@ -192,7 +160,10 @@ class Portal:
         try:
             trio.run(self._main, restrict_keyboard_interrupt_to_checkpoints=True, instruments=[self._loop_lock])
         except BaseException as error:
-            self._crashed(error)
+            if self._token is None:
+                self._start_error = error
+            else:
+                self._crashed(error)
         finally:
             self._loop_lock.end()
             self._ready.set()
@@ -368,8 +339,9 @@ _lock = threading.Lock()
 
 
 def portal() -> Portal:
-    """Returns this process's loop, started if needed."""
+    """Returns this process's loop, started if needed; raises `LoopNotStarted` if that is impossible."""
     global _portal
+    check_unpatched()
     with _lock:
         if _portal is None or _portal.is_broken:
             _portal = Portal()
