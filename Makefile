@@ -1,7 +1,7 @@
 # Each target sets up what it needs by itself (.ci/env): .venv from requirements.lock, a JDK and Maven.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test test-all test-rest pure class-archives durations check site release-check demo soak fuzz matrix findings bench bench-quick lock
+.PHONY: help quick test test-all test-rest pure class-archives durations check site release-check demo soak fuzz matrix findings bench bench-quick lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -10,6 +10,15 @@ help: ## show this list
 # two cores are enough; with four processes the load went to 19, and tests with real brokers and Spark failed.
 PYTEST := python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 DURATIONS := build/durations
+# The tests that need neither a JDK nor a browser: rungs 1 to 3 of the ladder. One file without ARGS's processes is sooner.
+QUICK := -m 'not soak and not interop and not spark and not browser'
+quick: ## tests that need Python alone: make quick ARGS=tests/client/test_retry_policy.py, or all in some minutes
+ifdef ARGS
+	@.ci/env --python python -m pytest -q $(QUICK) $(ARGS)
+else
+	@.ci/env --python $(PYTEST) $(QUICK) --tier default
+endif
+
 test: check ## style, types and the default tier of the tests, in some 8 minutes; ARGS='...' for pytest instead
 ifdef ARGS
 	@.ci/env --browser $(PYTEST) $(ARGS)
