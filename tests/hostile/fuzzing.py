@@ -273,6 +273,7 @@ TARGETS: Mapping[str, Target] = {
     "log files": Target(store_parsers.log_file, (store_parsers.LOG_BYTES,)),
     "queue files": Target(store_parsers.queue_file, (store_parsers.QUEUE_BYTES,)),
     "checkpoints": Target(store_parsers.checkpoint, (store_parsers.CHECKPOINT_BYTES,)),
+    "own checkpoints": Target(store_parsers.own_checkpoint, (store_parsers.OWN_CHECKPOINT_BYTES,)),
     "blocks of a master": Target(store_parsers.masters_blocks, (store_parsers.BLOCKS, store_parsers.BLOCKS[:700])),
     "reports of a slave": Target(store_parsers.slaves_reports, (bytes(16), b"\0\0\0\0\0\0\1\0" * 3)),
     "tables of a broker": Target(

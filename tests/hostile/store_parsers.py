@@ -10,7 +10,7 @@ from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.servers.broker.ha.log_transfer import BLOCK_HEAD, Reports, in_blocks
 from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.store.formats import file_name
-from pyrmq_core.servers.broker.store.layout import ABORT_NAME, CHECKPOINT_NAME
+from pyrmq_core.servers.broker.store.layout import ABORT_NAME, CHECKPOINT_NAME, OWN_CHECKPOINT_NAME
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.tables.config_files import load_config
 from tests.servers.broker.memory_files import MemoryFiles
@@ -34,6 +34,7 @@ def _stored() -> dict[str, bytes]:
 STORED = _stored()
 LOG_BYTES = STORED[LOG].rstrip(b"\0") + bytes(3)
 QUEUE_BYTES, CHECKPOINT_BYTES = STORED[QUEUE], STORED[CHECKPOINT_NAME]
+OWN_CHECKPOINT_BYTES = STORED[OWN_CHECKPOINT_NAME]
 BLOCKS = in_blocks(0, LOG_BYTES, 300)
 
 
@@ -69,6 +70,7 @@ def _file(path: str) -> Callable[[bytes], None]:
 
 
 log_file, queue_file, checkpoint = _file(LOG), _file(QUEUE), _file(CHECKPOINT_NAME)
+own_checkpoint = _file(OWN_CHECKPOINT_NAME)
 
 
 def masters_blocks(data: bytes) -> None:

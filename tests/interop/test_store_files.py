@@ -5,22 +5,39 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_core.protocol.messages.record import StoredRecord
 from pyrmq_core.protocol.requests.broker.offsets import OffsetFound, SearchOffset
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored
 from tests.support.apache import BROKER_SETTINGS, NEWEST_AND_LONG_OLDER, ask, boot_broker, boot_cluster
 from tests.support.maven import ApacheUnavailable
-from tests.support.store_jobs import contents, found_by_key, index_bytes, make_batch_topic, read, send_some, send_whole
+from tests.support.spark_streams import wait_until
+from tests.support.store_jobs import (
+    contents,
+    found_by_key,
+    index_bytes,
+    make_batch_topic,
+    message,
+    read,
+    send_some,
+    send_whole,
+    wait_end,
+)
 
 TURNS = 3  # ours, Apache's, ours
 # A killed 4.9.7 opens its store again on Java 17 only with these.
 OPENED = ("--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens", "java.base/jdk.internal.ref=ALL-UNNAMED")
 # The lengths of the store's files: both brokers need the same.
+SMALL_LOG = {"mappedFileSizeCommitLog": str(1 << 20)}
+LONG = 40  # messages in six files of that size
+TIMER_CHECKPOINT = "config/timercheck"
 LENGTHS = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
 
 
@@ -99,6 +116,68 @@ def test_a_store_goes_from_broker_to_broker(version: str, kill: bool, entries: s
             assert index_bytes(directory) == written
         counts = {key: len(before[key]) for key in (("Single", 0), ("Batch", 1), ("Long", 0))}
         assert counts == {("Single", 0): 5 * TURNS, ("Batch", 1): 100 * TURNS, ("Long", 0): TURNS}
+
+
+@pytest.mark.parametrize(
+    ("version", "others"),
+    [
+        pytest.param("5.5.0", {}, marks=pytest.mark.soak),
+        ("5.5.0", {"enableAcceleratedRecovery": "true"}),
+        ("5.4.0", {}),
+        ("4.9.7", {}),
+    ],
+    ids=["5.5.0", "5.5.0 accelerated", "5.4.0", "4.9.7"],
+)
+def test_after_a_power_cut_each_release_serves_everything(version: str, others: Mapping[str, str]) -> None:
+    """The log has many files behind the checkpoint; then Apache's broker is killed, and ours goes on in its place."""
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(boot_cluster(version, ()))
+        except ApacheUnavailable as reason:
+            pytest.skip(f"Apache RocketMQ {version}: {reason}")
+        before = store_after_power_cut(cluster.home / "ours")
+        directory = next((cluster.home / "ours").rglob("commitlog")).parent
+        timer_state = (directory / TIMER_CHECKPOINT).read_bytes()
+        places = {"storePathRootDir": str(directory), "storePathCommitLog": str(directory / "commitlog")}
+        settings = {**places, **SMALL_LOG, "timerFlushIntervalMs": "100", **others}
+        with boot_broker(version, cluster.nameserver.address, settings=settings, java_options=OPENED) as broker:
+            wait_end(broker.address, "Long", 0, LONG)
+            assert long_records(broker.address) == before
+            answer = ask(broker.address, message("Long", 0, b"theirs").to_command())
+            assert (answer.code, MessageStored.from_command(answer).queue_offset) == (0, LONG)
+            if version != "4.9.7":  # which has no timers
+                wait_end(broker.address, "Timed", 0, 1)
+                wait_until(lambda: (directory / TIMER_CHECKPOINT).read_bytes()[:56] != timer_state[:56])
+        # What our broker keeps behind RocketMQ's fields is left as it was.
+        assert (directory / TIMER_CHECKPOINT).read_bytes()[56:] == timer_state[56:]
+        with ours(directory, kill=True, **SMALL_LOG) as address:
+            wait_end(address, "Timed", 0, 1)
+            after = long_records(address)
+            assert after[:LONG] == before
+            assert [record.body for record in after[LONG:]] == [b"theirs"]
+            assert ask(address, message("Long", 0, b"ours").to_command()).code == 0
+
+
+def store_after_power_cut(directory: Path) -> list[StoredRecord]:
+    """Fills a store, cuts its power long after the last checkpoint, and returns the records of its queue."""
+    settings = {**SMALL_LOG, "flushDiskType": "SYNC_FLUSH", "flushIntervalConsumeQueue": "600000"}
+    with EmbeddedCluster(brokers=1, directory=directory, forgetful=True, settings=settings) as cluster:
+        address = cluster.brokers["broker-a"]
+        assert ask(address, message("Long", 0, b"first").to_command()).code == 0
+        timer = message("Timed", 0, b"later", f"TIMER_DELIVER_MS\x01{int(time.time() * 1000) + 15_000}\x02")
+        assert ask(address, timer.to_command()).code == 0
+        wait_end(address, "rmq_sys_wheel_timer", 0, 1)
+        cluster.stop("broker-a")  # writes its checkpoints
+        cluster.start("broker-a")
+        for number in range(1, LONG):
+            assert ask(address, message("Long", 0, b"%03d" % number * 40_000).to_command()).code == 0
+        before = long_records(address)
+        cluster.power_cut("broker-a")
+    return before
+
+
+def long_records(address: str) -> list[StoredRecord]:
+    return list(read(address, "Long", 0))
 
 
 def test_a_batch_topic_goes_from_broker_to_broker() -> None:

@@ -51,6 +51,8 @@ class Scenario:
                 self._call(store.unsynced_queues())
                 store.synced_queues()
                 store.mark_safe(mark)
+                self._call(store.unsynced_mark())
+                store.publish_mark()
             case ["delete", topic]:
                 self.deleting = topic
                 store.delete_topic(topic)
@@ -279,3 +281,40 @@ def test_two_syncs_of_one_file_at_a_time_keep_what_was_written_meanwhile() -> No
     file.sync()
     files.power_cut()
     assert file.read(0, 3) == b"ab\0"
+
+
+@pytest.mark.parametrize("surviving", [(), ("checkpoint",), ("checkpoint.pyrmq",)])
+@pytest.mark.parametrize("steps", range(6))
+def test_a_power_cut_at_any_time_leaves_a_mark_that_counts(steps: int, surviving: tuple[str, ...]) -> None:
+    """RocketMQ's file with later times than the own file would look like another broker's."""
+    memory = MemoryFiles()
+    files = ForgetfulFiles(memory)
+    store = opened(files)
+    put(store, Sent("A", 0, (b"1",)))
+    store.flush()
+    put(store, Sent("A", 0, (b"2",)), now_ms=NOW_MS + 60_000)
+    end, syncs = store.unsynced()
+    call(syncs)
+    store.synced(end)
+    call(store.unsynced_queues())
+    store.synced_queues()
+    flushing = (
+        lambda: store.mark_safe(store.synced_mark),
+        lambda: call(store.unsynced_mark()),
+        store.publish_mark,
+        lambda: put(store, Sent("A", 0, (b"3",)), now_ms=NOW_MS + 120_000),
+        store.flush,
+    )
+    for step in flushing[:steps]:
+        step()
+    store.abandon()
+    files.power_cut(lambda page: page[0] in surviving)
+    again = MessageStore(memory, store.settings)
+    assert again.open(1).has_mark
+    kept = 2 + (steps == len(flushing))
+    assert [record.body for record in read(again, "A", 0)] == [b"1", b"2", b"3"][:kept]
+
+
+def call(syncs: list[Callable[[], None]]) -> None:
+    for sync in syncs:
+        sync()

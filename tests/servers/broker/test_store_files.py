@@ -17,9 +17,10 @@ from pyrmq_core.protocol.messages.properties import decode_java_utf8, decode_pro
 from pyrmq_core.protocol.messages.record import decode_record, encode_record, pack_host
 from pyrmq_core.servers.broker.store.appending import Append, DoesNotFit, appended_bytes, build, properties_tags_code
 from pyrmq_core.servers.broker.store.batch_pieces import BatchPieces, batch_pieces, piece, properties_of
+from pyrmq_core.servers.broker.store.checkpoint import Checkpoint
 from pyrmq_core.servers.broker.store.commit_log import CommitLog
 from pyrmq_core.servers.broker.store.disk.disk_files import DiskFiles
-from pyrmq_core.servers.broker.store.formats import Checkpoint, Entry, blank_record, file_name, file_offset
+from pyrmq_core.servers.broker.store.formats import Entry, blank_record, file_name, file_offset
 from pyrmq_core.servers.broker.store.layout import StoreSettings
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.stores import SMALL, Sent, opened, put, read
@@ -194,25 +195,69 @@ def test_a_log_that_is_cut_to_nothing_has_no_start() -> None:
     assert (log.start, log.end, log.segment_offsets) == (0, 1024, [])
 
 
-def test_a_checkpoint_of_another_broker_names_no_safe_offset() -> None:
-    ours = Checkpoint(10_000, 9_000, 0, 0, 77, 77, 3)
-    assert Checkpoint.decode(ours.encode()) == ours
-    assert len(ours.encode()) == 4096
+def test_rocketmqs_checkpoint_has_rocketmqs_fields_alone() -> None:
+    """5.5.0 reads the log offset after the times, at byte 40, and so may a later release with the bytes behind it."""
+    files = MemoryFiles()
+    store = opened(files)
+    for number in range(8):
+        put(store, Sent("T", 0, (bytes([number]) * 200,)))
+    store.flush()
+    data = bytes(files.contents["checkpoint"])
+    assert struct.unpack_from(">qq", data, 32) == (store.end, store.end)
+    assert len(data) == 4096
+    assert not any(data[48:])
+
+
+def test_the_own_checkpoint_counts_unless_another_broker_stored_messages_since() -> None:
+    ours = Checkpoint(10_000, 9_000, 5_000, 0, 77, 77, 3, 12, 5, 99)
+    assert Checkpoint.decode(ours.encode(), ours.encode_own()) == ours
     assert ours.safe_time_ms == 6_000
-    foreign = Checkpoint(10_000, 9_000, 0, 0, 77)
-    assert Checkpoint.decode(foreign.encode()).safe_offset is None
-    assert Checkpoint.decode(None) == Checkpoint.decode(b"short") == Checkpoint()
+    # A crash may leave RocketMQ's file as it was earlier; the index may be built anew in between.
+    for earlier in (Checkpoint(), Checkpoint(9_000, 8_000, 7_000, 0, 50, 50)):
+        assert Checkpoint.decode(earlier.encode(), ours.encode_own()) == ours
+    for later in (Checkpoint(10_001, 9_000, 0, 0, 77, 77), Checkpoint(10_000, 9_001, 0, 0, 77, 77)):
+        assert Checkpoint.decode(later.encode(), ours.encode_own()) == replace(later, safe_offset=None)
+    for other in (None, b"", b"short", bytes(4096), replace(ours, safe_offset=None).encode_own()):
+        assert Checkpoint.decode(ours.encode(), other) == Checkpoint(10_000, 9_000, 5_000, 0, 77)
+    assert Checkpoint.decode(None, ours.encode_own()) == Checkpoint.decode(b"short") == Checkpoint()
+
+
+def earlier_checkpoint(mark: int, *more: int) -> bytes:
+    """Returns RocketMQ's file of earlier versions of this broker: with a CRC if there is more than `queues`."""
+    layout = ">qqqqq8sqi" + "q" * len(more)
+    fields = struct.pack(layout, 10_000, 9_000, 0, 0, 77, b"PYRMQ\0\0" + bytes([mark]), 77, 3, *more)
+    return (fields + (struct.pack(">I", zlib.crc32(fields)) if more else b"")).ljust(4096, b"\0")
 
 
 def test_checkpoints_of_earlier_versions_are_read() -> None:
-    fields = struct.pack(">qqqqq8sqi", 10_000, 9_000, 0, 0, 77, b"PYRMQ\0\0\2", 77, 3)
-    second = fields.ljust(4096, b"\0")
-    assert Checkpoint.decode(second) == Checkpoint(10_000, 9_000, 0, 0, 77, 77, 3)
-    fields = struct.pack(">qqqqq8sqiq", 10_000, 9_000, 0, 0, 77, b"PYRMQ\0\0\3", 77, 3, 500)
-    third = (fields + struct.pack(">I", zlib.crc32(fields))).ljust(4096, b"\0")
-    assert Checkpoint.decode(third) == Checkpoint(10_000, 9_000, 0, 0, 77, 77, 3, 500)
-    for wrong in (b"\1" + third[1:], b"\1" + Checkpoint(10_000, safe_offset=1, log_start=1).encode()[1:]):
-        assert Checkpoint.decode(wrong).safe_offset is None
+    second, third = earlier_checkpoint(2), earlier_checkpoint(3, 500)
+    fourth, fifth = earlier_checkpoint(4, 500, 6), earlier_checkpoint(5, 500, 6, 99)
+    newer_own = Checkpoint(20_000, 20_000, safe_offset=1, log_start=1).encode_own()
+    for data, more in ((second, ()), (third, (500,)), (fourth, (500, 6)), (fifth, (500, 6, 99))):
+        assert Checkpoint.decode(data) == Checkpoint(10_000, 9_000, 0, 0, 77, 77, 3, *more)
+        assert Checkpoint.decode(data, newer_own) == Checkpoint.decode(data)
+    for data in (third, fourth, fifth):
+        assert Checkpoint.decode(b"\1" + data[1:]).safe_offset is None
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_the_first_start_clears_an_earlier_versions_fields(is_whole: bool) -> None:
+    """Whether its mark counts, or another broker has changed RocketMQ's fields before it since."""
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, Sent("T", 0, (b"1",)))
+    end = store.end
+    store.close()
+    files.remove("checkpoint.pyrmq")
+    data = bytearray(earlier_checkpoint(5, 1, 0, 0))
+    data[0] ^= not is_whole
+    files.save("checkpoint", bytes(data), keep_previous=False)
+    store = opened(files)
+    cleared = bytes(files.contents["checkpoint"])
+    assert struct.unpack_from(">q", cleared, 40) == (end,)
+    assert not any(cleared[48:])
+    store.abandon()
+    assert [record.body for record in read(opened(files), "T", 0)] == [b"1"]
 
 
 def test_a_segment_is_closed_by_a_blank_record() -> None:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyrmq_core.servers.broker.store.checkpoint import Checkpoint
 from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles, Page
-from pyrmq_core.servers.broker.store.formats import ENTRY, FILLER, Checkpoint, file_name
-from pyrmq_core.servers.broker.store.layout import CHECKPOINT_NAME
+from pyrmq_core.servers.broker.store.formats import ENTRY, FILLER, file_name
+from pyrmq_core.servers.broker.store.layout import CHECKPOINT_NAME, OWN_CHECKPOINT_NAME
 from pyrmq_core.servers.broker.store.message_store import MessageStore, StoreListener
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.stores import NOW_MS, Sent, contents, expected, opened, put, read
@@ -167,7 +168,9 @@ def test_phantom_entries_are_dropped() -> None:
     queue[60:80] = ENTRY.pack(ends[0] + 7, 91, 0)
     for name in ("abort", CHECKPOINT_NAME):
         files.remove(name)
-    files.save(CHECKPOINT_NAME, Checkpoint(NOW_MS, NOW_MS, safe_offset=ends[-1]).encode(), keep_previous=False)
+    mark = Checkpoint(NOW_MS, NOW_MS, safe_offset=ends[-1])
+    files.save(CHECKPOINT_NAME, mark.encode(), keep_previous=False)
+    files.save(OWN_CHECKPOINT_NAME, mark.encode_own(), keep_previous=False)
     store = MessageStore(files, opened(MemoryFiles()).settings)
     assert store.open(1).dropped_entries == 2
     assert contents(store, KEYS) == expected(SENT, KEYS)

@@ -13,6 +13,7 @@ LOG_FOLDER: Final = "commitlog"
 QUEUES_FOLDER: Final = "consumequeue"
 BATCH_QUEUES_FOLDER: Final = "batchconsumequeue"
 CHECKPOINT_NAME: Final = "checkpoint"
+OWN_CHECKPOINT_NAME: Final = "checkpoint.pyrmq"
 ABORT_NAME: Final = "abort"
 
 

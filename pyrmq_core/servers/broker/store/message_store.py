@@ -15,17 +15,12 @@ from dataclasses import replace
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
 from pyrmq_core.servers.broker.store.appending import Append, AppendResult, Dispatched, DoesNotFit, entry_of_record
+from pyrmq_core.servers.broker.store.checkpoint import CheckpointFiles
 from pyrmq_core.servers.broker.store.commit_log import CommitLog, OldSegment
 from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.store.disk.paths import UnsafePath, check_name
-from pyrmq_core.servers.broker.store.formats import CHECKPOINT_BYTES, Checkpoint, IndexMark, Mark
-from pyrmq_core.servers.broker.store.layout import (
-    ABORT_NAME,
-    BATCH_QUEUES_FOLDER,
-    CHECKPOINT_NAME,
-    QUEUES_FOLDER,
-    StoreSettings,
-)
+from pyrmq_core.servers.broker.store.formats import IndexMark, Mark
+from pyrmq_core.servers.broker.store.layout import ABORT_NAME, BATCH_QUEUES_FOLDER, QUEUES_FOLDER, StoreSettings
 from pyrmq_core.servers.broker.store.log_copy import LogCopy
 from pyrmq_core.servers.broker.store.queue_table import AppendGroup, QueueTable, Waiting, write_entries
 from pyrmq_core.servers.broker.store.reading import QueueKey
@@ -78,7 +73,7 @@ class MessageStore:
         self.queues = QueueTable(files, settings, log)
         self.reader = StoreReader(log, self.queues)
         self._waiting: deque[Waiting] = deque()
-        self._checkpoint = Checkpoint()
+        self._checkpoint = CheckpointFiles(files)
         self._last_store_ms = 0
         self._entries = 0  # the entries of all queues, including unwritten ones
         self._deletions = 0
@@ -97,20 +92,16 @@ class MessageStore:
         files.add_folder(self.settings.log_folder.rstrip("/"))
         files.lock()
         clean = files.size(ABORT_NAME) is None
-        self._checkpoint = Checkpoint.decode(files.load(CHECKPOINT_NAME))
+        checkpoint = self._checkpoint.load()
         self._log.open()
         self.queues.open()
-        recovery = recover(
-            files, self._log, self.queues, self._entry_of, self._checkpoint, clean=clean, is_copy=is_copy
-        )
-        if files.size(CHECKPOINT_NAME) != CHECKPOINT_BYTES:
-            files.remove(CHECKPOINT_NAME)
-            self._checkpoint = replace(self._checkpoint, safe_offset=None)
+        recovery = recover(files, self._log, self.queues, self._entry_of, checkpoint, clean=clean, is_copy=is_copy)
+        self._checkpoint.remove_wrong()
         try:
             files.save(ABORT_NAME, str(process_id).encode(), keep_previous=False)
         except StoreError:  # the disk is full, but messages can still be read
             files.open(ABORT_NAME, 0)
-        self._last_store_ms = self._checkpoint.log_time_ms
+        self._last_store_ms = checkpoint.log_time_ms
         self._entries = self.queues.count_entries()
         if is_copy:
             self._copy = LogCopy(self._log, self.queues, self._entry_of)
@@ -266,13 +257,15 @@ class MessageStore:
     @property
     def indexed(self) -> IndexMark:
         """The part of the index of keys that is on the medium."""
-        return IndexMark(self._checkpoint.index_file, self._checkpoint.index_time_ms)
+        return IndexMark(self._checkpoint.value.index_file, self._checkpoint.value.index_time_ms)
 
     def mark_indexed(self, mark: IndexMark, *, synced: bool = False) -> None:
         """Writes to the checkpoint which part of the index of keys is on the medium; with `synced` also syncs it."""
-        self._write_checkpoint(replace(self._checkpoint, index_file=mark.file, index_time_ms=mark.store_ms))
+        marked = replace(self._checkpoint.value, index_file=mark.file, index_time_ms=mark.store_ms)
+        self._checkpoint.write(marked)
         if synced:
-            self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).sync()
+            self._save_mark()
+            self._checkpoint.sync_published()
 
     def delete_topic(self, topic: str) -> list[Callable[[], None]]:
         """Deletes a topic's queues, so that a new topic of that name begins at 0; returns as `delete_queues`."""
@@ -304,7 +297,7 @@ class MessageStore:
             self.synced_mark = self._mark()
             raise
         with self._failing():
-            self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).sync()
+            self._checkpoint.sync_published()
             return [self.files.set_aside(folder) for folder in folders]
 
     def _mark_deletion(self) -> None:
@@ -314,10 +307,11 @@ class MessageStore:
         self._handed_out.clear()
         self.synced_mark = Mark(self._log.flushed, self._entries, self._deletions)
         self.mark_safe(self.synced_mark)
+        self._save_mark()
 
     def oldest_segment(self) -> OldSegment | None:
         """Returns the oldest segment of the log; None if recovery would still read it, so that it must stay."""
-        oldest, safe = self._log.oldest, self._checkpoint.safe_offset
+        oldest, safe = self._log.oldest, self._checkpoint.value.safe_offset
         if oldest is None or self.failure or safe is None or oldest.next_start > safe:
             return None
         return oldest
@@ -331,8 +325,8 @@ class MessageStore:
         oldest = self.oldest_segment()
         if oldest is None:
             raise StoreError("no segment of the commit log may be removed")
-        self._write_checkpoint(replace(self._checkpoint, log_start=oldest.next_start))
-        return [self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).sync, self._log.retire_oldest()]
+        self._checkpoint.write(replace(self._checkpoint.value, log_start=oldest.next_start))
+        return [self._checkpoint.sync_own, self._log.retire_oldest()]
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
         """Returns the log's end, and functions for another thread that sync everything before it."""
@@ -370,7 +364,7 @@ class MessageStore:
         if behind or self.failure or mark.deletions != self._deletions:
             return
         safe = replace(
-            self._checkpoint,
+            self._checkpoint.value,
             log_time_ms=self._last_store_ms,
             queue_time_ms=self._last_store_ms,
             confirmed_offset=mark.end,
@@ -379,12 +373,15 @@ class MessageStore:
             entries=mark.entries,
             log_start=self._log.start,
         )
-        self._write_checkpoint(safe)
+        self._checkpoint.write(safe)
 
-    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        if checkpoint != self._checkpoint:
-            self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).write(0, checkpoint.encode())
-            self._checkpoint = checkpoint
+    def unsynced_mark(self) -> list[Callable[[], None]]:
+        """Returns functions for another thread that sync the mark, after which `publish_mark` may be called."""
+        return self._checkpoint.unsynced()
+
+    def publish_mark(self) -> None:
+        """Writes the synced mark where RocketMQ's brokers read it; raises `StoreError` if it cannot."""
+        self._checkpoint.publish()
 
     def flush(self, leaving: Collection[QueueKey] | None = None) -> None:
         """Syncs everything in this thread; not the queues `leaving`, which are being deleted.
@@ -404,6 +401,14 @@ class MessageStore:
                 queue.synced()
         if leaving is None:
             self.mark_safe(mark)
+            self._save_mark()
+
+    def _save_mark(self) -> None:
+        """Syncs and publishes the mark in this thread; raises `StoreError`."""
+        with self._failing():
+            for sync in self._checkpoint.unsynced():
+                sync()
+        self._checkpoint.publish()
 
     def _mark(self) -> Mark:
         """Returns the mark of the messages stored now; a slave's mark covers its replayed records."""

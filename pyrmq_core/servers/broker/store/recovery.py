@@ -19,9 +19,10 @@ from typing import Final
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
 from pyrmq_core.protocol.messages.record import RawRecord
 from pyrmq_core.servers.broker.store.batch_queue import BatchConsumeQueue, BatchEntry
+from pyrmq_core.servers.broker.store.checkpoint import Checkpoint
 from pyrmq_core.servers.broker.store.commit_log import CommitLog
 from pyrmq_core.servers.broker.store.disk.files import Files
-from pyrmq_core.servers.broker.store.formats import Checkpoint, Entry
+from pyrmq_core.servers.broker.store.formats import Entry
 from pyrmq_core.servers.broker.store.queue_table import QueueTable, Slots, first_slot, follow_log, slots_of
 from pyrmq_core.servers.broker.store.reading import AnyConsumeQueue, QueueKey
 from pyrmq_core.servers.broker.store.replay import ENTRIES_AT_ONCE, EntryOf, MissingEntries, Replay

@@ -96,6 +96,8 @@ class Flusher:
                 self._store.synced_queues()
                 try:
                     self._store.mark_safe(mark)
+                    if await self._sync(self._store.unsynced_mark()):
+                        self._store.publish_mark()
                 except StoreError as error:
                     log.warning("the checkpoint is not written: %s", error)
 

@@ -1,0 +1,186 @@
+"""The checkpoint: up to where log, queues and index are on the medium, in two files.
+
+    checkpoint                 bytes  RocketMQ's; all times are store times in ms
+    log flushed to             8
+    queues flushed to          8
+    index flushed to           8
+    slave flushed offset       8
+    confirmed offset           8
+    queues synced to           8      a log offset, since 5.5.0, which recovers from it; 0 is unknown
+    zeros                      to 4096
+
+    checkpoint.pyrmq           bytes  this broker's own
+    mark                       8      `PYRMQ\\0\\0\\6`
+    RocketMQ's fields          48     as above, of the same moment
+    queues                     4      number of queues with entries
+    entries                    8      number of their entries before the offset above, of each queue from 0 on
+    log start                  8      the log was removed up to here; missing bytes after it are lost
+    index file                 8      the name, a number, of the newest file of the index that is full and synced
+    CRC                        4      CRC-32 of all fields before
+    zeros                      to 4096
+
+The own file is synced before RocketMQ's is written, so that a crash leaves RocketMQ's with the same times or earlier
+ones. If its times are later, another broker has stored messages since, and the own file does not count.
+
+Earlier versions of this broker had their fields in RocketMQ's file, from byte 40 on, where 5.5.0 takes the mark for an
+offset. They are read, and the first start writes zeros over them.
+
+Source: store/StoreCheckpoint.java (5.4.0, 5.5.0).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.store.layout import CHECKPOINT_NAME, OWN_CHECKPOINT_NAME
+
+BYTES: Final = 4096
+FIELDS: Final = struct.Struct(">qqqqqq")
+OWN: Final = struct.Struct(">8s48siqqq")
+CRC: Final = struct.Struct(">I")
+MARK: Final = b"PYRMQ\0\0\6"
+NO_FILE: Final = -1
+# RocketMQ's file with the fields of earlier versions. Before mark 5 it had no index file, before 4 no log start; the
+# CRC followed the last field. Mark 2 had neither a CRC nor the number of entries.
+EARLIER: Final = struct.Struct(">qqqqq8sqiqqq")
+EARLIER_MARK: Final = b"PYRMQ\0\0\5"
+MARK_WITHOUT_INDEX: Final = b"PYRMQ\0\0\4"
+MARK_WITHOUT_START: Final = b"PYRMQ\0\0\3"
+MARK_WITHOUT_ENTRIES: Final = b"PYRMQ\0\0\2"
+LONG_BYTES: Final = 8
+# The most that the flush times of queues and log may differ by (StoreCheckpoint.getMinTimestamp).
+MARGIN_MS: Final = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The extent of synced data; without this broker's own file, `safe_offset` and all fields after it are unknown."""
+
+    log_time_ms: int = 0
+    queue_time_ms: int = 0
+    index_time_ms: int = 0
+    slave_offset: int = 0
+    confirmed_offset: int = 0
+    safe_offset: int | None = None
+    queues: int = 0
+    entries: int = 0
+    log_start: int = 0
+    index_file: int | None = None
+
+    @property
+    def safe_time_ms(self) -> int:
+        """The store time before which every message is in log and queues."""
+        return max(0, min(self.log_time_ms, self.queue_time_ms) - MARGIN_MS)
+
+    def encode(self) -> bytes:
+        """Returns the content of RocketMQ's file."""
+        times = (self.log_time_ms, self.queue_time_ms, self.index_time_ms)
+        offsets = (self.slave_offset, self.confirmed_offset, self.safe_offset or 0)
+        return FIELDS.pack(*times, *offsets).ljust(BYTES, b"\0")
+
+    def encode_own(self) -> bytes:
+        """Returns the content of the own file: zeros without a safe offset."""
+        if self.safe_offset is None:
+            return bytes(BYTES)
+        index_file = NO_FILE if self.index_file is None else self.index_file
+        common = self.encode()[: FIELDS.size]
+        fields = OWN.pack(MARK, common, self.queues, self.entries, self.log_start, index_file)
+        return (fields + CRC.pack(zlib.crc32(fields))).ljust(BYTES, b"\0")
+
+    @staticmethod
+    def decode(data: bytes | None, own_data: bytes | None = None) -> Checkpoint:
+        """Decodes both files; returns defaults for a missing or short `data`: the log is read from its start."""
+        if data is None or len(data) < EARLIER.size + CRC.size:
+            return Checkpoint()
+        (*values, _) = FIELDS.unpack_from(data)
+        checkpoint = Checkpoint(*values)
+        earlier = _decode_earlier(checkpoint, data)
+        if earlier.safe_offset is not None or own_data is None or len(own_data) < OWN.size + CRC.size:
+            return earlier
+        mark, common, queues, entries, log_start, index_file = OWN.unpack_from(own_data)
+        if mark != MARK or not _has_crc(own_data, OWN.size):
+            return checkpoint
+        index_number = None if index_file == NO_FILE else index_file
+        own = Checkpoint(*FIELDS.unpack(common), queues, entries, log_start, index_number)
+        is_later = checkpoint.log_time_ms > own.log_time_ms or checkpoint.queue_time_ms > own.queue_time_ms
+        return checkpoint if is_later else own
+
+
+def _decode_earlier(checkpoint: Checkpoint, data: bytes) -> Checkpoint:
+    """Returns a checkpoint with the fields of an earlier version of this broker, if RocketMQ's file has them."""
+    *_, mark, safe, queues, entries, log_start, file = EARLIER.unpack_from(data)
+    if mark == EARLIER_MARK and _has_crc(data, EARLIER.size):
+        index_file = None if file == NO_FILE else file
+        marked = replace(checkpoint, safe_offset=safe, queues=queues, entries=entries)
+        return replace(marked, log_start=log_start, index_file=index_file)
+    if mark == MARK_WITHOUT_INDEX and _has_crc(data, EARLIER.size - LONG_BYTES):
+        return replace(checkpoint, safe_offset=safe, queues=queues, entries=entries, log_start=log_start)
+    if mark == MARK_WITHOUT_START and _has_crc(data, EARLIER.size - 2 * LONG_BYTES):
+        return replace(checkpoint, safe_offset=safe, queues=queues, entries=entries)
+    if mark == MARK_WITHOUT_ENTRIES and not any(data[EARLIER.size - 3 * LONG_BYTES : EARLIER.size]):
+        return replace(checkpoint, safe_offset=safe, queues=queues)
+    return checkpoint
+
+
+def _has_crc(data: bytes, size: int) -> bool:
+    (crc,) = CRC.unpack_from(data, size)
+    return bool(crc == zlib.crc32(data[:size]))
+
+
+class CheckpointFiles:
+    """Both files of a store; `value` is the newest state. Each is written to the own file, and then published."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.value = Checkpoint()
+        self._own = b""
+        self._synced = b""  # the own file's content on the medium, if known
+        self._published = b""
+        self._handed_out = Checkpoint()
+
+    def load(self) -> Checkpoint:
+        """Reads both files and returns their state."""
+        self._own = self._files.load(OWN_CHECKPOINT_NAME) or b""
+        self._published = self._files.load(CHECKPOINT_NAME) or b""
+        self.value = Checkpoint.decode(self._published, self._own)
+        return self.value
+
+    def remove_wrong(self) -> None:
+        """Removes files of a wrong length; without RocketMQ's file, nothing counts as synced."""
+        if len(self._own) != BYTES:
+            self._files.remove(OWN_CHECKPOINT_NAME)
+        if len(self._published) != BYTES:
+            self._files.remove(CHECKPOINT_NAME)
+            self.value = replace(self.value, safe_offset=None)
+
+    def write(self, value: Checkpoint) -> None:
+        """Writes a state to the own file, unsynced; raises `StoreError`, with nothing changed, if it cannot."""
+        data = value.encode_own()
+        if data != self._own:
+            self._files.open(OWN_CHECKPOINT_NAME, BYTES).write(0, data)
+            self._own = data
+        self.value = value
+
+    def unsynced(self) -> list[Callable[[], None]]:
+        """Returns functions for another thread that sync the own file, after which `publish` may be called."""
+        self._handed_out = self.value
+        return [] if self._own == self._synced else [self.sync_own]
+
+    def publish(self) -> None:
+        """Writes the state of the last `unsynced` to RocketMQ's file; raises `StoreError` if it cannot."""
+        self._synced = self._handed_out.encode_own()
+        data = self._handed_out.encode()
+        if data != self._published:
+            self._files.open(CHECKPOINT_NAME, BYTES).write(0, data)
+            self._published = data
+
+    def sync_own(self) -> None:
+        self._files.open(OWN_CHECKPOINT_NAME, BYTES).sync()
+
+    def sync_published(self) -> None:
+        self._files.open(CHECKPOINT_NAME, BYTES).sync()
