@@ -180,7 +180,8 @@ async def test_a_namespace_stands_before_topics_and_groups(cluster: EmbeddedClus
 async def test_a_permission_that_no_nameserver_hears_of_is_reported(cluster: EmbeddedCluster) -> None:
     async with Admin(nameserver=cluster.nameserver, timeout=0.5) as admin:
         await admin.create_topic("T", queues=1)
-        cluster.control(RequestCode.REGISTER_BROKER, refuse)
+        for code in (RequestCode.REGISTER_BROKER, RequestCode.REGISTER_TOPIC_IN_NAMESRV):
+            cluster.control(code, refuse)
         with pytest.raises(
             NoRoute, match=r"T is changed on broker-a, but the NameServer has not heard so from broker-a"
         ):

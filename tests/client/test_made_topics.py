@@ -12,9 +12,12 @@ from pyrmq_core.embedded import PASS, CutConnection, EmbeddedCluster, Pass
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import RegisterTopicInNamesrv
 from tests.client.test_route_table import info_of
 from tests.support.scripted import ROUTE, refuse
 from tests.support.stage import Stage
+
+REGISTRATIONS = (RequestCode.REGISTER_BROKER, RequestCode.REGISTER_TOPIC_IN_NAMESRV)
 
 
 async def test_a_topic_that_brokers_make_is_on_all_of_them() -> None:
@@ -32,17 +35,26 @@ async def test_a_topic_that_brokers_make_is_on_all_of_them() -> None:
         assert Counter(queue.broker_name for queue in queues) == {"broker-a": 4, "broker-b": 4, "broker-c": 4}
 
 
+def broker_of(registration: Command) -> str:
+    """Returns the name of the broker that registers all its topics or one."""
+    if registration.code == RequestCode.REGISTER_BROKER:
+        return registration.ext["brokerName"]
+    (queues,) = RegisterTopicInNamesrv.from_command(registration).queue_datas
+    return queues.broker_name
+
+
 async def test_a_topic_is_created_when_all_masters_are_in_its_route() -> None:
     """One broker registers it at the NameServer, and the other only when the test lets it."""
     async with EmbeddedCluster(brokers=2) as cluster, Client(nameserver=cluster.nameserver) as client:
         release, created = trio.Event(), trio.Event()
 
         async def cut(request: Command, peer: Peer) -> Pass:
-            if request.ext["brokerName"] == "broker-b" and not release.is_set():
+            if broker_of(request) == "broker-b" and not release.is_set():
                 raise CutConnection
             return PASS
 
-        cluster.control(RequestCode.REGISTER_BROKER, cut, server="nameserver")
+        for code in REGISTRATIONS:
+            cluster.control(code, cut, server="nameserver")
         async with Admin(client=client, timeout=30) as admin, trio.open_nursery() as nursery:
 
             async def create() -> None:
@@ -68,11 +80,12 @@ async def test_masters_that_are_not_heard_of_are_named() -> None:
     async with EmbeddedCluster(brokers=2) as cluster, Client(nameserver=cluster.nameserver) as client:
 
         async def cut(request: Command, peer: Peer) -> Pass:
-            if request.ext["brokerName"] == "broker-b":
+            if broker_of(request) == "broker-b":
                 raise CutConnection
             return PASS
 
-        cluster.control(RequestCode.REGISTER_BROKER, cut, server="nameserver")
+        for code in REGISTRATIONS:
+            cluster.control(code, cut, server="nameserver")
         async with Admin(client=client, timeout=3) as admin:
             with pytest.raises(
                 NoRoute, match=r"orders is made on broker-a, broker-b, but NameServer .* not heard so from broker-b"

@@ -8,7 +8,7 @@ NameServer forgets one broker per closed connection. Source: broker/out/BrokerOu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -24,7 +24,10 @@ from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.framing.versions import too_old_for
 from pyrmq_core.protocol.requests.nameserver.cluster_info import BrokerMemberGroup, GetBrokerMemberGroup
+from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import RegisterTopicInNamesrv
+from pyrmq_core.protocol.routes.route import QueueData
 from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.tables.topics import READ_WRITE, TopicTable
@@ -126,8 +129,8 @@ class BrokerRegistration:
         """Sends the changed topics alone to the registered NameServers; returns after all answers or a time-out.
 
         A failure is only logged. Each NameServer gets one announcement at a time, with every change since the version
-        that it acknowledged last. A NameServer ignores a second registration of the same version, even with other
-        topics.
+        that it acknowledged last. One of 5.x gets each topic by a request of its own. One of 4.9 gets a registration
+        with these topics. It would be wrong at 5.x, where deleteTopicWithBrokerRegistration removes all others.
         """
         with trio.move_on_after(ANNOUNCE_SECONDS):
             async with trio.open_nursery() as nursery:
@@ -184,10 +187,14 @@ class BrokerRegistration:
                     server.again.set()
 
     async def _announce(self, server: _NameServer) -> None:
-        async with server.announcing:
-            await self._register(server, only_changes=True)
+        await self._register(server, only_changes=True)
 
     async def _register(self, server: _NameServer, *, only_changes: bool = False) -> bool:
+        """Does `_register_now`, once at a time: topics older than those of a change would take it back."""
+        async with server.registering:
+            return await self._register_now(server, only_changes=only_changes)
+
+    async def _register_now(self, server: _NameServer, *, only_changes: bool) -> bool:
         """Registers all topics, or only the changed topics, after their file is written.
 
         Returns True if the NameServer accepts them.
@@ -202,6 +209,8 @@ class BrokerRegistration:
             server.succeeded(self._header.broker_name, server.acknowledged)
             return True
         topics = self._permitted(self._topics if changed is None else changed)
+        if changed is not None and not too_old_for(RequestCode.REGISTER_TOPIC_IN_NAMESRV, server.version):
+            return await self._register_singly(server, topics)
         body = RegistrationBody(self._topics.data_version, topics)
         if len(body.topic_configs) > TOPICS_AT_ONCE:
             request = await trio.to_thread.run_sync(self._request, body)
@@ -219,6 +228,26 @@ class BrokerRegistration:
             self.note_master(registered.master_addr, registered.ha_server_addr)
         if registered.order_topic_table:
             self._topics.mark_ordered(registered.order_topic_table, time.time_ns() // 1_000_000)
+        return True
+
+    async def _register_singly(self, server: _NameServer, topics: Sequence[TopicConfig]) -> bool:
+        """Registers topics by a request each; returns False, and logs it, if the NameServer does not take them.
+
+        It answers success even for a broker that it does not know, as after its restart, and is asked before.
+        """
+        version, broker_name = self._topics.data_version, self._header.broker_name
+        try:
+            answer = await self._call(server, self._query(), self._timeout_seconds)
+            if KnownDataVersion.from_command(answer).data_version is None:
+                raise InvalidState(f"it does not know {broker_name}, which registers again")
+            for topic in topics:
+                numbers = (topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
+                request = RegisterTopicInNamesrv(topic.topic, (QueueData(broker_name, *numbers),))
+                await self._call(server, request.to_command(), self._timeout_seconds)
+        except RocketMQError as error:
+            server.failed(error)
+            return False
+        server.succeeded(broker_name, version)
         return True
 
     def note_master(self, address: str | None, ha_address: str | None) -> None:
@@ -285,6 +314,7 @@ class BrokerRegistration:
 
     async def _call(self, server: _NameServer, request: Command, timeout: float) -> Command:
         answer = await self._pool.call(server.address, self._signed(request), timeout=timeout)
+        server.version = answer.version
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, RequestCode(request.code), server.address)
         return answer
@@ -305,7 +335,8 @@ class _NameServer:
         self.is_registered = False
         self.tried = trio.Event()
         self.again = trio.Event()  # set by any failure, even of a single topic: all topics are sent soon
-        self.announcing = trio.Lock()
+        self.registering = trio.Lock()
+        self.version = 0  # of its release, by its last answer
         self.acknowledged = NO_VERSION  # the version of the topics that this NameServer has
         self._failed = RareLine()
 

@@ -2,19 +2,28 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import trio
 
 from pyrmq_core.network import Listening, Peer, serve
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
-from pyrmq_core.servers.protocol.register_broker import RegisterBroker, RegisteredBroker
+from pyrmq_core.protocol.framing.versions import version_number
+from pyrmq_core.servers.protocol.register_broker import (
+    KnownDataVersion,
+    QueryDataVersion,
+    RegisterBroker,
+    RegisteredBroker,
+)
 
 
 @dataclass
 class RecordingNameServer:
-    """A NameServer that records requests and their times; `refuses_single`, `refused`, `answers` are its faults."""
+    """A NameServer that records requests and their times; `refuses_single`, `refused`, `answers` are its faults.
+
+    It is of 4.9.7 unless a test says otherwise; `knows` is its answer to a broker that asks whether it is registered.
+    """
 
     reported: list[tuple[float, Command]] = field(default_factory=list)
     answers: bool = True
@@ -23,13 +32,22 @@ class RecordingNameServer:
     ordered: dict[str, str] | None = None
     closed: int = 0
     address: str = ""
+    release: str = "4.9.7"
+    knows: bool = True
 
     async def handle(self, request: Command, _: Peer) -> Command | None:
+        answer = await self._answer(request)
+        return replace(answer, version=version_number(self.release))
+
+    async def _answer(self, request: Command) -> Command:
         self.reported.append((trio.current_time(), request))
         if not self.answers:
             await trio.sleep_forever()
         if request.code in self.refused:
             return refusal(ResponseCode.NO_PERMISSION, "the words of the test")
+        if request.code == RequestCode.QUERY_DATA_VERSION and self.knows:
+            version = QueryDataVersion.from_command(request).data_version
+            return KnownDataVersion(changed=False, data_version=version).to_command()
         if request.code != RequestCode.REGISTER_BROKER:
             return success()
         if self.refuses_single and len(RegisterBroker.from_command(request).body().topic_configs) == 1:

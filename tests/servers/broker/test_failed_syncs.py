@@ -298,7 +298,7 @@ def test_a_power_cut_at_any_time_leaves_a_mark_that_counts(steps: int, surviving
     store.synced(end)
     call(store.unsynced_queues())
     store.synced_queues()
-    flushing = (
+    flushing: tuple[Callable[[], None], ...] = (
         lambda: store.mark_safe(store.synced_mark),
         lambda: call(store.unsynced_mark()),
         store.publish_mark,

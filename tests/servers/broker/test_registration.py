@@ -31,6 +31,7 @@ from pyrmq_core.servers.protocol.registration import RegistrationBody, registrat
 from tests.servers.broker.nameservers import RecordingNameServer, nameservers
 from tests.servers.broker.serving import config, serving, until
 from tests.servers.nameserver.longest_step import LongestStep
+from tests.servers.nameserver.serving import nameserver
 from tests.support.apache import free_port
 
 SYSTEM_TOPICS = {
@@ -101,6 +102,32 @@ async def test_a_new_topic_is_registered_alone_before_the_sender_is_answered(tmp
                 assert counters[1] == counters[0] + 1
             await served.send("New")
             assert all(len(server.topics()) == 2 for server in servers)
+
+
+async def test_a_new_topic_takes_no_other_out_of_the_routes(tmp_path: Path) -> None:
+    """Where a NameServer removes what a registration does not name, a topic comes by request 217, as Java's can."""
+    async with nameserver(deleteTopicWithBrokerRegistration=True) as (running, make_caller):
+        caller = make_caller()
+        async with serving(tmp_path, namesrvAddr=running.address) as served:
+            topics: list[str] = []
+            for number in range(3):
+                topics.append(f"T{number}")
+                await served.send(topics[-1])
+                assert [topic for topic in topics if await caller.route(topic)] == topics
+
+
+async def test_a_nameserver_of_5_that_forgot_the_broker_gets_all_topics(tmp_path: Path) -> None:
+    """It answers 217 with success even so, and its routes would lack the topic until the next round."""
+    async with nameservers() as (server,), serving(tmp_path, namesrvAddr=server.address) as served:
+        server.release = "5.5.0"
+        await served.send("A")  # by a registration: the release is known from its answer on
+        await served.send("B")
+        assert [request.code for _, request in server.reported][-2:] == [322, 217]
+        assert server.topics()[1:] == [{"A"}]
+        server.knows = False
+        await served.send("C")
+        await until(lambda: len(server.topics()) == 3)
+        assert server.topics()[-1] == SYSTEM_TOPICS | {"A", "B", "C"}
 
 
 async def test_one_that_refuses_a_single_topic_gets_all(tmp_path: Path) -> None:

@@ -125,6 +125,39 @@ async def test_request_28_has_the_rates_of_timers_in_the_last_ten_seconds(
         mock_clock.rate = 1.0
 
 
+# What rocketmq-exporter parses of the answer to 28, without a check: one that is missing or no number ends all figures.
+WHOLE_NUMBERS = """msgPutTotalTodayNow sendThreadPoolQueueHeadWaitTimeMills queryThreadPoolQueueHeadWaitTimeMills
+msgGetTotalTodayNow queryThreadPoolQueueSize bootTimestamp msgPutTotalYesterdayMorning msgGetTotalYesterdayMorning
+pullThreadPoolQueueSize commitLogMinOffset pullThreadPoolQueueHeadWaitTimeMills dispatchMaxBuffer brokerVersion
+pageCacheLockTimeMills commitLogMaxOffset getMessageEntireTimeMax msgPutTotalTodayMorning putMessageTimesTotal
+msgGetTotalTodayMorning sendThreadPoolQueueSize startAcceptSendRequestTimeStamp putMessageEntireTimeMax
+earliestMessageTimeStamp remainTransientStoreBufferNumbs queryThreadPoolQueueCapacity dispatchBehindBytes
+putMessageSizeTotal sendThreadPoolQueueCapacity pullThreadPoolQueueCapacity"""
+NUMBERS = """consumeQueueDiskRatio commitLogDiskRatio putMessageAverageSize putTps getMissTps getTransferedTps
+getTotalTps getFoundTps"""
+# The others that 4.9.7 and 5.4.0 answer with their default settings.
+OTHERS = """putMessageDistributeTime commitLogDirCapacity remainHowManyDataToFlush runtime brokerVersionDesc
+brokerActive EndTransactionQueueSize EndTransactionThreadPoolQueueCapacity ackThreadPoolQueueCapacity
+ackThreadPoolQueueSize ackThreadPoolQueueHeadWaitTimeMills litePullThreadPoolQueueCapacity litePullThreadPoolQueueSize
+litePullThreadPoolQueueHeadWaitTimeMills putMessageFailedTimes getTransferredTps putLatency99 putLatency999
+timerCongestNum timerDequeueTps timerEnqueueTps timerOffsetBehind timerReadBehind"""
+
+
+async def test_the_broker_has_every_figure_that_rocketmqs_has(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        answer = await served.ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
+        table = json.loads(bytes(answer.body))["table"]
+        assert all(int(table[name]) >= -1 for name in WHOLE_NUMBERS.split())
+        assert all(float(number) >= 0 for name in NUMBERS.split() for number in table[name].split())
+        assert table.keys() >= set(OTHERS.split())
+        assert (table["sendThreadPoolQueueCapacity"], table["queryThreadPoolQueueCapacity"]) == ("10000", "20000")
+        await served.send("T", b"1")
+        latency = await served.ask(
+            Command(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_LATENCY", "statsKey": "0@T"})
+        )
+        assert latency.code == 0
+
+
 def test_the_times_of_puts_are_counted_by_length_and_shown_for_the_minute_before() -> None:
     rates = StoreRates()
     for took_ms in (0, 0, 0, 5, 9, 10, 99, 100, 12_000):
@@ -146,12 +179,14 @@ def test_every_statistic_is_found_by_its_name_and_key() -> None:
     figures = new_figures()
     figures.note_put("T", 10, 1000, 1)
     figures.note_put("SYS_T", 7, 70, 1)
+    figures.note_put_latency("T", 3, 8)
     figures.note_get("T", "g", 3, 4, 400, 6)
     figures.note_send_back("T", "g")
     list(figures.take_samples(MINUTE, 10_000))
     cluster = "DefaultCluster"
     assert figure(figures, "TOPIC_PUT_NUMS", "T") == Figure(10, 1.0, 10.0)
     assert figure(figures, "TOPIC_PUT_SIZE", "T") == Figure(1000, 100.0, 1000.0)
+    assert figure(figures, "TOPIC_PUT_LATENCY", "3@T") == Figure(8, 0.8, 8.0)
     assert figure(figures, "GROUP_GET_NUMS", "T@g") == Figure(4, 0.4, 4.0)
     assert figure(figures, "GROUP_GET_SIZE", "T@g") == Figure(400, 40.0, 400.0)
     assert figure(figures, "GROUP_GET_LATENCY", "3@T@g") == Figure(6, 0.6, 6.0)
@@ -168,6 +203,7 @@ def test_what_is_deleted_is_forgotten() -> None:
     figures = new_figures()
     for topic in ("T", "U"):
         figures.note_put(topic, 1, 1, 0)
+        figures.note_put_latency(topic, 0, 0)
         for group in ("T", "g"):  # a group may have a topic's name
             figures.note_get(topic, group, 0, 1, 1, 0)
     figures.forget_topic("T")
@@ -175,9 +211,11 @@ def test_what_is_deleted_is_forgotten() -> None:
     kept = [key for key in ("T@T", "T@g", "U@T", "U@g") if figures.find("GROUP_GET_NUMS", key)]
     assert (kept, figures.find("TOPIC_PUT_NUMS", "T")) == (["U@T", "U@g"], None)
     assert figures.find("GROUP_GET_LATENCY", "0@T@g") is None
+    assert [key for key in ("0@T", "0@U") if figures.find("TOPIC_PUT_LATENCY", key)] == ["0@U"]
     figures.forget_group("g")
     list(figures.forget_deleted())
     assert [key for key in ("U@T", "U@g") if figures.find("GROUP_GET_NUMS", key)] == ["U@T"]
+    assert figures.find("TOPIC_PUT_LATENCY", "0@U") is not None
 
 
 def test_topics_beyond_the_bound_are_counted_for_the_broker_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from pyrmq_core.network import ConnectionPool
 from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvConfig, PutKvConfig
 from pyrmq_core.servers.nameserver import NameServerConfig, main
 
-ROOT = Path(__file__).parent.parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent.parent
 BOOTED = "The Name Server boot success. serializeType=JSON, address "
 
 

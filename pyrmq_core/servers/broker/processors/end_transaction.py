@@ -1,8 +1,9 @@
 """END_TRANSACTION (37) and RESUME_CHECK_HALF_MESSAGE (323).
 
-A commit stores the message for its consumers, a rollback only records the end; an unknown state gets no answer, and
-leads to a check. Source: broker/processor/EndTransactionProcessor.java, AdminBrokerProcessor.java
-(resumeCheckHalfMessage), 5.4.0. A second commit of one message is answered like the first, and delivers nothing.
+A commit stores the message for its consumers, a rollback only records the end, and an unknown state leads to a check.
+RocketMQ leaves a request with an unknown state without an answer; here it is refused. A second commit of one message is
+answered like the first, and delivers nothing. Source: broker/processor/EndTransactionProcessor.java,
+AdminBrokerProcessor.java (resumeCheckHalfMessage), 5.4.0.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ NOT_RESUMED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 
 
 def end_transaction(broker: Broker, request: Command, _: Peer) -> Answer:
-    """Ends a transaction; answers neither an unknown state nor a number that is no state."""
+    """Ends a transaction; refuses an unknown state and a number that is no state, which end nothing."""
     end = EndTransaction.from_command(request)
     if end.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
-        return None
+        remark = f"nothing is ended: commitOrRollback is {end.commit_or_rollback}, not 8 (commit) or 12 (rollback)"
+        return refusal(ResponseCode.SYSTEM_ERROR, remark)
     if broker.flusher.is_sync and broker.store.flushed <= end.commit_log_offset < broker.store.end:
         return _end_when_flushed(broker, end)
     return _end(broker, end)

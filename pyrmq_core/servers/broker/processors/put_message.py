@@ -34,6 +34,7 @@ def put(broker: Broker, append: Append) -> AppendResult:
     took_ms = (time.perf_counter_ns() - began) // 1_000_000
     messages = append.inner_num or len(stored.positions)
     broker.figures.note_put(append.topic, messages, stored.end - stored.positions[0], took_ms)
+    broker.figures.note_put_latency(append.topic, append.queue_id, took_ms)
     if broker.measures is not None:
         broker.measures.note_put(append.topic, messages, stored.end - stored.positions[0])
     return stored

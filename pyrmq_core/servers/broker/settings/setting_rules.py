@@ -278,7 +278,7 @@ WITHOUT_EFFECT: Final = (
             compatibleWithOldNameSrv enableSingleTopicRegister enableSplitRegistration splitRegistrationSize
             enableSplitMetadata splitMetadataSize"""
         ),
-        "the form of registrations: all topics each time, which every NameServer takes",
+        "the form of registrations: all topics at intervals, and at once each changed topic alone (at 4.9 with others)",
     ),
     WithoutEffect(
         _names(

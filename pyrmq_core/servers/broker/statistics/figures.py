@@ -13,8 +13,8 @@ from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 from pyrmq_core.servers.broker.statistics.store_rates import StoreRates
 from pyrmq_core.servers.broker.statistics.tallies import MINUTE, Period, Tally
 
-# The most figures in each of the four tables. A tally with the samples of a day takes some 10 KiB, so all together take
-# 200 MB; tallies that are idle for a day are removed.
+# The most figures in each of the five tables. A tally with the samples of a day takes some 10 KiB, so all together take
+# 250 MB; tallies that are idle for a day are removed.
 MAX_TALLIES: Final = 5_000
 KEY: Final = "{}@{}"
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
@@ -32,6 +32,7 @@ SIZE: Final = "size_bytes"
 KINDS: Final[Mapping[str, Kind]] = {
     "TOPIC_PUT_NUMS": Kind("puts", MESSAGES),
     "TOPIC_PUT_SIZE": Kind("puts", SIZE),
+    "TOPIC_PUT_LATENCY": Kind("put_latencies", MESSAGES),
     "GROUP_GET_NUMS": Kind("gets", MESSAGES),
     "GROUP_GET_SIZE": Kind("gets", SIZE),
     "GROUP_GET_LATENCY": Kind("latencies", MESSAGES),
@@ -44,14 +45,16 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 class BrokerFigures:
-    """Tallies by topic, by `topic@group`, by `queue@topic@group` and of all the broker, and the store's rates."""
+    """Tallies by topic, `topic@group`, `queue@topic`, `queue@topic@group` and of all the broker; the store's rates."""
 
     def __init__(self, cluster: str, is_system: Callable[[str], bool]) -> None:
         self.store = StoreRates()
         self._is_system = is_system
         self._cluster = cluster
-        self._tables: dict[str, dict[str, Tally]] = {"puts": {}, "gets": {}, "latencies": {}, "send_backs": {}}
+        names = ("puts", "put_latencies", "gets", "latencies", "send_backs")
+        self._tables: dict[str, dict[str, Tally]] = {name: {} for name in names}
         self._puts, self._gets = self._tables["puts"], self._tables["gets"]
+        self._put_latencies = self._tables["put_latencies"]
         self._latencies, self._send_backs = self._tables["latencies"], self._tables["send_backs"]
         self._broker = {name: Tally() for name in ("put", "get", "put_by_users", "get_by_users")}
         self._put, self._get = self._broker["put"], self._broker["get"]
@@ -73,6 +76,13 @@ class BrokerFigures:
         self._put.messages += messages
         if not tally.is_system:
             self._put_by_users.messages += messages
+
+    def note_put_latency(self, topic: str, queue_id: int, took_ms: int) -> None:
+        """Counts the time that one request took to store messages in a queue."""
+        key = KEY.format(queue_id, topic)
+        tally = self._put_latencies.get(key) or self._make(self._put_latencies, key, topic)
+        tally.messages += took_ms
+        tally.requests += 1
 
     def note_delivery(self, topic: str, size_bytes: int) -> None:
         """Counts a delayed message that was delivered: read by the broker's own group, and stored in its topic."""
@@ -194,7 +204,8 @@ class BrokerFigures:
     def _forget(self, is_gone: Callable[[list[str], Tally], bool]) -> Iterator[None]:
         """Removes each tally for which `is_gone(parts of its key, tally)` is true, in steps."""
         for table in self._tables.values():
+            no_group = [""] if table is self._put_latencies else []
             for key, tally in list(table.items()):
-                if is_gone(key.split("@"), tally):
+                if is_gone([*key.split("@"), *no_group], tally):
                     table.pop(key, None)
                 yield

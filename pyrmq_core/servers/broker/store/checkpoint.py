@@ -105,8 +105,8 @@ class Checkpoint:
         mark, common, queues, entries, log_start, index_file = OWN.unpack_from(own_data)
         if mark != MARK or not _has_crc(own_data, OWN.size):
             return checkpoint
-        index_number = None if index_file == NO_FILE else index_file
-        own = Checkpoint(*FIELDS.unpack(common), queues, entries, log_start, index_number)
+        own = replace(Checkpoint(*FIELDS.unpack(common)), queues=queues, entries=entries, log_start=log_start)
+        own = own if index_file == NO_FILE else replace(own, index_file=index_file)
         is_later = checkpoint.log_time_ms > own.log_time_ms or checkpoint.queue_time_ms > own.queue_time_ms
         return checkpoint if is_later else own
 

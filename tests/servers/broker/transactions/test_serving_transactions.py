@@ -83,11 +83,15 @@ async def test_a_rollback_is_never_visible_and_leaves_no_gap(tmp_path: Path) -> 
         assert len(await stored(served, HALF_TOPIC)) == 3
 
 
-async def test_an_unknown_state_gets_no_answer(tmp_path: Path) -> None:
+async def test_an_unknown_state_is_refused_and_ends_nothing(tmp_path: Path) -> None:
+    """RocketMQ leaves the request unanswered; a producer sends it one way, and is not answered here, either."""
     async with quiet(tmp_path) as served:
         half = await prepare(served)
         for state in (0, 4, 99):
             await served.pool.send_oneway(served.running.address, end(half, state), timeout=5)
+            answer = await served.ask(end(half, state))
+            assert (answer.code, f"commitOrRollback is {state}" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
+        assert await stored(served, OP_TOPIC) == []
         assert (await served.ask(end(half, COMMIT))).code == 0
         assert len(await stored(served, OP_TOPIC)) == 1
 

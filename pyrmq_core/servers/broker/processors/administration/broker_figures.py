@@ -25,6 +25,8 @@ VERSION_NAME: Final = "V5_3_3"
 UNITS: Final = "KMGTPE"
 # The members of a slave's state that only a master has.
 NO_SLAVES: Final = {"haConnectionInfo": [], "inSyncSlaveNums": 0, "master": False, "masterCommitLogMaxOffset": 0}
+# Of the queues of Java's threads, by BrokerConfig.java's defaults: exporters parse them without a check.
+QUEUE_CAPACITIES: Final = {"send": 10_000, "pull": 100_000, "litePull": 100_000, "query": 20_000, "ack": 100_000}
 SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 
@@ -126,8 +128,10 @@ def _state(broker: Broker) -> dict[str, object]:
         "timerOffsetBehind": broker.timers.messages.unread,
         "timerReadBehind": broker.timers.messages.late_ms(now_ms) // 1000,
         "EndTransactionQueueSize": 0,
+        "EndTransactionThreadPoolQueueCapacity": 100_000,
     }
-    for name in ("send", "pull", "litePull", "query", "ack"):
+    for name, capacity in QUEUE_CAPACITIES.items():
+        table[f"{name}ThreadPoolQueueCapacity"] = capacity
         table[f"{name}ThreadPoolQueueSize"] = 0
         table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = 0
     table["pullThreadPoolQueueSize"] = broker.held.count
