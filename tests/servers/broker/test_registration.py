@@ -105,7 +105,7 @@ async def test_a_new_topic_is_registered_alone_before_the_sender_is_answered(tmp
 
 
 async def test_a_new_topic_takes_no_other_out_of_the_routes(tmp_path: Path) -> None:
-    """Where a NameServer removes what a registration does not name, a topic comes by request 217, as Java's can."""
+    """A topic comes by request 217, as Java can: the NameServer removes what a registration does not name."""
     async with nameserver(deleteTopicWithBrokerRegistration=True) as (running, make_caller):
         caller = make_caller()
         async with serving(tmp_path, namesrvAddr=running.address) as served:

@@ -242,7 +242,7 @@ def test_checkpoints_of_earlier_versions_are_read() -> None:
 
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_the_first_start_clears_an_earlier_versions_fields(is_whole: bool) -> None:
-    """Whether its mark counts, or another broker has changed RocketMQ's fields before it since."""
+    """Its mark counts, or another broker has changed RocketMQ's fields before it since."""
     files = MemoryFiles()
     store = opened(files)
     put(store, Sent("T", 0, (b"1",)))
