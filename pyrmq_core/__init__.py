@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from pyrmq_core.client.routing.publish_info import TopicPublishInfo
     from pyrmq_core.client.service_state import ServiceState
     from pyrmq_core.client.unique_ids import unique_id_runs, unique_ids
+    from pyrmq_core.client.visible_texts import line_logger, visible_text
     from pyrmq_core.columnar.body_schema import BodyColumn, BodySchema, infer_body_schema
     from pyrmq_core.committed.deciding import Commit, next_record
     from pyrmq_core.committed.ranges import CommittedRange, check_id, check_ids, manifest_of, ranges_to_read
@@ -228,6 +229,7 @@ __all__ = [
     "is_dead_letter_topic",
     "is_retry_topic",
     "is_system_topic",
+    "line_logger",
     "manifest_of",
     "next_record",
     "parse_nameservers",
@@ -236,6 +238,7 @@ __all__ = [
     "split_batch",
     "unique_id_runs",
     "unique_ids",
+    "visible_text",
     "with_namespace",
 ]
 
@@ -308,6 +311,7 @@ _LAZY: Final = {
     "split_batch": "pyrmq_core.protocol.messages.batch_payloads",
     "unique_id_runs": "pyrmq_core.client.unique_ids",
     "unique_ids": "pyrmq_core.client.unique_ids",
+    "visible_text": "pyrmq_core.client.visible_texts",
     "with_namespace": "pyrmq_core.protocol.messages.namespaces",
     "Commit": "pyrmq_core.committed.deciding",
     "CommitRecord": "pyrmq_core.committed.records",
@@ -319,6 +323,7 @@ _LAZY: Final = {
     "check_id": "pyrmq_core.committed.ranges",
     "check_ids": "pyrmq_core.committed.ranges",
     "commit_messages": "pyrmq_core.committed.records",
+    "line_logger": "pyrmq_core.client.visible_texts",
     "manifest_of": "pyrmq_core.committed.ranges",
     "next_record": "pyrmq_core.committed.deciding",
     "ranges_to_read": "pyrmq_core.committed.ranges",

@@ -37,11 +37,20 @@ def page(value: str, name: str) -> str:
     return value.strip()
 
 
+class Secret(str):
+    """The text of a secret, whose `repr` hides it: Spark and debuggers may show the values of all locals."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
 def secret(value: str, name: str) -> str:
-    """Returns the text unchanged; no error shows it."""
+    """Returns the text, hidden; no error shows it."""
     if not value:
         raise InvalidOption(f"option {name} is empty")
-    return value
+    return Secret(value)
 
 
 def yes_or_no(value: str, name: str) -> bool:

@@ -18,6 +18,7 @@ from pyrmq_spark.kafka_hints import option_hint
 from pyrmq_spark.namespaces import Namespace
 from pyrmq_spark.offsets import NoMatchStrategy
 from pyrmq_spark.option_types import (
+    Secret,
     addresses,
     at_least,
     milliseconds,
@@ -246,11 +247,21 @@ TABLES: Final = (ConnectionOptions, SourceOptions, SinkOptions)
 NAMES: Final = tuple(dict.fromkeys(line.metadata["name"] for table in TABLES for line in fields(table)))
 KNOWN: Final = {name.lower(): name for name in (*NAMES, *OPTIONS_OF_SPARK)} | {alias: alias for alias in ALIASES}
 
+# The names in lower case whose values may be shown.
+SECRETS: Final = {
+    line.metadata["name"].lower() for line in fields(ConnectionOptions) if line.metadata["parse"] is secret
+}
+SHOWN: Final = KNOWN.keys() - SECRETS
 Options = Mapping[str, str]
 T = TypeVar("T", bound=Table)
 
 
 # --- Reading the options.
+
+
+def hide_secrets(raw: Options) -> dict[str, str]:
+    """Returns the options with each value hidden that is a secret, or may be one by an unknown name."""
+    return {name: value if name.lower() in SHOWN else Secret(value) for name, value in raw.items()}
 
 
 def check_names(raw: Options) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from pyrmq_core import PASSING_CODES, BrokerNotFound, NetworkError, NoRoute, ResponseError, RocketMQError, RoutingError
+from pyrmq_core import (
+    PASSING_CODES,
+    BrokerNotFound,
+    NetworkError,
+    NoRoute,
+    ResponseError,
+    RocketMQError,
+    RoutingError,
+    line_logger,
+)
 from pyrmq_spark.spark_errors import BrokerUnavailable
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 PAUSE_SECONDS: Final = 0.2
 READ_AGAIN: Final = (

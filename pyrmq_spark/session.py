@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyrmq_core import line_logger
 from pyrmq_spark.gc_freeze import started_by_spark
 from pyrmq_spark.pyspark_releases import has_unix_sockets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 FOLDER: Final = Path(__file__).parent / "python_path"
 # The command that Spark starts if PYSPARK_PYTHON names none.
@@ -63,6 +63,11 @@ def activate_session(spark: SparkSession) -> None:
     if isinstance(spark, SparkSession):
         jvm: Any = spark._jvm
         jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def name_server_variable() -> dict[str, str]:
+    """Returns the one variable of the environment that options may need, without the others and their secrets."""
+    return {"NAMESRV_ADDR": os.environ.get("NAMESRV_ADDR", "")}
 
 
 def warn_of_another_python() -> None:

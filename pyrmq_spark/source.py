@@ -5,8 +5,6 @@ Heavy modules are loaded where they are needed: Spark starts a Python process fo
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +15,7 @@ try:
 except ImportError as missing:
     raise needs_pyspark() from missing
 
-from pyrmq_core import TagFilter
+from pyrmq_core import TagFilter, line_logger
 from pyrmq_spark.gc_freeze import freeze_loaded_objects, loading
 from pyrmq_spark.offsets import check_batch_start
 from pyrmq_spark.options import (
@@ -25,12 +23,13 @@ from pyrmq_spark.options import (
     SinkOptions,
     SourceOptions,
     check_names,
+    hide_secrets,
     read_connection,
     read_sink,
     read_source,
 )
 from pyrmq_spark.positions import Word
-from pyrmq_spark.session import warn_of_another_python
+from pyrmq_spark.session import name_server_variable, warn_of_another_python
 from pyrmq_spark.spark_errors import InvalidOption, OldPySpark, UnsupportedMode, as_spark_error
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from pyrmq_spark.read.columns import SourceSchema
     from pyrmq_spark.write.columns import SinkSchema
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 # A copy of the text that `read.columns.default_schema()` returns, since that module loads Arrow: the process that only
 # needs the schema starts sooner. A change of the default columns has to be made here too.
@@ -58,11 +57,12 @@ class RocketMQDataSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
+        options = hide_secrets(options)  # this frame must not have them if Spark shows the locals of an error
         super().__init__(options)
         with as_spark_error():
             check_pyspark()
             check_names(options)
-            self._connection = read_connection(options, os.environ)
+            self._connection = read_connection(options, name_server_variable())
         freeze_loaded_objects()
 
     @classmethod

@@ -6,13 +6,12 @@ package errors are `RocketMQError`s with a `condition`; `as_spark_error` alone t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyrmq_core import InvalidArgument, InvalidMessage, RocketMQError
+from pyrmq_core import InvalidArgument, InvalidMessage, RocketMQError, line_logger, visible_text
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 
 class UnknownOption(InvalidArgument):
@@ -100,13 +99,20 @@ class ConcurrentWrite(RocketMQError):
 
 
 class RocketMQSparkError(Exception):
-    """The error that Spark shows: `[CONDITION] fault, where it is, and remedy`."""
+    """The error that Spark shows: `[CONDITION] fault, where it is, and remedy`.
+
+    It passes between processes and to terminals, and may quote a peer: so it has no character that cannot be encoded in
+    UTF-8 or that steers a terminal.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(visible_text(text))
 
 
 def one_line(error: RocketMQError, where: str = "") -> str:
     """Returns the error as one line; `where` names the partition or step in which it happened."""
-    text = " ".join(str(error).split("\n"))
-    return f"[{error.condition}] {where}: {text}" if where else f"[{error.condition}] {text}"
+    text = f"{where}: {error}" if where else str(error)
+    return f"[{error.condition}] {' '.join(text.split(chr(10)))}"
 
 
 @contextmanager

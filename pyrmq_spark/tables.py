@@ -5,24 +5,23 @@ A view is a batch read of its topic: each query reads the messages stored at tha
 
 from __future__ import annotations
 
-import logging
-import os
 import re
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
-from pyrmq_core import BodySchema, RocketMQError
+from pyrmq_core import BodySchema, RocketMQError, line_logger
 from pyrmq_spark import worker
 from pyrmq_spark.namespaces import name_of_tenant
-from pyrmq_spark.options import ConnectionOptions, check_names, read_connection, read_source
+from pyrmq_spark.options import ConnectionOptions, check_names, hide_secrets, read_connection, read_source
 from pyrmq_spark.read.queue_selection import candidate_topics
+from pyrmq_spark.session import name_server_variable
 from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 CORRUPT: Final = "_corrupt"
 PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -39,6 +38,7 @@ def topics(
     view, so more than `limit` topics are refused. `options` are options of the source: nameServer, accessKey,
     startingOffsets, ...
     """
+    options = hide_secrets(options)
     with as_spark_error("topics"):
         connection = _connection(options)
         selection = read_source({**options, "topicPattern": pattern})
@@ -69,6 +69,7 @@ def infer_schema(topic: str, *, sample: int = 100, **options: str) -> BodySchema
 
     `options` describe the connection; the default of `nameServer` is NAMESRV_ADDR.
     """
+    options = hide_secrets(options)
     with as_spark_error(f"topic {topic}"):
         return _inferred(_connection(options), topic, sample)
 
@@ -113,7 +114,7 @@ def unframed(body: Column, *, protobuf: bool = False) -> Column:
 
 def _connection(options: dict[str, str]) -> ConnectionOptions:
     check_names(options)
-    return read_connection(options, os.environ)
+    return read_connection(options, name_server_variable())
 
 
 def _inferred(connection: ConnectionOptions, topic: str, sample: int) -> BodySchema:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from pyrmq_core import (
     check_id,
     check_ids,
     columnar,
+    line_logger,
 )
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
 from pyrmq_spark.namespaces import name_of_tenant
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyrmq_core.columnar import DecodedBatch
     from pyrmq_spark.read.columns import SourceSchema
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 # TOPIC_NOT_EXIST, and INVALID_PARAMETER for a queue that the topic does not have (any more).
 GONE_CODES: Final = (17, 29)

@@ -5,7 +5,6 @@ All queues are queried together; `offsets` and `range_planner` decide from the a
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from pyrmq_core import (
     is_dead_letter_topic,
     is_retry_topic,
     is_system_topic,
+    line_logger,
     ranges_to_read,
 )
 from pyrmq_spark.namespaces import name_of_tenant
@@ -44,7 +44,7 @@ from pyrmq_spark.spark_errors import InvalidOption, NotReadable
 if TYPE_CHECKING:
     from pyrmq_core.blocking import PullConsumer
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 # SYSTEM_ERROR (enablePropertyFilter is off) and SUBSCRIPTION_PARSE_FAILED.
 CANNOT_FILTER: Final = (1, 23)

@@ -6,14 +6,19 @@ that is possible. If that fails, each range is decoded alone, up to its own erro
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final
 
-from pyrmq_core import DataLost, OffsetRange, RawPull, RocketMQError
+from pyrmq_core import (
+    DataLost,
+    OffsetRange,
+    RawPull,
+    RocketMQError,
+    line_logger,
+)
 from pyrmq_spark.read.range_planner import QueueRange
 
 if TYPE_CHECKING:
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyrmq_core.columnar import DecodedBatch
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 # No bound is needed, since each pull covers only its part of a range.
 EVERY_OFFSET: Final = OffsetRange(0, 2**63 - 1)

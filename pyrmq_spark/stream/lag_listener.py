@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from pyrmq_core import visible_text
 from pyrmq_spark.pyspark_releases import has_admission_control
 from pyrmq_spark.stream.progress import QueueLag, lag
 
@@ -172,4 +173,4 @@ def _number(value: Any) -> float:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return visible_text(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -7,13 +7,12 @@ is an error, and nothing is skipped. While no NameServer answers, the query cont
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyrmq_core import MessageQueue, NoNameServer, OffsetRange
+from pyrmq_core import MessageQueue, NoNameServer, OffsetRange, line_logger
 from pyrmq_spark.options import SourceOptions
 from pyrmq_spark.patience import of_a_stream, retry_until_timeout
 from pyrmq_spark.read.queue_selection import candidate_topics, check_sql, not_readable
@@ -22,7 +21,7 @@ from pyrmq_spark.stream.stream_offset import Offsets
 if TYPE_CHECKING:
     from pyrmq_core.blocking import PullConsumer
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 # The least time between queries to brokers for an idle stream, which Spark polls every 10 ms
 # (spark.sql.streaming.pollingDelay). The answer to Spark waits until then: an old answer would end

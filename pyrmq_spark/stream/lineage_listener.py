@@ -7,7 +7,6 @@ are arguments.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +15,8 @@ from urllib.parse import urlsplit
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from pyrmq_core import MissingLibrary, __version__
+from pyrmq_core import MissingLibrary, __version__, line_logger
+from pyrmq_spark.options import hide_secrets
 from pyrmq_spark.spark_errors import as_spark_error
 from pyrmq_spark.stream.progress import connection_of, ends_of
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 # A topic of the cluster, or another dataset's namespace and name.
 Dataset = str | tuple[str, str]
@@ -92,6 +92,7 @@ class LineageListener(StreamingQueryListener):
         running_every: float = 60.0,
         **options: str,
     ) -> None:
+        options = hide_secrets(options)
         with as_spark_error("lineage"):
             connection = connection_of(options)
         address = connection.name_server.partition(";")[0] or urlsplit(connection.name_server_url or "").netloc

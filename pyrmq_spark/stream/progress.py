@@ -8,18 +8,17 @@ inform a source of that. `OffsetPublisher` and `commit_offsets` also publish the
 from __future__ import annotations
 
 import json
-import logging
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from pyrmq_core import InvalidArgument, MessageQueue, RocketMQError
+from pyrmq_core import InvalidArgument, MessageQueue, RocketMQError, line_logger
 from pyrmq_spark import worker
-from pyrmq_spark.options import ConnectionOptions, check_names, read_connection
+from pyrmq_spark.options import ConnectionOptions, check_names, hide_secrets, read_connection
 from pyrmq_spark.pyspark_releases import has_admission_control
+from pyrmq_spark.session import name_server_variable
 from pyrmq_spark.spark_errors import InvalidCheckpoint, InvalidOption, OldPySpark, as_spark_error
 from pyrmq_spark.stream.stream_offset import ROWS_BEHIND, Offsets, StreamOffset
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.streaming.query import StreamingQuery
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 RETRY_PREFIX: Final = "%RETRY%"
 
@@ -83,6 +82,7 @@ def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets
 
     `options` describe the connection (`nameServer`, `accessKey`, ...); the default of `nameServer` is NAMESRV_ADDR.
     """
+    options = hide_secrets(options)
     progress = query.lastProgress
     offsets = ends_of({} if progress is None else json.loads(progress.json))
     with as_spark_error(f"group {group}"):
@@ -99,6 +99,7 @@ class OffsetPublisher(StreamingQueryListener):
     """
 
     def __init__(self, group: str, *, query_name: str | None = None, **options: str) -> None:
+        options = hide_secrets(options)
         with as_spark_error(f"group {group}"):
             self._connection = connection_of(options)
         self._group = group
@@ -171,6 +172,6 @@ def connection_of(options: Mapping[str, str]) -> ConnectionOptions:
     """Returns the connection that a listener's options describe."""
     check_names(options)
     try:
-        return read_connection(options, os.environ)
+        return read_connection(options, name_server_variable())
     except InvalidArgument as error:
         raise InvalidOption(f"{error} (or give it here: nameServer=...)") from None

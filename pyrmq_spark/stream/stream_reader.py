@@ -6,7 +6,6 @@ Spark calls `latestOffset` and the other methods for offsets in one Python proce
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -14,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from pyrmq_core import Commit, Commits, MessageQueue, OffsetRange, RocketMQError
+from pyrmq_core import (
+    Commit,
+    Commits,
+    MessageQueue,
+    OffsetRange,
+    RocketMQError,
+    line_logger,
+)
 from pyrmq_spark.gc_freeze import loading
 from pyrmq_spark.options import ConnectionOptions, SourceOptions
 from pyrmq_spark.pyspark_releases import has_admission_control
@@ -55,7 +61,7 @@ else:
         """Replaces the class of PySpark 4.2 under earlier releases, which do not use it."""
 
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 MAX_LONG: Final = 2**63 - 1
 # The records of a manifest that are read together in search of a limit's end.

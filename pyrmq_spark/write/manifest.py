@@ -6,7 +6,6 @@ counts, so a late task, a second driver or a repeated record does no harm (`pyrm
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from pyrmq_core import (
     SendResult,
     SendStatus,
     commit_messages,
+    line_logger,
     next_record,
 )
 from pyrmq_spark import worker
@@ -39,7 +39,7 @@ from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
 if TYPE_CHECKING:
     from pyrmq_core.blocking import PullConsumer
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 PAUSE_SECONDS: Final = 0.05
 LOOK_PAUSE_SECONDS: Final = 0.2

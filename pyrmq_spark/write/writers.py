@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
-from pyrmq_core import SendStatus
+from pyrmq_core import SendStatus, line_logger
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.pyspark_releases import has_stream_arrow_writer
@@ -39,7 +39,7 @@ else:
         """
 
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 # The bits of select_one_message_queue's counter, a Java int without its sign.
 COUNTER_BITS: Final = 31
@@ -175,7 +175,9 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
     refused = sum(task.dead_lettered for task in written)
     parts += [f"{refused} of the rows refused, and stored as dead letters"] * bool(refused)
     repeats = sum(task.is_repeat for task in written)
-    parts += [f"{repeats} tasks are repeats: what their earlier attempts sent stays and is not counted"] * bool(repeats)
+    if repeats:
+        subject = "1 task is a repeat: what its" if repeats == 1 else f"{repeats} tasks are repeats: what their"
+        parts.append(f"{subject} earlier attempts sent stays and is not counted")
     return "; ".join(parts)
 
 

@@ -149,7 +149,7 @@ def test_a_repeated_task_says_that_its_earlier_attempts_are_not_counted(monkeypa
         assert attempt.partition == 4
         written = PartitionWrite(NOWHERE, read_sink({}), SCHEMA, attempt).run(iter([]))
         assert summary_line([written, REPORT]).endswith(
-            "; 1 tasks are repeats: what their earlier attempts sent stays and is not counted"
+            "; 1 task is a repeat: what its earlier attempts sent stays and is not counted"
         )
     assert "repeats" not in summary_line([REPORT])
 
