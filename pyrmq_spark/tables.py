@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
 from pyrmq_core import BodySchema, RocketMQError, line_logger
 from pyrmq_spark import worker
+from pyrmq_spark.json_texts import MARK, STRINGS, with_json
 from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.options import ConnectionOptions, check_names, hide_secrets, read_connection, read_source
 from pyrmq_spark.read.queue_selection import candidate_topics
@@ -77,7 +78,8 @@ def infer_schema(topic: str, *, sample: int = 100, **options: str) -> BodySchema
 def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
     """Returns the batch or streaming frame with further columns: those of `schema`, read from `body`, and `_corrupt`.
 
-    `_corrupt` is the text of a body that does not fit the schema: its unfit columns are null.
+    `_corrupt` is the text of a body that does not fit the schema: its unfit columns are null. All are null for a body
+    that is not one JSON object.
     """
     text = F.col("body").cast("string")
     if schema.form == "text":
@@ -86,17 +88,14 @@ def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
         return frame.select("*", columns[0], columns[1].alias(CORRUPT))
     if not schema.columns:
         return frame.select("*", F.lit(None).cast("string").alias(CORRUPT))
-    names = {column.json_name for column in schema.columns}
-    corrupt = CORRUPT
-    while corrupt in names:
-        corrupt += "_"
-    row = F.from_json(text, f"{schema.json_ddl}, {corrupt} string", {"columnNameOfCorruptRecord": corrupt})
-    # A cast renames by position: names that differ by case alone cannot be selected.
-    renamed = frame.select("*", row.cast(f"struct<{schema.ddl}, {CORRUPT} string>").alias("__row"))
-    own = [F.col("__row").getField(column.name).alias(column.name) for column in schema.columns]
+    helper = f"{MARK}body"
+    while any(column.name.startswith(helper) for column in schema.columns):
+        helper += MARK
+    frame, row = with_json(frame, text, schema.json_ddl, schema.ddl, name=helper)
+    own = [row.value(column.name).alias(column.name) for column in schema.columns]
     # Without reading the frame's columns, which is not allowed in a pipeline's function.
-    own.append(F.make_valid_utf8(F.col("__row").getField(CORRUPT)).alias(CORRUPT))
-    return renamed.select("*", *own).drop("__row")
+    own.append(F.when(text.isNotNull() & ~row.fits(), F.make_valid_utf8(text)).alias(CORRUPT))
+    return frame.select("*", *own).drop(helper, helper + STRINGS)
 
 
 def unframed(body: Column, *, protobuf: bool = False) -> Column:

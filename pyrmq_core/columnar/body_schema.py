@@ -1,12 +1,13 @@
 """The columns that bodies have, inferred from some of them: of JSON objects, of texts or of bytes. Pure.
 
 Types are Spark's, as text. A type can represent every sampled value. Numbers that no number type represents exactly,
-and values of several kinds, become `string`, as which Spark's `from_json` reads any JSON.
+and values of several kinds, become `string`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,14 @@ LEAST_JSON: Final = 0.1
 MAX_DEPTH: Final = 32
 # An object with more names counts as a map; at the top level, further names get no column.
 MAX_NAMES: Final = 2000
+# Of all objects together; further names get no column.
+MAX_ALL_NAMES: Final = 10_000
+MAX_SCHEMA_BYTES: Final = 256 * 1024
+# What a type takes beside its name, and an array or a map around a type.
+TYPE_BYTES: Final = 16
+MAP_BYTES: Final = 12
+# Larger bodies are counted and not looked into: it is the most that a broker takes by default.
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 # An inner object counts as a map if there are this many names and each object has few of them.
 MAP_NAMES: Final = 64
 MAP_SHARE: Final = 0.1
@@ -58,13 +67,16 @@ class BodyColumn:
 class BodySchema:
     """The columns of a topic's bodies, inferred from `sampled` bodies, of which `fitting` have this form.
 
-    The form is `json`, `text` (one column, `text`), `bytes` (no column but the body), or `empty` without a body.
+    The form is `json`, `text` (one column, `text`), `bytes` (no column but the body), or `empty` without a body. With
+    `is_cut` there were more names than columns may have (10,000, of which 2,000 at the top, or 256 KiB of schema): the
+    rest stays in the body.
     """
 
     form: Form
     columns: tuple[BodyColumn, ...]
     sampled: int
     fitting: int
+    is_cut: bool = False
 
     @property
     def ddl(self) -> str:
@@ -78,10 +90,11 @@ class BodySchema:
 
 
 class BodySampler:
-    """The columns of the added bodies; the memory grows with the number of names, not of bodies."""
+    """The columns of the added bodies; the memory grows with the number of names, up to a bound, not of bodies."""
 
     def __init__(self) -> None:
-        self._row = _Shape()
+        self._room = _Room()
+        self._row = _Shape(self._room)
         self._sampled = self._objects = self._texts = 0
 
     def add(self, body: bytes) -> None:
@@ -90,11 +103,11 @@ class BodySampler:
             return
         self._sampled += 1
         try:
-            text = body.decode()
+            text = body.decode("utf-8-sig")
         except UnicodeDecodeError:
             return
         self._texts += 1
-        value = _json_object(text)
+        value = _json_object(text) if len(body) <= MAX_BODY_BYTES else None
         if value is not None:
             self._objects += 1
             self._row.add_object(value, 0)
@@ -105,7 +118,8 @@ class BodySampler:
         if not sampled:
             return BodySchema("empty", (), 0, 0)
         if self._objects >= LEAST_JSON * sampled:
-            return BodySchema("json", _columns_of(self._row), sampled, self._objects)
+            columns = _columns_of(self._row, self._room)
+            return BodySchema("json", columns, sampled, self._objects, self._room.is_over)
         if self._texts >= sampled - self._texts:
             column = BodyColumn(TEXT_COLUMN, "string", TEXT_COLUMN, "string", self._texts)
             return BodySchema("text", (column,), sampled, self._texts)
@@ -135,10 +149,48 @@ def _json_object(text: str) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+class _Room:
+    """The room for names and for the text of the schema, shared by all shapes of a sample."""
+
+    __slots__ = ("bytes_left", "is_over", "names_left")
+
+    def __init__(self) -> None:
+        self.names_left, self.bytes_left = MAX_ALL_NAMES, MAX_SCHEMA_BYTES
+        self.is_over = False  # whether a name got no column for want of room
+
+    def takes_name(self, name: str) -> bool:
+        """Takes the room of a name and its type; returns False if there is none."""
+        size = _name_bytes(name)
+        if not self.names_left or self.bytes_left < size:
+            self.is_over = True
+            return False
+        self.names_left -= 1
+        self.bytes_left -= size
+        return True
+
+    def takes_element(self) -> bool:
+        """Takes the room of the type around the elements of an array or a map, as for a name."""
+        if self.bytes_left < MAP_BYTES:
+            self.is_over = True
+            return False
+        self.bytes_left -= MAP_BYTES
+        return True
+
+    def give_back(self, name: str) -> None:
+        """Gives back the room of a name."""
+        self.names_left += 1
+        self.bytes_left += _name_bytes(name)
+
+
+def _name_bytes(name: str) -> int:
+    return len(quoted(name).encode()) + TYPE_BYTES
+
+
 class _Shape:
     """A summary of the values at one path in the bodies: their kinds, digits of numbers, members and elements."""
 
     __slots__ = (
+        "_room",
         "element",
         "fraction_digits",
         "is_exact",
@@ -150,7 +202,8 @@ class _Shape:
         "whole_digits",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, room: _Room) -> None:
+        self._room = room
         self.kinds: set[str] = set()
         self.values = self.objects = 0
         self.whole_digits = self.fraction_digits = 0
@@ -181,32 +234,33 @@ class _Shape:
             self.kinds.add("object")
             self.add_object(value, depth)
         elif isinstance(value, list):
+            if (element := self._any_element()) is None:
+                self.kinds.add("deep")
+                return
             self.kinds.add("array")
-            self.element = self.element or _Shape()
             for inner in value:
-                self.element.add(inner, depth + 1)
+                element.add(inner, depth + 1)
 
     def add_object(self, members: Mapping[str, object], depth: int) -> None:
         """Adds the members of an object."""
         self.objects += 1
         for name, value in members.items():
-            if self.is_map:
-                self._any_member().add(value, depth + 1)
-            elif name in self.names:
-                self.names[name].add(value, depth + 1)
-            elif len(self.names) < MAX_NAMES:
-                if _is_name(name):
-                    self.names[name] = shape = _Shape()
-                    shape.add(value, depth + 1)
-            elif depth:
+            if len(self.names) >= MAX_NAMES and name not in self.names:
+                if not depth:
+                    self._room.is_over = True
+                    continue
                 self._become_map()
-                self._any_member().add(value, depth + 1)
+            if (shape := self._member(name)) is not None:
+                shape.add(value, depth + 1)
 
     def _add_digits(self, number: str) -> None:
         try:
             value = Decimal(number)  # accepts NaN and Infinity, too
         except InvalidOperation:  # an exponent beyond the range of every type
-            self.whole_digits = DECIMAL_DIGITS + 1
+            self._fits_no_number()
+            return
+        if value and value.is_finite() and (math.isinf(float(value)) or not float(value)):
+            self._fits_no_number()
             return
         _, digits, exponent = value.as_tuple()
         if "e" not in number.lower() and value.is_finite():
@@ -217,15 +271,47 @@ class _Shape:
         self.whole_digits = max(self.whole_digits, len(digits) + exponent)
         self.fraction_digits = max(self.fraction_digits, -exponent)
 
-    def _any_member(self) -> _Shape:
-        self.element = self.element or _Shape()
+    def _fits_no_number(self) -> None:
+        self.is_exact, self.whole_digits = False, DECIMAL_DIGITS + 1
+
+    def _any_element(self) -> _Shape | None:
+        """Returns the shape of all elements; None if there is no room for it."""
+        if self.element is None and self._room.takes_element():
+            self.element = _Shape(self._room)
         return self.element
+
+    def _member(self, name: str) -> _Shape | None:
+        """Returns the shape of the members of this name; None if it gets no column."""
+        if self.is_map:
+            return self._any_element()
+        if name not in self.names:
+            if not _is_name(name) or not self._room.takes_name(name):
+                return None
+            self.names[name] = _Shape(self._room)
+        return self.names[name]
 
     def _become_map(self) -> None:
         self.is_map = True
-        for shape in self.names.values():
-            self._any_member().merge(shape)
-        self.names = {}
+        shapes, self.names = self.names, {}
+        for name, shape in shapes.items():
+            self._room.give_back(name)
+            self._merge_into(self._any_element(), shape)
+
+    @staticmethod
+    def _merge_into(target: _Shape | None, other: _Shape) -> None:
+        """Merges a shape into another; the room of its names is taken anew."""
+        other.give_back()
+        if target is not None:
+            target.merge(other)
+
+    def give_back(self) -> None:
+        """Gives back the room of all names below."""
+        for name, shape in self.names.items():
+            self._room.give_back(name)
+            shape.give_back()
+        if self.element is not None:
+            self._room.bytes_left += MAP_BYTES
+            self.element.give_back()
 
     def merge(self, other: _Shape) -> None:
         """Adds the values of another summary."""
@@ -238,9 +324,10 @@ class _Shape:
         if other.is_map and not self.is_map:
             self._become_map()
         for name, shape in other.names.items():
-            (self._any_member() if self.is_map else self.names.setdefault(name, _Shape())).merge(shape)
-        if other.element is not None:
-            self._any_member().merge(other.element)
+            if (own := self._member(name)) is not None:
+                own.merge(shape)
+        if other.element is not None and (element := self._any_element()) is not None:
+            element.merge(other.element)
 
     def is_like_a_map(self) -> bool:
         """Returns whether the names look like keys of a map, and not like names of fields."""
@@ -250,7 +337,7 @@ class _Shape:
     def types(self) -> tuple[str, str]:
         """Returns the type with distinct names, and the type with the names in the bodies."""
         if self.kinds == {"array"}:
-            inner, json_inner = (self.element or _Shape()).types()
+            inner, json_inner = self._element_types()
             return f"array<{inner}>", f"array<{json_inner}>"
         if self.kinds == {"object"}:
             return self._object_types()
@@ -262,13 +349,16 @@ class _Shape:
         if self.is_like_a_map():
             self._become_map()
         if self.is_map or not self.names:  # no file format takes a struct without fields
-            inner, json_inner = (self.element or _Shape()).types()
+            inner, json_inner = self._element_types()
             return f"map<string,{inner}>", f"map<string,{json_inner}>"
         inner_types = [shape.types() for shape in self.names.values()]
         names = distinct_names(self.names)
         fields = ",".join(f"{quoted(name)}:{own}" for name, (own, _) in zip(names, inner_types, strict=True))
         json_fields = ",".join(f"{quoted(name)}:{own}" for name, (_, own) in zip(self.names, inner_types, strict=True))
         return f"struct<{fields}>", f"struct<{json_fields}>"
+
+    def _element_types(self) -> tuple[str, str]:
+        return ("string", "string") if self.element is None else self.element.types()
 
     def _number_type(self) -> str:
         if self.kinds == {"long"}:
@@ -281,17 +371,18 @@ class _Shape:
         return f"decimal({DECIMAL_DIGITS},{FRACTION_DIGITS})" if fits else "string"
 
 
-def _columns_of(row: _Shape) -> tuple[BodyColumn, ...]:
+def _columns_of(row: _Shape, room: _Room) -> tuple[BodyColumn, ...]:
     names = distinct_names(row.names, (*MESSAGE_COLUMNS, CORRUPT))
-    return tuple(
-        BodyColumn(name, *_column_types(json_name, shape), shape.values)
-        for name, (json_name, shape) in zip(names, row.names.items(), strict=True)
-    )
-
-
-def _column_types(json_name: str, shape: _Shape) -> tuple[str, str, str]:
-    own, json_type = shape.types()
-    return own, json_name, json_type
+    columns: list[BodyColumn] = []
+    room_left = MAX_SCHEMA_BYTES
+    for name, (json_name, shape) in zip(names, row.names.items(), strict=True):
+        own, json_type = shape.types()
+        room_left -= max(len(part.encode()) for part in (quoted(name) + own, quoted(json_name) + json_type)) + 3
+        if room_left < 0:  # numbers behind names are longer than was expected
+            room.is_over = True
+            break
+        columns.append(BodyColumn(name, own, json_name, json_type, shape.values))
+    return tuple(columns)
 
 
 def distinct_names(names: Iterable[str], reserved: Iterable[str] = ()) -> list[str]:
@@ -300,14 +391,16 @@ def distinct_names(names: Iterable[str], reserved: Iterable[str] = ()) -> list[s
     A reserved name gets the prefix `body_`, a repeated name a number as suffix.
     """
     names = list(names)
-    barred, free, used = {name.lower() for name in reserved}, {name.lower() for name in names}, set[str]()
+    barred, free = {name.lower() for name in reserved}, {name.lower() for name in names}
+    given, next_number = set(barred), dict[str, int]()
     distinct: dict[str, str] = {}
     for name in sorted(names, key=str.swapcase):  # sorted, so that names do not depend on the order of the queues
         stem = f"body_{name}" if name.lower() in barred else name
-        candidate, number = stem, 2
-        while candidate.lower() in barred | used or (candidate != name and candidate.lower() in free):
+        candidate, number = stem, next_number.get(stem.lower(), 2)
+        while candidate.lower() in given or (candidate != name and candidate.lower() in free):
             candidate, number = f"{stem}_{number}", number + 1
-        used.add(candidate.lower())
+        next_number[stem.lower()] = number  # all before it are given, so that many names of one spelling take no longer
+        given.add(candidate.lower())
         distinct[name] = candidate
     return [distinct[name] for name in names]
 

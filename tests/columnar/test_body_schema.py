@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -11,7 +15,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core import BodySchema, infer_body_schema
 from pyrmq_core.columnar import DEFAULT_COLUMNS
-from pyrmq_core.columnar.body_schema import MESSAGE_COLUMNS
+from pyrmq_core.columnar.body_schema import MESSAGE_COLUMNS, distinct_names
 
 
 def inferred(*bodies: object) -> BodySchema:
@@ -38,7 +42,11 @@ def type_of(*values: str) -> str:
         (["9007199254740993", "NaN"], "string"),
         (["1234567890123456789.01"], "decimal(38,18)"),
         (["1.2345678901234567e+300", "Infinity"], "double"),
-        (["1e99999999999999999999", "-1e-99999999999999999999"], "double"),
+        (["1e99999999999999999999", "-1e-99999999999999999999"], "string"),
+        (["1e400"], "string"),
+        (["1.5", "-1e-400"], "string"),
+        (["1.7976931348623157e308", "-5e-324", "0e999", "0.0"], "double"),
+        (["[1.5, 1e400]"], "array<string>"),
         (["9007199254740993", "1e99999999999999999999"], "string"),
         (["9223372036854775808", "1"], "decimal(38,0)"),
         (["1" * 39], "string"),
@@ -97,6 +105,69 @@ def test_nesting_has_a_bound() -> None:
         deep = {"d": deep}
     assert inferred(deep).ddl.count("struct<") == 31
     assert inferred(b'{"v":' + b"[" * 100_000 + b"]" * 100_000 + b"}", {"v": 1}).ddl == "v bigint"
+
+
+def test_many_spellings_of_a_name_take_no_longer_than_many_names() -> None:
+    spellings = ["".join(pair) for pair in itertools.product(*zip("abcdefghijk", "ABCDEFGHIJK", strict=True))]
+    few, many = (calls_of(partial(distinct_names, spellings[:count])) for count in (200, 1800))
+    assert many < 12 * few
+    names = distinct_names([*spellings, "abcdefghijk_7"])
+    assert len({name.lower() for name in names}) == len(names)
+    assert "abcdefghijk_7" in names
+    assert "abcdefghijk" in names
+
+
+def calls_of(function: Callable[[], object]) -> int:
+    """Returns how many calls of Python and C functions it takes: the same count on each machine."""
+    count = 0
+
+    def profiled(*_: object) -> None:
+        nonlocal count
+        count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profiled)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_names_of_all_objects_together_are_bounded() -> None:
+    inner = {f"name{number}": 1 for number in range(1800)}
+    schema = inferred({"first": 1, **{f"o{number}": inner for number in range(20)}, "last": 1}, {"first": 2})
+    assert schema.is_cut
+    assert schema.columns[0].name == "first"
+    assert 9_000 < schema.ddl.count(":bigint") <= 10_000
+    assert max(len(schema.ddl.encode()), len(schema.json_ddl.encode())) <= 256 * 1024
+    assert not inferred({"o": inner}, {"first": 1}).is_cut
+    # Few names of 10,000 bytes each, arrays within arrays, and numbers behind names.
+    for members in (
+        {f"{number:010000}": 1 for number in range(400)},
+        {f"c{number}": json.loads("[" * 30 + "1" + "]" * 30) for number in range(1999)},
+        {"".join(pair): 1 for pair in itertools.islice(itertools.product("aA", repeat=120), 1999)},
+    ):
+        wide = inferred(members)
+        assert wide.is_cut
+        assert 0 < len(wide.ddl.encode()) <= 256 * 1024
+        assert len(wide.json_ddl.encode()) <= 256 * 1024
+
+
+def test_a_map_gives_back_the_room_of_its_names() -> None:
+    bodies = [{"prices": {f"item {body} {number}": [1] for number in range(1500)}} for body in range(10)]
+    schema = inferred(*bodies, {"after": {f"n{number}": 1 for number in range(60)}})
+    assert not schema.is_cut
+    assert schema.ddl.startswith("prices map<string,array<bigint>>, after struct<n0:bigint,")
+
+
+def test_a_body_larger_than_a_message_is_counted_alone() -> None:
+    large = b'{"a": "' + b"a" * (4 * 1024 * 1024) + b'"}'
+    assert inferred(large, {"b": 1}) == replace(inferred({"b": 1}), sampled=2)
+
+
+def test_a_byte_order_mark_is_no_part_of_json() -> None:
+    assert inferred(b'\xef\xbb\xbf{"a": 1}') == inferred({"a": 1})
 
 
 def test_forms() -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 from pyspark.sql.avro.functions import from_avro
 
-from pyrmq_core import Message, infer_body_schema
+from pyrmq_core import BodyColumn, BodySchema, Message, infer_body_schema
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from pyrmq_core.testing import Command, Peer, RequestCode, ResponseCode, refusal
 from pyrmq_spark import infer_schema, topics, typed, unframed
@@ -131,6 +131,81 @@ def test_numbers_and_names_of_any_kind(spark: SparkSession) -> None:
     assert (row.wide, row.money) == (Decimal(12345678901234567890), Decimal("1234567890123456789.25"))
     assert row.mixed == ["1", "a", '{"b":null}', "[2]"]
     assert (row.body__corrupt, row.body_body, row.none, row.empty) == ("mine", "x", None, {})
+
+
+DIGITS = "12345678901234567890.50"
+
+
+def test_a_string_has_the_digits_that_stand_in_the_text(spark: SparkSession) -> None:
+    """In columns, in structs, arrays and maps among numbers, and in arrays and objects that are kept as text."""
+    types = "array<struct<n:bigint,t:string>>"
+    schema = (
+        f"a string, n double, s struct<n:bigint,t:string>, l array<string>, m map<string,string>, ls {types}, "
+        f"ms map<string,struct<n:double,t:array<string>>>, `q r` struct<`x``y`:map<string,{types}>>"
+    )
+    members = {
+        "a": DIGITS,
+        "n": "1.50",
+        "s": '{"n": 1, "t": 1e2}',
+        "l": '[1.10, "1.10", {"x": [1.10, "1.10"]}, -0, null]',
+        "m": f'{{"k": 1e400, "z": null, "t": "{DIGITS}"}}',
+        "ls": '[{"n": 2, "t": 2.0}, null, {"n": 3, "t": "x"}]',
+        "ms": r'{"k": {"n": 2.50, "t": [1.0, true, "\"1.5"]}}',
+        "q r": f'{{"x`y": {{"k": [{{"n": 4, "t": {DIGITS}}}]}}}}',
+    }
+    body = "{" + ", ".join(f'"{name}": {value}' for name, value in members.items()) + "}"
+    (row,) = typed(spark.createDataFrame([(body,)], "body string"), schema_of(schema)).collect()
+    assert row._corrupt is None
+    assert (row.a, row.n, tuple(row.s)) == (DIGITS, 1.5, (1, "1e2"))
+    assert row.l == ["1.10", "1.10", '{"x":[1.10,"1.10"]}', "-0", None]
+    assert row.m == {"k": "1e400", "z": None, "t": DIGITS}
+    assert row.ls == [Row(n=2, t="2.0"), None, Row(n=3, t="x")]
+    assert row.ms == {"k": Row(n=2.5, t=["1.0", "true", '"1.5'])}
+    assert row["q r"]["x`y"] == {"k": [Row(n=4, t=DIGITS)]}
+
+
+def test_what_is_not_one_json_object_is_corrupt(spark: SparkSession) -> None:
+    rows = ['{"a": 1.5}', ' {"a":2}\n', '\ufeff{"a": 3}', "{}", '{"a": 1.7976931348623157e308}', '{"a": null, "b": 4}']
+    broken = [
+        *(
+            '{"a":1}{"a":2}',
+            '{"a":1}\n{"a":2}',
+            '{"a":1},{"a":2}',
+            '{"a":1} x',
+            '{"a":1},"b":2',
+            '{"a":1}]',
+            '{"a":1}}',
+        ),
+        *("", " ", "null", "[]", '[{"a":1}]', "1.5", '"text"', '{"a":1', '{"a":01}', "{'a':1}", "\ufeff\ufeff{}", "no"),
+    ]
+    unfit = ['{"a": "text"}', '{"a": 1e400}', '{"a": -1.8e308, "b": "1e400"}', '{"a": {}}']
+    bodies = [body.encode() for body in (*rows, *broken, *unfit)] + [b'{"b": "\xff"}']
+    frame = spark.createDataFrame([*enumerate(bodies), (len(bodies), None)], "n int, body binary")
+    read_rows = typed(frame, schema_of("a double, b string")).orderBy("n").collect()
+    shown = [body.decode(errors="replace") for body in bodies]
+    assert [row._corrupt for row in read_rows] == [*[None] * len(rows), *shown[len(rows) :], None]
+    assert [row.a for row in read_rows] == [1.5, 2.0, 3.0, None, 1.7976931348623157e308, *[None] * (len(bodies) - 4)]
+    assert [row.b for row in read_rows if row.b is not None] == ["4", "1e400"]
+    # The inference counts the same bodies, but those that have another type alone.
+    inferred = infer_body_schema(bodies)
+    assert inferred.fitting == len(rows) + len(unfit)
+    assert inferred.sampled == len(bodies) - 1
+
+
+def test_columns_with_the_names_of_helpers(spark: SparkSession) -> None:
+    names = ["__row", "\ufdd0body", "\ufdd0body_strings", "_corrupt_", "corrupt", "end", "row"]
+    body = json.dumps({name: number + 0.5 for number, name in enumerate(names)}, ensure_ascii=False)
+    frame = typed(spark.createDataFrame([(body,)], "body string"), infer_body_schema([body.encode()]))
+    assert frame.columns == ["body", *names, "_corrupt"]
+    (row,) = frame.collect()
+    assert [row[name] for name in names] == [number + 0.5 for number in range(len(names))]
+
+
+def schema_of(ddl: str) -> BodySchema:
+    """Returns a schema of these columns, which are separated by commas and blanks outside of types."""
+    columns = [part.rsplit(" ", 1) for part in ddl.split(", ")]
+    parts = ((name.strip("`"), type_) for name, type_ in columns)
+    return BodySchema("json", tuple(BodyColumn(name, type_, name, type_, 1) for name, type_ in parts), 1, 1)
 
 
 def test_the_framing_of_a_schema_registry(spark: SparkSession) -> None:

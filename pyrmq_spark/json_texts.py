@@ -1,0 +1,208 @@
+"""JSON texts as rows of Spark, by expressions of Spark SQL alone: whole texts only, and strings that lose no digit.
+
+Spark's `from_json` reads the first value of a text and ignores what follows, makes infinity of 1e400, and writes a
+number in a column of strings anew, from a double. So the text is put inside an object, `{"body":[TEXT],"end":"MARK"}`,
+which has one object and its end only if the text is one object. And where a string of a row may be such a number, the
+text is read again for the strings alone, with each number in quotes and behind a mark.
+
+Nothing here analyzes a frame or has the JVM parse a schema: Spark refuses both in the functions of a pipeline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+
+# A noncharacter of Unicode, which is for the use inside a program: no text of a producer should have it.
+MARK: Final = "\ufdd0"
+BYTE_ORDER_MARK: Final = "\ufeff"
+CORRUPT: Final = "corrupt"
+STRINGS: Final = "_strings"
+ARRAY: Final = "array<"
+OPTIONS: Final = {"columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
+
+# Texts that hold a number whose digits `from_json` may change: a fraction, an exponent, -0, NaN and infinity.
+CHANGED_NUMBER: Final = r"[0-9][.eE]|-0(?![0-9])|NaN|Infinity"
+# Strings that `from_json` may have made of such a number, or of an array or object with one.
+CHANGED_STRING: Final = rf'^(?:-?[0-9]+\.[0-9E-]+|0)$|^[\[{{"{MARK}]'
+# Texts that may hold a number beyond a double, of which Spark would make infinity.
+HUGE_NUMBER: Final = r"[eE]\+?[0-9]{3}|[0-9]{300}"
+# From the end of the last match (\G): a part without numbers, in which strings are skipped, then a number. Possessive
+# quantifiers keep Java's stack flat in strings of megabytes.
+NEXT_NUMBER: Final = r'\G((?:[^"0-9NI-]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+)(-?(?:[0-9][0-9.eE+-]*+|NaN|Infinity))'
+MARKED_NUMBER: Final = rf'"?{MARK}(-?(?:[0-9][0-9.eE+-]*|NaN|Infinity))"?'
+# Marked numbers that a double holds: up to 300 digits, an exponent up to 307, or 308 after a small number.
+MARKED_DOUBLE: Final = (
+    rf'"{MARK}(-?[0-9.]{{1,300}}(?:[eE](?:-[0-9]+|\+?0*(?:[0-9]{{1,2}}|[12][0-9]{{2}}|30[0-7])))?'
+    r'|-?[01](?:\.[0-7][0-9]*)?[eE]\+?308|NaN|-?Infinity)"'
+)
+QUOTED_OR_MARK: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[<>(),]")
+FIELD: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))\s*[:\s]\s*(\S.*?)\s*", re.DOTALL)
+
+
+class Struct(NamedTuple):
+    """A struct's fields, of which at least one has strings: name and shape, or None without strings."""
+
+    fields: tuple[tuple[str, Shape | None], ...]
+
+
+class Container(NamedTuple):
+    """An array (`array<`) or a map (`map<string,`) whose elements have strings."""
+
+    head: str
+    element: Shape
+
+
+# The strings within a type: a string itself, or a struct, array or map that has some.
+Shape = Struct | Container | str
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRow:
+    """Texts that were read as one JSON object each: two columns of the frame, from which values are computed.
+
+    `row` is as `from_json` reads the text. `strings` has the strings as they stand in the text where they may differ.
+    """
+
+    row: Column
+    strings: Column | None
+    shape: Shape | None
+
+    def value(self, *names: str) -> Column:
+        """Returns the member of that path; null for a text that is no JSON object or has no such member."""
+        plain, strings, shape = _only_row(self.row), self.strings, self.shape
+        strings = None if strings is None else F.get(strings, F.lit(0))
+        for name in names:
+            plain = plain.getField(name)
+            shape = dict(shape.fields).get(name) if isinstance(shape, Struct) else None
+            strings = None if shape is None or strings is None else strings.getField(name)
+        return plain if shape is None or strings is None else exact(plain, strings, shape)
+
+    def fits(self) -> Column:
+        """Returns whether the text is one JSON object, and its members fit their types; false for a null."""
+        is_whole = _only_row(self.row).isNotNull() & (self.row.getField("end") == MARK)
+        return F.coalesce(is_whole & self.row.getField(CORRUPT).isNull(), F.lit(False))
+
+
+def with_json(
+    frame: DataFrame, text: Column, fields: str, own_fields: str | None = None, *, name: str
+) -> tuple[DataFrame, JsonRow]:
+    """Returns the frame with up to two further columns, by whose names `name` begins, and the JSON objects in them.
+
+    `fields` are the DDL of the objects' members. `own_fields` are the same types by the names of the result, where
+    names in `fields` differ by case alone: a cast renames by position, and such names cannot be selected.
+    """
+    own_fields = fields if own_fields is None else own_fields
+    shape, json_shape = shape_of(f"struct<{own_fields}>"), shape_of(f"struct<{fields}>")
+    bare = F.when(text.startswith(BYTE_ORDER_MARK), F.substring(text, 2, 2**31 - 1)).otherwise(text)
+    whole = F.when(F.is_valid_utf8(text), F.concat(F.lit('{"body":['), bare, F.lit(f'],"end":"{MARK}"}}')))
+    marked = F.regexp_replace(whole, NEXT_NUMBER, f'$1"{MARK}$2"')
+    within = F.when(whole.rlike(HUGE_NUMBER), F.regexp_replace(marked, MARKED_DOUBLE, "$1")).otherwise(whole)
+    rest = f"`end` string, {CORRUPT} string"
+    parsed = F.from_json(within, f"body array<struct<{fields}>>, {rest}", OPTIONS)
+    # Of its own projection each: Spark would compute an expression anew for each use in a condition.
+    frame = frame.select("*", parsed.cast(f"struct<body array<struct<{own_fields}>>, {rest}>").alias(name))
+    row = F.col(name)
+    if shape is None or json_shape is None:
+        return frame, JsonRow(row, None, None)
+    is_changed = whole.rlike(CHANGED_NUMBER) & _may_differ(_only_row(row), shape)
+    strings = F.from_json(F.when(is_changed, marked), f"body array<{type_of(json_shape)}>", OPTIONS)
+    strings = strings.cast(f"struct<body array<{type_of(shape)}>>").getField("body")
+    frame = frame.select("*", strings.alias(name + STRINGS))
+    return frame, JsonRow(row, F.col(name + STRINGS), shape)
+
+
+def _only_row(row: Column) -> Column:
+    body = row.getField("body")
+    return F.when(F.size(body) == 1, F.get(body, F.lit(0)))
+
+
+def _may_differ(plain: Column, shape: Shape) -> Column:
+    """Returns whether a string of the value may be written anew; null counts as no."""
+    match shape:
+        case Struct(fields):
+            differ = [_may_differ(plain.getField(name), inner) for name, inner in fields if inner is not None]
+            return reduce(Column.__or__, (F.coalesce(part, F.lit(False)) for part in differ))
+        case Container(head, element):
+            values = plain if head == ARRAY else F.map_values(plain)
+            return F.exists(values, lambda value: _may_differ(value, element))
+        case _:
+            return plain.rlike(CHANGED_STRING)
+
+
+def exact(plain: Column, strings: Column, shape: Shape) -> Column:
+    """Returns the value with its strings as they stand in the text: `strings` has them, or is null if all are."""
+    match shape:
+        case Struct(fields):
+            parts = [
+                (plain.getField(name) if inner is None else exact(plain.getField(name), strings.getField(name), inner))
+                .alias(name)
+                for name, inner in fields
+            ]  # fmt: skip
+            value = F.struct(*parts)
+        case Container(head, element) if head == ARRAY:
+            value = F.zip_with(plain, strings, lambda value, text: exact(value, text, element))
+        case Container(_, element):
+            value = F.transform_values(strings, lambda key, text: exact(F.element_at(plain, key), text, element))
+        case _:
+            value = F.when(strings.contains(MARK), F.regexp_replace(strings, MARKED_NUMBER, "$1")).otherwise(strings)
+    return F.when(plain.isNull() | strings.isNull(), plain).otherwise(value)
+
+
+def shape_of(type_: str) -> Shape | None:
+    """Returns the strings within a type of Spark's SQL; None if there are none."""
+    head, _, rest = type_.partition("<")
+    inner = rest.rpartition(">")[0]
+    match head.strip().lower():
+        case "struct":
+            fields = tuple((name, shape_of(own)) for name, own in _fields(inner))
+            return Struct(fields) if any(shape is not None for _, shape in fields) else None
+        case "array":
+            element = shape_of(inner)
+            return None if element is None else Container(ARRAY, element)
+        case "map":
+            key, value = split_at_commas(inner)
+            element = shape_of(value)
+            return None if element is None else Container(f"map<{key},", element)
+        case word:
+            return "string" if word.split(" ")[0] == "string" else None
+
+
+def type_of(shape: Shape) -> str:
+    """Returns the type that has the strings alone."""
+    match shape:
+        case Struct(fields):
+            inner = [f"{_quoted(name)}: {type_of(own)}" for name, own in fields if own is not None]
+            return f"struct<{', '.join(inner)}>"
+        case Container(head, element):
+            return f"{head}{type_of(element)}>"
+        case _:
+            return shape
+
+
+def split_at_commas(ddl: str) -> Iterator[str]:
+    """Yields the parts of a DDL between commas outside of types, names and comments."""
+    start = depth = 0
+    for mark in QUOTED_OR_MARK.finditer(ddl):
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(mark[0], 0)
+        if mark[0] == "," and not depth:
+            yield ddl[start : mark.start()]
+            start = mark.end()
+    yield ddl[start:]
+
+
+def _fields(ddl: str) -> Iterator[tuple[str, str]]:
+    for part in split_at_commas(ddl):
+        if (field := FIELD.fullmatch(part)) is not None:
+            quoted, bare, type_ = field.groups()
+            yield bare or quoted.replace("``", "`"), type_
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
