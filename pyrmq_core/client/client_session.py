@@ -249,14 +249,14 @@ class ClientSession:
         """Returns the namespace of a producer or consumer: by the argument, else by the address; None for `""`."""
         return self.namespace if namespace is None else namespace_of(namespace)
 
-    def register_producer(self, group: str) -> None:
+    def register_producer(self, group: str, *, transactional: bool = False) -> None:
         """Reports the group to brokers now and in every heartbeat; raises `InvalidState` if the group is registered."""
         if group in self.heartbeats.producer_groups:
             raise InvalidState(
                 f"The producer group[{group}] has been created before, specify another name please. "
                 "One client holds one producer a group: share that producer, or open another client"
             )
-        self.heartbeats.add_producer(group)
+        self.heartbeats.add_producer(group, transactional=transactional)
         assert self._nursery is not None
         self._nursery.start_soon(self._round, "sending heartbeats", self.heartbeats.send_round)
 
@@ -306,8 +306,8 @@ class ClientSession:
     def _closed(self, address: str) -> None:
         if self._caller is not None:
             self._caller.forget(address)
-        if self._heartbeats is not None:
-            self._heartbeats.disconnected(address)
+        if self._heartbeats is not None and self._heartbeats.disconnected(address) and self._nursery is not None:
+            self._nursery.start_soon(self._heartbeats.return_to, address)
 
     async def _poll_routes(self, routes: Routes) -> None:
         while True:

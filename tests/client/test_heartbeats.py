@@ -13,6 +13,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat
 from pyrmq_core.protocol.routes.route import BrokerData
+from tests.client.transacting import Listener
 from tests.support.memory_broker import MemoryBroker
 from tests.support.scripted import Step, refuse, scripted_server, silence
 from tests.support.stage import Stage, settled
@@ -79,6 +80,42 @@ async def test_a_new_connection_begins_with_a_heartbeat(stage: Stage, client: Cl
         await server.wait_seen(BEAT, heard + 1)
         await settled()
         assert client._session.heartbeats.was_reached(server.address)
+
+
+async def test_a_transactional_producer_returns_to_a_broker_that_restarted(stage: Stage) -> None:
+    """At once, also while nothing is sent: no other client can answer the checks of its transactions."""
+    server = stage.brokers["broker-a"]
+    rare = Client(nameserver=stage.nameserver.address, heartbeat_broker_interval=3600)
+    async with rare as client, Producer("g", client=client, transaction_listener=Listener()) as producer:
+        await producer.send(Message("orders", b"x"), queue=A0)
+        await stage.heard_of("broker-a")
+        for times in (1, 2):
+            heard = len(server.of(BEAT))
+            await server.stop()
+            await settled()
+            assert not client._session.heartbeats.was_reached(server.address)
+            await server.start()
+            with trio.fail_after(60):
+                await server.wait_seen(BEAT, heard + 1)
+            assert groups(server.of(BEAT)[-1]) == (("g",), ()), times
+
+
+async def test_no_other_client_returns_to_a_broker_by_itself(stage: Stage, client: Client) -> None:
+    """Nor does a transactional one to a broker that no route names any more."""
+    server, heartbeats = stage.brokers["broker-a"], client._session.heartbeats
+    await client._session.routes.refresh("orders")
+    heartbeats.add_producer("g")
+    await heartbeats.tell(server.address)
+    assert not heartbeats.disconnected(server.address)
+    heartbeats.add_producer("h", transactional=True)
+    await heartbeats.tell(server.address)
+    assert heartbeats.disconnected(server.address)
+    assert not heartbeats.disconnected(server.address)
+    heard = len(server.of(BEAT))
+    await heartbeats.return_to("127.0.0.1:1")
+    await heartbeats.remove(producer="h")
+    await heartbeats.return_to(server.address)
+    assert len(server.of(BEAT)) == heard
 
 
 async def test_the_version_of_a_broker_is_remembered(stage: Stage, client: Client) -> None:

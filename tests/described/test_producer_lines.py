@@ -49,9 +49,9 @@ def test_line_30_a_group_has_to_be_given() -> None:
 async def test_line_31_just_created_then_start_failed_then_running(stage: Stage, client: Client) -> None:
     states: list[str] = []
 
-    def watched_register(group: str) -> None:
+    def watched_register(group: str, *, transactional: bool = False) -> None:
         states.append(producer.state.value)
-        register(group)
+        register(group, transactional=transactional)
 
     async with Client(nameserver=stage.nameserver.address) as watched:
         register = watched._session.register_producer

@@ -80,7 +80,7 @@ class RunningProducer:
 @asynccontextmanager
 async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> AsyncIterator[RunningProducer]:
     """Registers the group for the time of the block; raises `InvalidState` if the client has its producer already."""
-    client.register_producer(settings.producer_group)
+    client.register_producer(settings.producer_group, transactional=settings.transaction_listener is not None)
     unseen = UnseenFailures(settings.group)
     try:
         async with open_owned_nursery() as nursery:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import chain, repeat
 from typing import Final
 
 import trio
@@ -33,6 +34,8 @@ TIMEOUT_SECONDS: Final = 3.0
 GOODBYE_SECONDS: Final = 1.5
 TOLD_AT_ONCE: Final = 64
 HEARTBEAT: Final = "the heartbeat to"
+# The seconds between attempts to reach a broker again: the first ones, and all later ones.
+RETURN_SECONDS: Final = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 class Heartbeats:
@@ -47,6 +50,7 @@ class Heartbeats:
         self._problems = problems
         self._not_left = RareLine()
         self._producers: set[str] = set()
+        self._transactional: set[str] = set()  # the groups that brokers query about transactions
         self._consumers: dict[str, Callable[[], ConsumerData]] = {}
         self._beat: Command | None = None  # the next heartbeat, encoded once for all brokers
         self._versions: dict[str, int] = {}
@@ -62,8 +66,10 @@ class Heartbeats:
     def consumer_groups(self) -> frozenset[str]:
         return frozenset(self._consumers)
 
-    def add_producer(self, group: str) -> None:
+    def add_producer(self, group: str, *, transactional: bool = False) -> None:
         self._producers.add(group)
+        if transactional:
+            self._transactional.add(group)
         self._beat = None
 
     def add_consumer(self, group: str, data: Callable[[], ConsumerData]) -> None:
@@ -115,15 +121,35 @@ class Heartbeats:
         if not self._locks[address].locked() and address in self._addresses():
             await self.introduce(address)
 
-    def disconnected(self, address: str) -> None:
-        """Records that the broker forgot the groups when the connection ended."""
+    def disconnected(self, address: str) -> bool:
+        """Records that the broker forgot the groups when the connection ended; returns whether to `return_to` it.
+
+        A broker with transactions of this client's producers has no other way to query about them.
+        """
+        was_reached = address in self._reached
         self._reached.discard(address)
         self._perhaps_reached.discard(address)
+        return was_reached and bool(self._transactional)
+
+    async def return_to(self, address: str) -> None:
+        """Reports the groups to a broker again as soon as it can be reached, while it should know them."""
+        for seconds in chain(RETURN_SECONDS, repeat(RETURN_SECONDS[-1])):
+            await trio.sleep(seconds)
+            if self.was_reached(address) or not self._transactional or address not in self._addresses():
+                return
+            try:
+                await self.tell(address)
+            except NetworkError:
+                continue
+            except RocketMQError as error:  # a broker that refuses this client is left to the rounds
+                self._problems.failed(HEARTBEAT, address, error)
+            return
 
     async def remove(self, *, producer: str | None = None, consumer: str | None = None) -> None:
         """Unregisters a group at the brokers that may know it."""
         if producer is not None:
             self._producers.discard(producer)
+            self._transactional.discard(producer)
         if consumer is not None:
             self._consumers.pop(consumer, None)
         self._beat = None

@@ -11,6 +11,7 @@ import trio
 
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.standstill import sleep_and_hear
 from pyrmq_core.servers.broker.broker import Broker
 from pyrmq_core.servers.broker.in_turns import take_all
 from pyrmq_core.servers.broker.schedule.delay_levels import FILE_NAME as DELAYS_FILE
@@ -89,7 +90,7 @@ def _day(now_ms: int) -> date:
 async def expire_clients(broker: Broker) -> None:
     """Removes clients that were silent for channelExpiredTimeout, and expired expressions and locks."""
     while True:
-        await trio.sleep(EXPIRY_SECONDS)
+        await sleep_and_hear(EXPIRY_SECONDS)
         now_ms = broker.running_ms()
         for changed in broker.clients.expire(now_ms - broker.config.channel_expired_timeout):
             broker.notify_groups(changed)

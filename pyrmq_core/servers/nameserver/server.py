@@ -12,6 +12,7 @@ import trio
 from pyrmq_core.errors import InvalidArgument, NetworkError, StoreError
 from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, failure_in, serve
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.standstill import sleep_and_hear
 from pyrmq_core.network.tls_settings import watch_certificate
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.servers.access.control import access_control
@@ -155,10 +156,10 @@ async def _start_exporter(nursery: trio.Nursery, running: RunningNameServer, lat
 
 async def scan_rounds(server: NameServer) -> None:
     """Removes silent brokers at the configured interval, which may change at run time."""
-    await trio.sleep(FIRST_SCAN_SECONDS)
+    await sleep_and_hear(FIRST_SCAN_SECONDS)
     while True:
         server.scan()
-        await trio.sleep(server.config.scan_not_active_broker_interval_ms / 1000)
+        await sleep_and_hear(server.config.scan_not_active_broker_interval_ms / 1000)
 
 
 async def tell_kv_rounds(server: NameServer) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pyrmq_core.network import ConnectionPool, Handler, Peer, ask, serve
 from pyrmq_core.protocol.framing.codes import RequestCode
@@ -159,6 +159,23 @@ async def test_silent_brokers_are_looked_for_first_after_5_s_then_every_10_s(aut
     with trio.move_on_after(40):
         await scan_rounds(desk.server)
     assert looks == [5, 15, 25, 35]
+
+
+async def test_a_nameserver_that_stood_still_hears_its_brokers_first(mock_clock: MockClock) -> None:
+    """Their registrations wait in its sockets when it goes on."""
+    desk, broker = Desk(), peer("127.0.0.1:7")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scan_rounds, desk.server)
+        await desk.register(topics=["T"], of=broker)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(500)
+        await wait_all_tasks_blocked()
+        assert await desk.route("T") is not None
+        await desk.register(topics=["T"], of=broker)
+        mock_clock.jump(10)
+        await wait_all_tasks_blocked()
+        assert await desk.route("T") is not None
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_silent_broker_is_gone_after_120_s_by_the_rounds_alone(autojump_clock: MockClock) -> None:

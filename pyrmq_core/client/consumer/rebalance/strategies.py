@@ -269,7 +269,8 @@ class AllocateMessageQueueConsistentHash:
     """The owner of a queue is the next member on a ring (AllocateMessageQueueConsistentHash.java).
 
     Each member has `virtual_nodes` positions on the ring; more positions divide the queues more evenly. All members
-    need the same number and the same `hash_function`.
+    need the same number and the same `hash_function`. Java's members do by default. Go's have another hash: never use
+    this strategy in a group with them.
     """
 
     __slots__ = ("hash_function", "virtual_nodes")

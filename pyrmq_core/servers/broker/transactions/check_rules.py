@@ -1,9 +1,10 @@
 """The decision about a half message that has no end yet, by its age and the number of its checks.
 
 Source: broker/transaction/queue/TransactionalMessageServiceImpl.java (check), TransactionalMessageUtil.java
-(getImmunityTime), 5.4.0. One thing differs: a half message within its own immunity is stored again without a count, so
-that it is checked transactionCheckMax times afterwards. Java counts it, and drops it unchecked if it is immune longer
-than the checks take. An immunity of more than an hour counts as an hour.
+(getImmunityTime), 5.4.0. Two things differ. A half message within its own immunity is stored again without a count, so
+that it is checked transactionCheckMax times afterwards. And only a check that reached a producer counts: without one
+the half message is held. Java counts both, and drops a message that no producer was queried about. An immunity of more
+than an hour counts as an hour.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Verdict(enum.Enum):
     """The next step for a half message."""
 
     CHECK = enum.auto()  # a producer is queried
+    HOLD = enum.auto()  # a check is due, but no producer of the group can be reached
     POSTPONE = enum.auto()  # the half message is immune: it is stored again, so that later half messages are examined
     WAIT = enum.auto()  # the half message is young, and so are all after it
     DISCARD = enum.auto()  # the half message was checked too often, or is too old
@@ -36,17 +38,25 @@ class CheckRules:
     most_checks: int
     kept_ms: int
 
-    def judge(self, half: HalfMessage, now_ms: int, started_ms: int) -> Verdict:
-        """Returns the verdict of a pass that started at `started_ms`; ages count from the producer's own time."""
+    def judge(
+        self, half: HalfMessage, now_ms: int, started_ms: int, *, was_missed: bool = False, is_reachable: bool = True
+    ) -> Verdict:
+        """Returns the verdict of a pass that started at `started_ms`; ages count from the producer's own time.
+
+        `was_missed` says that the last check reached no producer, `is_reachable` whether the next one can reach one.
+        """
         checks, age_ms = half.checks, now_ms - half.record.born_timestamp_ms
+        if checks is not None:
+            checks -= was_missed
         if (checks is not None and checks >= self.most_checks) or age_ms > self.kept_ms:
             return Verdict.DISCARD
         if half.record.store_timestamp_ms >= started_ms:
             return Verdict.WAIT
+        due = Verdict.CHECK if is_reachable else Verdict.HOLD
         if half.immunity is None:
-            return Verdict.WAIT if 0 <= age_ms <= self.timeout_ms else Verdict.CHECK
+            return Verdict.WAIT if 0 <= age_ms <= self.timeout_ms else due
         postponed_ms = min(self.immunity_ms(half.immunity), LONGEST_POSTPONED_MS)
-        return Verdict.POSTPONE if -LONGEST_POSTPONED_MS <= age_ms <= postponed_ms else Verdict.CHECK
+        return Verdict.POSTPONE if -LONGEST_POSTPONED_MS <= age_ms <= postponed_ms else due
 
     def immunity_ms(self, text: str) -> int:
         """Returns the age in ms that a half message's property `text` asks for; `timeout_ms` if that is no number."""

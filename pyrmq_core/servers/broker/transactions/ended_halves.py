@@ -106,6 +106,10 @@ class EndedHalves:
         self._add(offset)
         self.unwritten.append(offset)
 
+    def pass_over(self, offset: int) -> None:
+        """Notes that a half message cannot be checked; this is not recorded."""
+        self._add(offset)
+
     def listed(self, op_offset: int, offsets: Iterable[int]) -> None:
         """Notes that the record at `op_offset` lists these half messages, which need no check."""
         highest = -1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from functools import partial
 from typing import Final
 
 from pyrmq_core.errors import NetworkError
@@ -30,6 +31,19 @@ class ProducerChecks:
         self._clients = clients
         self._broker_name = broker_name
         self._turn = itertools.count()
+        self._missed: set[int] = set()  # the queue offsets of half messages whose check could not be written
+
+    def can_reach(self, group: str) -> bool:
+        """Returns whether a producer of the group is connected and reads."""
+        return any(map(_reads, self._clients.producers.get(group, ())))
+
+    def was_missed(self, queue_offset: int) -> bool:
+        """Returns whether the check of a half message did not reach the producer that it was sent to."""
+        return queue_offset in self._missed
+
+    def forget(self, position: int) -> None:
+        """Drops what is known of half messages before a queue offset."""
+        self._missed = {queue_offset for queue_offset in self._missed if queue_offset >= position}
 
     def send(self, half: HalfMessage) -> bool:
         """Posts a check; returns False if no producer of the group is connected and reads."""
@@ -37,13 +51,23 @@ class ProducerChecks:
         start = next(self._turn)
         for step in range(len(members)):
             peer: Peer = members[(start + step) % len(members)]
-            if peer.connection.is_full:
+            if not _reads(peer):
                 continue
             with contextlib.suppress(NetworkError):
                 command = check_request(half, self._broker_name).to_command().oneway()
-                peer.connection.post(command, timeout=CHECK_SECONDS, done=_sent)
+                peer.connection.post(command, timeout=CHECK_SECONDS, done=partial(self._sent, half.queue_offset))
                 return True
+        self._missed.add(half.queue_offset)
         return False
+
+    def _sent(self, queue_offset: int, outcome: object) -> None:
+        """Notes a check that was not written; its half message is checked again, and this check does not count."""
+        if isinstance(outcome, Exception):
+            self._missed.add(queue_offset)
+
+
+def _reads(peer: Peer) -> bool:
+    return not peer.connection.is_full
 
 
 def check_request(half: HalfMessage, broker_name: str) -> CheckTransactionState:
@@ -74,7 +98,3 @@ def check_request(half: HalfMessage, broker_name: str) -> CheckTransactionState:
             reconsume_times=record.reconsume_times,
         ),
     )
-
-
-def _sent(_: object) -> None:
-    """Ignores the outcome: a producer that misses a check gets the next check."""

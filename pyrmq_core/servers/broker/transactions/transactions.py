@@ -9,7 +9,9 @@ Sources: broker/transaction/queue/TransactionalMessageServiceImpl.java, Transact
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import trio
@@ -17,6 +19,7 @@ import trio
 from pyrmq_core.errors import StoreError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLines
 from pyrmq_core.protocol.messages.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.store.appending import DoesNotFit
@@ -52,6 +55,21 @@ READ_AT_ONCE: Final = 64
 LISTED_AT_ONCE: Final = 500
 CHECK_MAX_TOPIC: Final = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1, int(Permission.READ | Permission.WRITE))
 HOUR_MS: Final = 3_600_000
+# While a half message waits for a producer, the position stays before it, and each pass examines all from there on.
+# Once this many are there, or four times as many as have no end, it is stored again instead, without a count.
+MOST_FROM_POSITION: Final = 10_000
+REPORT_SECONDS: Final = 600.0
+
+
+@dataclass(slots=True)
+class _Pass:
+    """An examination of the half messages up to `end`; the next one is at `offset`."""
+
+    now_ms: int
+    end: int
+    offset: int
+    held: int | None = None  # the first half message that waits for a producer
+    waiting: Counter[str] = field(default_factory=Counter)  # by producer group: the half messages that wait for one
 
 
 class Transactions:
@@ -76,6 +94,8 @@ class Transactions:
         self._op_offset = 0
         self._is_loaded = False
         self._has_topic = False
+        self._reports = RareLines(seconds=REPORT_SECONDS)
+        self.most_from_position = MOST_FROM_POSITION
 
     @property
     def rules(self) -> CheckRules:
@@ -173,9 +193,9 @@ class Transactions:
         """
         await self.read_queues(now_ms)
         self._has_topic = False
-        end = self._store.reader.bounds(HALF_QUEUE)[1]
-        while self._ended.position < end:
-            match self._step(now_ms, end):
+        current = _Pass(now_ms, self._store.reader.bounds(HALF_QUEUE)[1], self._ended.position)
+        while current.offset < current.end:
+            match self._step(current):
                 case Verdict.WAIT:
                     break
                 case Verdict.DISCARD:
@@ -184,34 +204,69 @@ class Transactions:
             await trio.lowlevel.checkpoint()
         self._list_ended(now_ms)
         self._save_progress()
+        self._checks.forget(self._ended.position)
+        self._report(current.waiting)
 
-    def _step(self, now_ms: int, end: int) -> Verdict | None:
+    def _step(self, current: _Pass) -> Verdict | None:
         """Examines some half messages; returns the verdict about the half message at which the pass has to stop."""
-        rules, due, examined = self.rules, list[HalfMessage](), 0
-        first = offset = max(self._ended.position, self._store.reader.bounds(HALF_QUEUE)[0])
+        due, examined = list[HalfMessage](), 0
+        current.offset = max(current.offset, self._store.reader.bounds(HALF_QUEUE)[0])
+        last = min(current.end, current.offset + PASSED_AT_ONCE)
         try:
-            while offset < min(end, first + PASSED_AT_ONCE) and examined < EXAMINED_AT_ONCE:
+            while current.offset < last and examined < EXAMINED_AT_ONCE:
+                offset = current.offset
                 if not self._ended.is_done(offset) and (half := self._read(offset)) is not None:
                     examined += 1
-                    verdict = rules.judge(half, now_ms, now_ms)
+                    verdict = self._judge(half, current)
                     if verdict is Verdict.WAIT or (verdict is Verdict.DISCARD and not self._has_topic):
                         return verdict
-                    due += self._take(half, verdict, now_ms)
-                offset += 1
+                    if verdict is Verdict.HOLD:
+                        current.held = offset if current.held is None else current.held
+                    else:
+                        due += self._take(half, verdict, current.now_ms)
+                current.offset += 1
         finally:
-            self._ended.move_to(offset)
-            self._list_ended(now_ms)
+            self._ended.move_to(current.offset if current.held is None else current.held)
+            self._list_ended(current.now_ms)
             self._save_progress()
             for half in due:
-                if not self._checks.send(half):
-                    log.info("no producer is connected that could end transaction %s of group %s", *_names(half))
+                self._checks.send(half)
         return None
+
+    def _judge(self, half: HalfMessage, current: _Pass) -> Verdict:
+        """Returns the verdict about a half message; it is stored again if it can hold the position no longer."""
+        verdict = self.rules.judge(
+            half,
+            current.now_ms,
+            current.now_ms,
+            was_missed=self._checks.was_missed(half.queue_offset),
+            is_reachable=self._checks.can_reach(half.producer_group),
+        )
+        if verdict is not Verdict.HOLD:
+            return verdict
+        current.waiting[half.producer_group] += 1
+        most = max(self.most_from_position, 4 * sum(self.waiting_by_topic.values()))
+        first = half.queue_offset if current.held is None else current.held
+        return Verdict.HOLD if current.end - first <= most else Verdict.POSTPONE
+
+    def _report(self, waiting: Counter[str]) -> None:
+        for group, count in waiting.items():
+            if (line := self._reports.of(group)).is_due():
+                log.warning(
+                    "%d transactions wait for a producer of group %s: none is connected that could end them; start "
+                    "one, they are kept for %d hours after they were sent%s",
+                    count,
+                    group,
+                    self.rules.kept_ms // HOUR_MS,
+                    line.left_out(),
+                )
 
     def _take(self, half: HalfMessage, verdict: Verdict, now_ms: int) -> list[HalfMessage]:
         """Carries out the verdict; returns the half message as stored again if a producer has to check it."""
         offset, again = half.queue_offset, None
         if verdict is Verdict.CHECK:
-            again = checked_again(half, 1 if half.checks is None else half.checks + 1)
+            counted = not self._checks.was_missed(offset)
+            again = checked_again(half, 1 if half.checks is None else half.checks + counted)
         elif verdict is Verdict.POSTPONE:
             again = postponed(half)
         try:
@@ -223,6 +278,7 @@ class Transactions:
             stored = self._store.put(again, now_ms)
         except (DoesNotFit, UnsafePath) as error:
             log.error("half message %d is passed over: %s", offset, error)
+            self._ended.pass_over(offset)
             return []
         self._ended.replace(offset, stored.queue_offset)
         self.began(half.real_topic, stored.queue_offset)
@@ -234,6 +290,7 @@ class Transactions:
         half = half_message(self._store.reader.record(self._store.reader.entry(HALF_QUEUE, offset).physical_offset))
         if half is None or half.queue_offset != offset:
             log.error("half message %d is passed over: its record is damaged, or no longer in the log", offset)
+            self._ended.pass_over(offset)
             return None
         return half
 

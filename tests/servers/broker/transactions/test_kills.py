@@ -17,7 +17,7 @@ from pyrmq_core.servers.broker.store.batch_pieces import piece
 from pyrmq_core.servers.broker.store.layout import StoreSettings
 from pyrmq_core.servers.broker.tables.config_files import FOLDER
 from pyrmq_core.servers.broker.tables.consumer_offsets import FILE_NAME, GroupOffsets
-from pyrmq_core.servers.broker.transactions.half_messages import OP_QUEUE, HalfMessage, committed
+from pyrmq_core.servers.broker.transactions.half_messages import HALF_QUEUE, OP_QUEUE, HalfMessage, committed
 from pyrmq_core.servers.broker.transactions.producer_checks import ProducerChecks
 from pyrmq_core.servers.broker.transactions.transactions import Transactions
 from tests.servers.broker.memory_files import MemoryFile, MemoryFiles
@@ -65,13 +65,21 @@ class KillingFile(MemoryFile):
 
 
 class Asked(ProducerChecks):
-    """Keeps the checks instead of sending them."""
+    """Keeps the checks instead of sending them: `misses` are not written, and the groups in `away` have no producer."""
 
     def __init__(self) -> None:
         super().__init__(ClientTable(), "broker-a")
         self.halves: list[HalfMessage] = []
+        self.away: set[str] = set()
+        self.misses = 0
+
+    def can_reach(self, group: str) -> bool:
+        return group not in self.away
 
     def send(self, half: HalfMessage) -> bool:
+        if self.misses:
+            self.misses -= 1
+            return super().send(half)  # no client is connected
         self.halves.append(half)
         return True
 
@@ -263,3 +271,55 @@ async def test_the_last_check_may_be_answered() -> None:
     assert await life.check(lambda body: TRUTH[body]) == {b"d": 1}
     assert await life.check(lambda body: TRUTH[body]) == {}
     assert life.store.reader.bounds(("TRANS_CHECK_MAX_TIME_TOPIC", 0)) == (0, 0)
+
+
+async def test_a_half_message_waits_for_a_producer_without_a_count() -> None:
+    """It keeps its place until its group is back, also over a restart; others behind it are checked meanwhile."""
+    life = Life(KillingFiles(), CONFIG.with_settings({"transactionCheckMax": "2"}))
+    life.begin()
+    life.send(b"a", PGROUP="away")
+    life.send(b"b")
+    life.asked.away.add("away")
+    assert await life.check(lambda body: TRUTH[body]) == {b"b": 1}
+    for _ in range(5):
+        assert await life.check(lambda body: TRUTH[body]) == {}
+    assert life.store.reader.bounds(HALF_QUEUE)[1] == 3  # the other was stored again for its check
+    life.save()
+    life.begin()
+    assert await life.check(lambda body: UNKNOWN) == {b"a": 1}
+    life.asked.away.add("away")
+    for _ in range(5):
+        assert await life.check(lambda body: UNKNOWN) == {}
+    life.asked.away.clear()
+    assert await life.check(lambda body: TRUTH[body]) == {b"a": 1}
+    assert life.visible() == {b"a": 1}
+
+
+async def test_waiting_half_messages_move_when_many_are_behind_them() -> None:
+    """They are stored again without a count, so that no pass has to examine the queue from far back."""
+    life = Life(KillingFiles(), CONFIG.with_settings({"transactionCheckMax": "2"}))
+    life.begin()
+    life.transactions.most_from_position = 30
+    life.asked.away.add("away")
+    life.send(b"a", PGROUP="away")
+    for _ in range(100):
+        life.send(b"b")
+        await life.check(lambda body: TRUTH[body])
+        position = life.offsets.committed("CID_RMQ_SYS_TRANS", *HALF_QUEUE) or 0
+        assert life.store.reader.bounds(HALF_QUEUE)[1] - position <= 35
+    assert life.store.reader.bounds(HALF_QUEUE)[1] <= 210  # two for each message that was checked, and few moves
+    life.asked.away.clear()
+    assert await life.check(lambda body: TRUTH[body]) == {b"a": 1}
+    assert life.visible() == {b"a": 1}
+
+
+async def test_a_check_that_was_not_written_is_not_counted() -> None:
+    life = Life(KillingFiles(), CONFIG.with_settings({"transactionCheckMax": "2"}))
+    life.begin()
+    life.send(b"a")
+    life.asked.misses = 5
+    for _ in range(5):
+        assert await life.check(lambda body: TRUTH[body]) == {}
+    assert await life.check(lambda body: UNKNOWN) == {b"a": 1}
+    assert await life.check(lambda body: TRUTH[body]) == {b"a": 1}
+    assert life.visible() == {b"a": 1}

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.network import Handler, Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.record import StoredRecord, iterate_records
 from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction, ResumeCheckHalfMessage
+from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTransactionState
 from pyrmq_core.servers.broker.store.batch_pieces import piece
 from tests.servers.broker.serving import NOW_MS, Served, message, serving, until
 from tests.servers.broker.transactions.halves import HALF, raw
@@ -45,6 +49,17 @@ def end(half: MessageStored, state: int, **changed: object) -> Command:
 
 async def stored(served: Served, topic: str, queue_id: int = 0) -> list[StoredRecord]:
     return list(iterate_records((await served.pull(topic, queue_id)).records, check_crc=True))
+
+
+async def no_topic(topic: TopicConfig) -> None:
+    raise AssertionError(f"{topic.topic} is not needed")
+
+
+async def produce(served: Served, hear: Handler = lambda request, peer: None) -> Served:
+    """Connects a producer of the group; `hear` takes its checks."""
+    producer = served.another(hear)
+    assert (await producer.ask(HeartBeat("producer", ("P",), ()).to_command())).code == 0
+    return producer
 
 
 @asynccontextmanager
@@ -244,14 +259,43 @@ async def test_half_messages_without_an_end_are_counted_by_topic(tmp_path: Path)
         transactions = served.running.broker.transactions
         await until(lambda: transactions.waiting_by_topic == {"T": 1, "U": 1})
         place = halves[3].msg_ids
-    async with serving(tmp_path, **checked, transactionCheckMax="1000") as served:  # no producer: stored again
+    async with serving(tmp_path, **checked, transactionCheckMax="1000") as served:  # stored again
         broker = served.running.broker
+        await produce(served)
         await until(lambda: broker.store.reader.bounds((HALF_TOPIC, 0))[1] > 8)
         assert broker.transactions.waiting_by_topic == {"T": 1, "U": 1}
     async with serving(tmp_path, **checked, transactionCheckMax="2") as served:  # discarded in the end
+        await produce(served)
         waiting = served.running.broker.transactions.waiting_by_topic
         await until(lambda: waiting == {"T": 0, "U": 0})
     async with quiet(tmp_path) as served:
         transactions = served.running.broker.transactions
         assert (await served.ask(ResumeCheckHalfMessage(place, "T").to_command())).code == 0
         assert transactions.waiting_by_topic == {"U": 1}
+
+
+async def test_only_checks_that_reach_a_producer_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The half messages wait where they are, however often their check is due, and one line says for which group."""
+    async with quiet(tmp_path, transactionCheckMax="2", fileReservedTime="100000") as served:
+        broker, checks = served.running.broker, list[CheckTransactionState]()
+        for body in (b"first", b"second"):
+            await prepare(served, body)
+        for number in range(20):
+            await broker.transactions.check(broker.now_ms() + number + 1, no_topic)
+        assert broker.store.reader.bounds((HALF_TOPIC, 0))[1] == 2
+        waits = [record.getMessage() for record in caplog.records if "wait for a producer" in record.getMessage()]
+        assert len(waits) == 1
+        assert waits[0].startswith("2 transactions wait for a producer of group P: ")
+
+        def hear(request: Command, _: Peer) -> None:
+            checks.append(CheckTransactionState.from_command(request))
+
+        producer = await produce(served, hear)
+        await broker.transactions.check(broker.now_ms() + 21, no_topic)
+        await until(lambda: len(checks) == 2)
+        for check in checks:
+            half = check.message()
+            assert half.properties["TRANSACTION_CHECK_TIMES"] == "1"
+            ended = EndTransaction("P", check.tran_state_table_offset, check.commit_log_offset, COMMIT, True, "U1")
+            assert (await producer.ask(ended.to_command())).code == 0
+        assert {record.body for record in await stored(served, "T", 2)} == {b"first", b"second"}
