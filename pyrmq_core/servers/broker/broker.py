@@ -98,6 +98,8 @@ class Broker:
     slave_tables: SlaveTables | None = None
     acting: ActingMaster | None = None  # set with enableSlaveActingMaster
     settings_version: DataVersion = NO_VERSION
+    # Senders to new topics that were announced, often many at once, go on one by one.
+    sends_to_new_topics: trio.Lock = field(default_factory=trio.Lock)
     settings_turn: trio.Lock = field(default_factory=trio.Lock)
     id_counter: Any = field(default_factory=lambda: itertools.count(random.randrange(1 << 16)))
 

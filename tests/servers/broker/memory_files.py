@@ -42,10 +42,11 @@ class MemoryFiles:
     def size(self, path: str) -> int | None:
         return len(self.contents[path]) if path in self.contents else None
 
-    def open(self, path: str, size: int) -> "MemoryFile":
+    def open(self, path: str, size: int, *, sync_name: bool = True) -> "MemoryFile":
         if path not in self.contents:
             self.contents[path] = bytearray(size)
-            self.step(path)
+            if sync_name:
+                self.step(path)
         return MemoryFile(self, path)
 
     def remove(self, path: str) -> None:

@@ -37,6 +37,34 @@ def test_a_path_out_of_the_store_is_refused_before_anything_is_touched(tmp_path:
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
 
 
+def test_the_name_of_a_queue_file_is_synced_with_its_first_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is lost if the name of any of its folders is."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def record(number: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{number}"))
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", record)
+    files = DiskFiles(tmp_path)
+    folders = [str(tmp_path / name) for name in ("queues/T/0", "queues/T", "queues", "")]
+    first = files.open("queues/T/0/1", 10, sync_name=False)
+    second = files.open("queues/T/0/2", 10, sync_name=False)
+    first.write(0, b"1")
+    assert synced == []
+    first.sync()
+    assert synced == [folder.rstrip("/") for folder in folders]
+    second.sync()
+    assert synced == [folder.rstrip("/") for folder in folders]
+    files.open("queues/T/0/3", 10, sync_name=False).sync()
+    assert synced[4:] == folders[:1]
+    files.open("queues/T/1/1", 10)
+    assert synced[5:] == [str(tmp_path / name) for name in ("queues/T", "queues/T/1/1", "queues/T/1")]
+
+
 def test_plain_names_are_those_that_brokers_make() -> None:
     for name in ("%RETRY%G", "a|b_c-d", "SCHEDULE_TOPIC_XXXX", "topics.json.bak", "%LMQ%a"):
         assert check_name(name) == check_path(name) == name

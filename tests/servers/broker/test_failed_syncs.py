@@ -315,6 +315,31 @@ def test_a_power_cut_at_any_time_leaves_a_mark_that_counts(steps: int, surviving
     assert [record.body for record in read(again, "A", 0)] == [b"1", b"2", b"3"][:kept]
 
 
+def test_a_queue_that_is_made_during_a_sync_is_not_missed_after_a_power_cut() -> None:
+    """Its file is lost, as its name was not synced: no reason to read the whole log again."""
+    memory = MemoryFiles()
+    files = ForgetfulFiles(memory)
+    store = opened(files)
+    put(store, Sent("A", 0, (b"1",)))
+    store.flush()
+    put(store, Sent("B", 0, (b"1",)))
+    end, syncs = store.unsynced()
+    call(syncs)
+    store.synced(end)
+    mark, under_way = store.synced_mark, store.unsynced_queues()
+    put(store, Sent("C", 0, (b"1",)))
+    call(under_way)
+    store.synced_queues()
+    store.mark_safe(mark)
+    call(store.unsynced_mark())
+    store.publish_mark()
+    store.abandon()
+    files.power_cut()
+    again = MessageStore(memory, store.settings)
+    assert again.open(1).read_from == end
+    assert [again.reader.bounds((topic, 0)) for topic in "ABC"] == [(0, 1), (0, 1), (0, 0)]
+
+
 def call(syncs: list[Callable[[], None]]) -> None:
     for sync in syncs:
         sync()

@@ -188,8 +188,8 @@ class WritingFiles(MemoryFiles):
         super().__init__()
         self.written: list[str] = []
 
-    def open(self, path: str, size: int) -> MemoryFile:
-        super().open(path, size)
+    def open(self, path: str, size: int, *, sync_name: bool = True) -> MemoryFile:
+        super().open(path, size, sync_name=sync_name)
         return WritingFile(self, path)
 
 

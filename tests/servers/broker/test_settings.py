@@ -21,7 +21,7 @@ NUMBERS = [
 ]
 # The intervals of tasks that would run without a pause.
 ROUNDS = ("cleanResourceInterval", "timerFlushIntervalMs", "transactionCheckInterval")
-ROCKETMQS = (Path(__file__).parent.parent.parent.parent / "golden" / "broker_settings_5.4.0.txt").read_text().split()
+ROCKETMQS = (Path(__file__).parents[2] / "golden" / "broker_settings_5.4.0.txt").read_text().split()
 
 
 def test_every_setting_of_rocketmqs_is_honoured_refused_or_known_to_harm_nothing() -> None:

@@ -25,7 +25,7 @@ from pyrmq_core.servers.broker.store.layout import StoreSettings
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.stores import SMALL, Sent, opened, put, read
 
-GOLDEN = Path(__file__).parent.parent.parent.parent / "golden" / "real_pull_records.json"
+GOLDEN = Path(__file__).parents[2] / "golden" / "real_pull_records.json"
 HOSTS = ("127.0.0.1:10911", "[fd00::2]:10911")
 
 

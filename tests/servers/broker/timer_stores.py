@@ -154,8 +154,8 @@ class FillingDisk(DiskFiles):
 
     room: int | None = None
 
-    def open(self, path: str, size: int) -> StoredFile:
-        super().open(path, size)
+    def open(self, path: str, size: int, *, sync_name: bool = True) -> StoredFile:
+        super().open(path, size, sync_name=sync_name)
         return _FillingFile(self, path, self.size(path) or 0)
 
 

@@ -157,6 +157,8 @@ async def saved_topic(broker: Broker, message: SendMessage) -> TopicConfig:
         await announce_topics(broker, config)
     with refused_by_disk():
         await broker.topics.saved(message.topic)
+    async with broker.sends_to_new_topics:  # their files are made one in each turn of the loop
+        pass
     topic = broker.topics.get(message.topic)
     if topic is None:  # the topic was deleted meanwhile
         raise _no_topic(message.topic)

@@ -136,7 +136,7 @@ class EntryFiles:
     def _file(self, base: int) -> StoredFile:
         file = self._opened.get(base)
         if file is None:
-            file = self._opened[base] = self._files.open(self._path(file_name(base)), self._file_bytes)
+            file = self._opened[base] = self._files.open(self._path(file_name(base)), self._file_bytes, sync_name=False)
         return file
 
     def _path(self, name: str) -> str:

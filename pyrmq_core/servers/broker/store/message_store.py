@@ -78,6 +78,7 @@ class MessageStore:
         self._entries = 0  # the entries of all queues, including unwritten ones
         self._deletions = 0
         self._copy: LogCopy | None = None
+        self._synced_queues = 0  # the queues with entries whose files are on the medium
         self._handed_out: deque[Mark] = deque()  # marks of `unsynced` calls that `synced` has not confirmed
         self.synced_mark = Mark(0, 0, 0)
         self.failure = ""
@@ -304,6 +305,7 @@ class MessageStore:
         """Writes to the checkpoint that recovery begins behind the records of queues that are deleted now."""
         self._deletions += 1
         self._entries = self.queues.count_entries()
+        self._synced_queues = self.queues.count_used()
         self._handed_out.clear()
         self.synced_mark = Mark(self._log.flushed, self._entries, self._deletions)
         self.mark_safe(self.synced_mark)
@@ -343,7 +345,8 @@ class MessageStore:
             self.dispatch(end)
 
     def unsynced_queues(self) -> list[Callable[[], None]]:
-        """Returns functions for another thread that sync all entries written so far."""
+        """Returns functions for another thread that sync all entries written so far, before `mark_safe` is called."""
+        self._synced_queues = self.queues.count_used()
         return [sync for queue in self.queues.by_key.values() for sync in queue.unsynced()]
 
     def synced_queues(self) -> None:
@@ -369,7 +372,7 @@ class MessageStore:
             queue_time_ms=self._last_store_ms,
             confirmed_offset=mark.end,
             safe_offset=mark.end,
-            queues=sum([queue.end > 0 for queue in self.queues.by_key.values()]),
+            queues=self._synced_queues,
             entries=mark.entries,
             log_start=self._log.start,
         )
@@ -395,6 +398,7 @@ class MessageStore:
             self.synced(end)
             mark = self.synced_mark = self._mark()
             queues = [queue for key, queue in self.queues.by_key.items() if leaving is None or key not in leaving]
+            self._synced_queues = self.queues.count_used()
             for sync in [sync for queue in queues for sync in queue.unsynced()]:
                 sync()
             for queue in queues:

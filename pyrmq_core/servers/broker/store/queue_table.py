@@ -151,6 +151,10 @@ class QueueTable:
         """Returns the number of entries of all queues, removed entries included: each queue counts from offset 0 on."""
         return sum([slots_of(queue).end for queue in self.by_key.values()])
 
+    def count_used(self) -> int:
+        """Returns the number of queues with entries."""
+        return sum([queue.end > 0 for queue in self.by_key.values()])
+
     def _open(self, folder: str, *, are_batch: bool) -> None:
         for topic in self._files.folders(folder):
             if self.is_batch_topic(topic) is (not are_batch):

@@ -44,8 +44,8 @@ class KillingFiles(MemoryFiles):
 
     writes_left: int | None = None
 
-    def open(self, path: str, size: int) -> MemoryFile:
-        super().open(path, size)
+    def open(self, path: str, size: int, *, sync_name: bool = True) -> MemoryFile:
+        super().open(path, size, sync_name=sync_name)
         return KillingFile(self, path)
 
     def count(self) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,8 @@ class DiskFiles:
         self.descriptor = self._descriptors.get  # returns a descriptor in the store's thread
         self._lock: IO[str] | None = None
         self._set_aside = 0
+        self._unsynced_folders: set[Path] = set()  # those with new names; a name is made before its folder is added
+        self._syncing_names = threading.Lock()
 
     def add_folder(self, folder: str) -> None:
         self._folders.append(folder)
@@ -69,12 +72,12 @@ class DiskFiles:
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
-    def open(self, path: str, size: int) -> StoredFile:
+    def open(self, path: str, size: int, *, sync_name: bool = True) -> StoredFile:
         place = self.full_path(path)
         with _named("make", place):
             if not place.exists():
-                self._make_folder(place.parent)
-                self._make_file(place, size)
+                self._make_folder(place.parent, sync=sync_name)
+                self._make_file(place, size, sync=sync_name)
             self._made.setdefault(path, object())
             return DiskFile(self, path, place.stat().st_size)
 
@@ -210,6 +213,7 @@ class DiskFiles:
                 with self._descriptors.held(path) as opened:
                     getattr(os, "fdatasync", os.fsync)(opened.number)
                     self._check(path, creation, os.fstat(opened.number))
+                self._sync_names(place)
             except FileNotFoundError:
                 self._check(path, creation, None)
 
@@ -242,13 +246,15 @@ class DiskFiles:
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
-    def _make_file(self, place: Path, size: int) -> None:
-        """Makes a file of zeros, and syncs its folder, as no later sync does; removes the file if that fails."""
+    def _make_file(self, place: Path, size: int, *, sync: bool) -> None:
+        """Makes a file of zeros; removes it if that fails, or the sync of its name."""
         number = self._descriptors.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             os.truncate(number if os.truncate in os.supports_fd else place, size)
-            os.fsync(number)
-            self._sync_folder(place.parent)
+            self._unsynced_folders.add(place.parent)
+            if sync:
+                os.fsync(number)
+                self._sync_names(place)
         except OSError:
             with contextlib.suppress(OSError):
                 place.unlink()
@@ -256,12 +262,26 @@ class DiskFiles:
         finally:
             self._descriptors.close(number)
 
-    def _make_folder(self, folder: Path) -> None:
+    def _make_folder(self, folder: Path, *, sync: bool = True) -> None:
         """Makes a folder and its parents, and syncs each new name: a file is lost if any of its folders is."""
         if not folder.exists():
-            self._make_folder(folder.parent)
+            self._make_folder(folder.parent, sync=sync)
             folder.mkdir(exist_ok=True)
-            self._sync_folder(folder.parent)
+            self._unsynced_folders.add(folder.parent)
+            if sync:
+                self._sync_names(folder)
+
+    def _sync_names(self, place: Path) -> None:
+        """Syncs the folders of a file or folder that have new names, in any thread."""
+        with self._syncing_names:
+            for folder in place.parents:
+                if folder in self._unsynced_folders:
+                    self._unsynced_folders.discard(folder)  # before the sync: a name that is made meanwhile adds it
+                    try:
+                        self._sync_folder(folder)
+                    except OSError:
+                        self._unsynced_folders.add(folder)
+                        raise
 
     def _sync_folder(self, folder: Path) -> None:
         """Syncs a folder, without which a new name in it is not on the medium."""

@@ -69,8 +69,11 @@ class Files(Protocol):
     def size(self, path: str) -> int | None:
         """Returns the length in bytes; None if there is no such file."""
 
-    def open(self, path: str, size: int) -> StoredFile:
-        """Opens the file; makes it, of zeros, if it does not exist."""
+    def open(self, path: str, size: int, *, sync_name: bool = True) -> StoredFile:
+        """Opens the file; makes it, of zeros, if it does not exist.
+
+        A new file's name and folders are on the medium when this returns, or else after the file's first `sync`.
+        """
 
     def remove(self, path: str) -> None:
         """Removes a file, or a folder with all its files; does nothing if there is none."""

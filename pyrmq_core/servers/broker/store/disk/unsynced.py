@@ -1,7 +1,8 @@
 """`ForgetfulFiles`: files that remember which pages are not synced, so that a simulated power cut can undo them.
 
-A page's last synced content is kept from its first write until its file is synced. Names count as synced at once: the
-store makes, replaces and removes files in steps that sync themselves. A sync that fails drops its pages, as Linux does:
+A page's last synced content is kept from its first write until its file is synced. So is the name of a new file that is
+opened without a sync of it; other names count as synced at once, since the store makes, replaces and removes files in
+steps that sync themselves. A sync that fails drops its pages, as Linux does:
 they are read as written until the power is cut, and no later sync brings them to the medium.
 """
 
@@ -14,8 +15,9 @@ from pyrmq_core.errors import StoreError
 from pyrmq_core.servers.broker.store.disk.files import DiskSpace, Files, StoredFile
 
 PAGE_BYTES: Final = 4096
-# A page that a power cut may keep or undo: the file's path and the page's number.
+# A page that a power cut may keep or undo: the file's path and the page's number, NAME for the file's name.
 Page = tuple[str, int]
+NAME: Final = -1
 
 
 class ForgetfulFiles:
@@ -25,6 +27,7 @@ class ForgetfulFiles:
         self._files = files
         self._synced: dict[Page, bytes] = {}  # pages whose content on the medium differs from the file's
         self._dropped: dict[Page, bytes] = {}  # the medium's content of pages whose sync failed
+        self._unnamed: set[str] = set()  # new files whose names are not synced
         # By file, for each sync under way: the content of pages before they were written during the sync.
         self._syncing: dict[str, list[dict[Page, bytes]]] = {}
 
@@ -40,8 +43,10 @@ class ForgetfulFiles:
     def size(self, path: str) -> int | None:
         return self._files.size(path)
 
-    def open(self, path: str, size: int) -> StoredFile:
-        return _ForgetfulFile(self, path, self._files.open(path, size))
+    def open(self, path: str, size: int, *, sync_name: bool = True) -> StoredFile:
+        if not sync_name and self._files.size(path) is None:
+            self._unnamed.add(path)
+        return _ForgetfulFile(self, path, self._files.open(path, size, sync_name=sync_name))
 
     def remove(self, path: str) -> None:
         self._files.remove(path)
@@ -66,6 +71,7 @@ class ForgetfulFiles:
         for pages in (self._synced, self._dropped):
             for page in [page for page in pages if page[0] == path or page[0].startswith(f"{path}/")]:
                 del pages[page]
+        self._unnamed = {name for name in self._unnamed if name != path and not name.startswith(f"{path}/")}
 
     def load(self, path: str) -> bytes | None:
         return self._files.load(path)
@@ -84,13 +90,20 @@ class ForgetfulFiles:
         return len(self._synced)
 
     def power_cut(self, survives: Callable[[Page], bool] = lambda page: False) -> None:
-        """Undoes the writes to every unsynced page, except the pages for which `survives` returns True."""
+        """Undoes the writes to every unsynced page, except the pages for which `survives` returns True.
+
+        A new file whose name is lost is removed.
+        """
+        for path in [path for path in self._unnamed if not survives((path, NAME))]:
+            self._files.remove(path)
+            self._forget(path)
         for (path, number), content in [*self._synced.items(), *self._dropped.items()]:
             if not survives((path, number)):
                 file = self._files.open(path, self._files.size(path) or 0)
                 file.write(number * PAGE_BYTES, content)
         self._synced.clear()
         self._dropped.clear()
+        self._unnamed.clear()
 
     def about_to_write(self, path: str, file: StoredFile, position: int, count: int) -> None:
         under_way = self._syncing.get(path, [])
@@ -116,6 +129,7 @@ class ForgetfulFiles:
             raise
         finally:
             self._syncing[path] = [unsynced for unsynced in self._syncing[path] if unsynced is not meanwhile]
+        self._unnamed.discard(path)
         for page in pages:
             if page in meanwhile:
                 self._synced[page] = meanwhile[page]
