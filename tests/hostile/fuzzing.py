@@ -35,7 +35,7 @@ from pyrmq_core.servers.access.users.needs import needs_of
 from pyrmq_core.servers.access.users.values import policies_of
 from pyrmq_core.servers.access.yaml_text import load_document
 from pyrmq_core.servers.broker.processors.administration.broker_settings import changed
-from pyrmq_core.servers.broker.processors.administration.lists import listed_groups, listed_topics
+from pyrmq_core.servers.broker.processors.administration.lists import listed_groups, listed_members, listed_topics
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.store.batch_pieces import piece
 from pyrmq_core.servers.broker.transactions.half_messages import (
@@ -155,7 +155,7 @@ TARGETS: Mapping[str, Target] = {
         lambda data: [needs_of(_members(code, data), "c") for code in (18, 34, 41, 200, 225)], _NEEDY
     ),
     "lists of topics": Target(
-        lambda data: list(listed_topics(data)),
+        lambda data: list(listed_topics(listed_members(data, "topicConfigList"))),
         (
             b'{"topicConfigList":[{"topicName":"T","perm":6,"attributes":{"+message.type":"NORMAL","-reserve.time":""}}]}',
         ),
@@ -164,7 +164,7 @@ TARGETS: Mapping[str, Target] = {
         b'{"topicName":"U","perm":6}]}',
     ),
     "lists of groups": Target(
-        lambda data: list(listed_groups(data)),
+        lambda data: list(listed_groups(listed_members(data, "groupConfigList"))),
         (b'{"groupConfigList":[{"groupName":"g","retryMaxTimes":3,"consumeEnable":false}]}',),
         b'{"groupConfigList":[',
         b'{"groupName":"g"},',

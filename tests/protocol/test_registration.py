@@ -16,15 +16,12 @@ from hypothesis import strategies as st
 from pyrmq_core.errors import BodyError, ProtocolError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion, TopicConfigTable
-from pyrmq_core.servers.protocol.json_cursor import CHARACTERS_AT_ONCE
 from pyrmq_core.servers.protocol.registration import (
     MAX_INFLATED_BYTES,
     RegistrationBody,
     decode_registration,
-    finished,
     lasting_parts,
     registration_crc,
-    registration_steps,
 )
 from tests.protocol.strategies import TEXT
 
@@ -129,13 +126,6 @@ def test_an_absent_body_has_no_topics() -> None:
     assert decode_registration(b"", version=479, compressed=False) == RegistrationBody()
 
 
-def test_steps_are_short_and_make_the_same() -> None:
-    body = RegistrationBody(topic_configs=tuple(TopicConfig(f"topic-{i}") for i in range(1_000)))
-    for raw, compressed in ((body.to_json(), False), (body.to_compressed(479), True)):
-        assert len(list(registration_steps(raw, version=479, compressed=compressed))) >= 5
-        assert finished(registration_steps(raw, version=479, compressed=compressed)) == body
-
-
 def test_a_bomb_is_bounded() -> None:
     bomb = zlib.compress(struct.pack(">i", MAX_INFLATED_BYTES * 2) + bytes(MAX_INFLATED_BYTES * 2), 9)
     assert len(bomb) < MAX_INFLATED_BYTES // 100
@@ -216,7 +206,7 @@ def unknown_members(count: int) -> bytes:
 
 
 def mappings(count: int) -> bytes:
-    """Returns one value of very many members, which is read in one step."""
+    """Returns one value of very many members."""
     inside = ",".join(f'{number}:{{{number}:"\\n"}}' for number in range(count))
     return f'{{"topicConfigSerializeWrapper":{{"topicQueueMappingInfoMap":{{"t":{{{inside}}}}}}}}}'.encode()
 
@@ -238,22 +228,8 @@ def test_the_time_grows_as_the_body_does(make: Callable[[int], bytes]) -> None:
     assert seconds(make(32_000)) < 24 * seconds(make(4_000))
 
 
-def test_unknown_members_are_read_in_steps() -> None:
-    steps = registration_steps(unknown_members(5_000), version=479, compressed=False)
-    assert sum(1 for _ in steps) >= 25
-
-
-def test_one_long_value_is_read_in_steps() -> None:
-    body = mappings(100_000)
-    steps = registration_steps(body, version=479, compressed=False)
-    assert sum(1 for _ in steps) >= len(body) // CHARACTERS_AT_ONCE
-
-
-def test_a_topic_of_great_length_is_refused_or_loses_its_attributes() -> None:
+def test_a_topic_of_great_length_loses_its_attributes() -> None:
     attributes = "{" + ",".join(f'"{number}":"1"' for number in range(10_000)) + "}"
-    table = f'{{"topicConfigTable":{{"T":{{"topicName":"T","attributes":{attributes}}}}}}}'
-    with pytest.raises(BodyError, match="a topic takes more than 65536 characters"):
-        decode_registration(f'{{"topicConfigSerializeWrapper":{table}}}'.encode(), version=479, compressed=False)
     body = decode_registration(compressed(attributes), version=400, compressed=True)
     assert not body.topic_configs[0].attributes
 

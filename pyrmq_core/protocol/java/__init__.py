@@ -4,7 +4,6 @@
     object_keys        JSON objects whose names are objects, as fastjson writes them
     members            a dataclass as the members of a JSON object
     json_bounds        limits of JSON from outside: depth, and text that can be written again
-    json_cursor        a long JSON text read member by member, with pauses
     properties_text    `key=value` configuration files
     integers           whole numbers of 32 and 64 bits
     string_hash        String.hashCode

@@ -32,7 +32,7 @@ from pyrmq_core.servers.broker.ha.acting_master import ActingMaster
 from pyrmq_core.servers.broker.ha.ha_client import HaClient
 from pyrmq_core.servers.broker.ha.master_checks import CannotFollow, check_master, log_bounds
 from pyrmq_core.servers.broker.ha.master_tables import delay_offsets, offset_rows
-from pyrmq_core.servers.broker.ha.slave_tables import SlaveTables, read_in_steps
+from pyrmq_core.servers.broker.ha.slave_tables import SlaveTables
 from pyrmq_core.servers.broker.in_turns import InTurns
 from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.store.replay import UnknownTopic
@@ -186,7 +186,7 @@ async def _ask(broker: Broker, address: str, code: RequestCode) -> Command:
 
 async def _take_offsets(broker: Broker, ask: Ask) -> int:
     """Adopts the slave's committed offsets where they are greater than this broker's offsets; returns their number."""
-    table, count = await read_in_steps(offset_rows(await ask(RequestCode.GET_ALL_CONSUMER_OFFSET))), 0
+    table, count = await trio.to_thread.run_sync(offset_rows, await ask(RequestCode.GET_ALL_CONSUMER_OFFSET)), 0
     async for (topic, group), row in InTurns(table.rows.items()):
         if topic not in broker.topics:
             continue
@@ -209,7 +209,7 @@ async def _take_levels(broker: Broker, ask: Ask) -> int:
     bounds = log_bounds(await ask(RequestCode.GET_BROKER_RUNTIME_INFO))
     if bounds is None or bounds[1] > broker.store.end:
         return 0
-    levels = await read_in_steps(delay_offsets(await ask(RequestCode.GET_ALL_DELAY_OFFSET)))
+    levels = delay_offsets(await ask(RequestCode.GET_ALL_DELAY_OFFSET))
     own_progress = {level: offset for level, offset, _ in broker.delays.progress()}
     later = {
         level: offset

@@ -8,6 +8,7 @@ does not answer a code it does not know; ours answers REQUEST_CODE_NOT_SUPPORTED
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
@@ -26,7 +27,7 @@ from pyrmq_core.protocol.requests.nameserver.kv_config import (
 )
 from pyrmq_core.protocol.requests.nameserver.namesrv_config import NamesrvConfigText, UpdateNamesrvConfig
 from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv, RegisterTopicInNamesrv
-from pyrmq_core.protocol.requests.nameserver.topic_lists import GetTopicsByCluster
+from pyrmq_core.protocol.requests.nameserver.topic_lists import GetTopicsByCluster, TopicList
 from pyrmq_core.protocol.requests.nameserver.write_perm import (
     AddedWritePerm,
     AddWritePerm,
@@ -35,12 +36,10 @@ from pyrmq_core.protocol.requests.nameserver.write_perm import (
 )
 from pyrmq_core.protocol.routes.route import TopicRouteData
 from pyrmq_core.servers.access import user_requests
-from pyrmq_core.servers.nameserver.route_cache import encode_cluster_info, encode_route, encode_topic_list
 from pyrmq_core.servers.nameserver.service import NameServer, now_ms
 from pyrmq_core.servers.nameserver.tables import BrokerAddrInfo, accepted, registration
 from pyrmq_core.servers.nameserver.tables import admin_changes as outside
 from pyrmq_core.servers.nameserver.tables import queries as lookups
-from pyrmq_core.servers.nameserver.tables.state import BROKERS_PER_STEP, Steps
 from pyrmq_core.servers.protocol.broker_heartbeat import BrokerHeartbeat
 from pyrmq_core.servers.protocol.register_broker import (
     KnownDataVersion,
@@ -83,7 +82,11 @@ def handle(server: NameServer, request: Command, peer: Peer) -> Answer:
     if len(request.body) > served.max_body_bytes:
         sent, most = len(request.body), served.max_body_bytes
         return refusal(ResponseCode.SYSTEM_ERROR, f"the body has {sent} bytes; {most} at most for this request")
-    return served.handle(server, request, peer)
+    answer = served.handle(server, request, peer)
+    if isinstance(answer, Command) and len(answer.body) > MAX_FRAME_BYTES:
+        remark = f"the answer is longer than a frame of {MAX_FRAME_BYTES} bytes; ask for less"
+        return refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return answer
 
 
 def refuse_unknown(request: Command) -> Command:
@@ -104,26 +107,19 @@ def get_route_info(server: NameServer, request: Command, peer: Peer) -> Answer:
         return refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
     server.found_a_route = True
     order = server.order_topic_conf(topic)
-    is_short = len(route.broker_datas) <= BROKERS_PER_STEP
     standard = request.version >= STANDARD_JSON_VERSION or parse_bool(request.ext.get("acceptStandardJsonOnly", ""))
     zone = request.ext.get("__ZONE_NAME", "").strip()
     if zone and parse_bool(request.ext.get("__ZONE_MODE", "")):
-        return server.in_turn(_zone_answer(route, zone, order, bare_ids=not standard), peer, is_short=is_short)
+        return success(body=_route_body(lookups.route_in_zone(route, zone), order, bare_ids=not standard))
     cached = server.answers.cached(topic, route, order, bare_ids=not standard)
     if cached is not None:
         return cached
-    return server.in_turn(_route_answer(server, topic, route, order, bare_ids=not standard), peer, is_short=is_short)
+    body = _route_body(route, order, bare_ids=not standard)
+    return server.answers.keep(topic, route, order, body, bare_ids=not standard)
 
 
-def _zone_answer(route: TopicRouteData, zone: str, order: str | None, *, bare_ids: bool) -> Steps[Command]:
-    return success(body=(yield from encode_route(lookups.route_in_zone(route, zone), order, bare_ids=bare_ids)))
-
-
-def _route_answer(
-    server: NameServer, topic: str, route: TopicRouteData, order: str | None, *, bare_ids: bool
-) -> Steps[Command]:
-    body = yield from encode_route(route, order, bare_ids=bare_ids)
-    return server.answers.keep(topic, route, order, body, bare_ids=bare_ids)
+def _route_body(route: TopicRouteData, order: str | None, *, bare_ids: bool) -> bytes:
+    return replace(route, order_topic_conf=order).to_json(bare_ids=bare_ids)
 
 
 def register_broker(server: NameServer, request: Command, peer: Peer) -> Answer:
@@ -165,11 +161,8 @@ def _live_key(cluster_name: str, broker_addr: str) -> BrokerAddrInfo:
     return BrokerAddrInfo(cluster_name, broker_addr)
 
 
-def get_cluster_info(server: NameServer, _request: Command, peer: Peer) -> Answer:
-    def steps() -> Steps[Command]:
-        return success(body=(yield from encode_cluster_info(lookups.cluster_info(server.tables))))
-
-    return server.in_turn(steps(), peer, is_short=len(server.tables.broker_addr_table) <= BROKERS_PER_STEP)
+def get_cluster_info(server: NameServer, _request: Command, _: Peer) -> Command:
+    return lookups.cluster_info(server.tables).to_command()
 
 
 def get_broker_member_group(server: NameServer, request: Command, _: Peer) -> Command:
@@ -177,62 +170,51 @@ def get_broker_member_group(server: NameServer, request: Command, _: Peer) -> Co
     return lookups.broker_member_group(server.tables, header.cluster_name, header.broker_name).to_command()
 
 
-def get_all_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
-    return _topic_list(server, lookups.all_topics(server.tables), peer, enabled=server.config.enable_all_topic_list)
+def get_all_topics(server: NameServer, _request: Command, _: Peer) -> Command:
+    return _topic_list(server, lookups.all_topics(server.tables), enabled=server.config.enable_all_topic_list)
 
 
 def get_system_topics(server: NameServer, _request: Command, _: Peer) -> Command:
     return lookups.system_topics(server.tables).to_command()
 
 
-def get_topics_by_cluster(server: NameServer, request: Command, peer: Peer) -> Answer:
+def get_topics_by_cluster(server: NameServer, request: Command, _: Peer) -> Command:
     cluster = GetTopicsByCluster.from_command(request).cluster
-    return _topic_list(server, lookups.topics_of_cluster(server.tables, cluster), peer)
+    return _topic_list(server, lookups.topics_of_cluster(server.tables, cluster))
 
 
-def get_unit_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
-    return _topic_list(server, lookups.unit_topics(server.tables), peer)
+def get_unit_topics(server: NameServer, _request: Command, _: Peer) -> Command:
+    return _topic_list(server, lookups.unit_topics(server.tables))
 
 
-def get_unit_sub_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
-    return _topic_list(server, lookups.unit_sub_topics(server.tables), peer)
+def get_unit_sub_topics(server: NameServer, _request: Command, _: Peer) -> Command:
+    return _topic_list(server, lookups.unit_sub_topics(server.tables))
 
 
-def get_unit_sub_ununit_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
-    return _topic_list(server, lookups.unit_sub_ununit_topics(server.tables), peer)
+def get_unit_sub_ununit_topics(server: NameServer, _request: Command, _: Peer) -> Command:
+    return _topic_list(server, lookups.unit_sub_ununit_topics(server.tables))
 
 
-def _topic_list(server: NameServer, topics: Steps[list[str]], peer: Peer, *, enabled: bool | None = None) -> Answer:
-    def steps() -> Steps[Command]:
-        return success(body=(yield from encode_topic_list((yield from topics))))
-
+def _topic_list(server: NameServer, topics: list[str], *, enabled: bool | None = None) -> Command:
     if not (server.config.enable_topic_list if enabled is None else enabled):
         return refusal(ResponseCode.SYSTEM_ERROR, DISABLED)
-    return server.in_turn(steps(), peer, is_short=server.has_few_topics)
+    return TopicList(tuple(topics)).to_command()
 
 
-def wipe_write_perm(server: NameServer, request: Command, peer: Peer) -> Answer:
+def wipe_write_perm(server: NameServer, request: Command, _: Peer) -> Command:
     header = WipeWritePerm.from_command(request)
     accepted.check_name("brokerName", header.broker_name)
-
-    def steps() -> Steps[Command]:
-        switched = yield from outside.wipe_write_perm(server.tables, header.broker_name)
-        server.tell([switched])
-        return WipedWritePerm(switched.topics).to_command()
-
-    return server.in_turn(steps(), peer, is_short=server.has_few_topics)
+    switched = outside.wipe_write_perm(server.tables, header.broker_name)
+    server.tell([switched])
+    return WipedWritePerm(switched.topics).to_command()
 
 
-def add_write_perm(server: NameServer, request: Command, peer: Peer) -> Answer:
+def add_write_perm(server: NameServer, request: Command, _: Peer) -> Command:
     header = AddWritePerm.from_command(request)
     accepted.check_name("brokerName", header.broker_name)
-
-    def steps() -> Steps[Command]:
-        switched = yield from outside.add_write_perm(server.tables, header.broker_name)
-        server.tell([switched])
-        return AddedWritePerm(switched.topics).to_command()
-
-    return server.in_turn(steps(), peer, is_short=server.has_few_topics)
+    switched = outside.add_write_perm(server.tables, header.broker_name)
+    server.tell([switched])
+    return AddedWritePerm(switched.topics).to_command()
 
 
 def delete_topic(server: NameServer, request: Command, _: Peer) -> Command:

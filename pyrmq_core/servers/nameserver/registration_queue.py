@@ -1,4 +1,4 @@
-"""The queue of registrations: short ones are applied at once, long ones in steps and fair turns, so that none blocks.
+"""The queue of registrations: short ones are applied at once, long ones when a thread has decoded them.
 
 A broker with 10,000 topics sends 2 MB every 30 s. A body with the digest of the last one is not decoded again.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
@@ -15,9 +15,8 @@ import trio
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
-from pyrmq_core.servers.nameserver.fair_steps import FairSteps
 from pyrmq_core.servers.protocol.register_broker import RegisterBroker, RegistrationHeader
-from pyrmq_core.servers.protocol.registration import RegistrationBody, finished, lasting_parts, registration_steps
+from pyrmq_core.servers.protocol.registration import RegistrationBody, lasting_parts
 
 # Registrations up to this size, about 200 topics, are not queued: they take a millisecond.
 SHORT_BODY_BYTES: Final = 32 * 1024
@@ -28,9 +27,9 @@ WAITING_BYTES: Final = 512 * 1024 * 1024
 # Half of `WAITING_BYTES` is reserved for bodies up to this size (20,000 topics).
 ORDINARY_BODY_BYTES: Final = 4 * 1024 * 1024
 
-# Applies a registration in steps and returns the answer, from request, body, digest and peer. The body is None if the
-# tables already have the content of a body with this digest.
-Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], Generator[None, None, Command]]
+# Applies a registration and returns the answer, from request, body, digest and peer. The body is None if the tables
+# already have the content of a body with this digest.
+Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], Command]
 
 
 class RegistrationQueue:
@@ -43,13 +42,10 @@ class RegistrationQueue:
         self,
         apply: Apply,
         knows: Callable[[RegistrationHeader, bytes], bool],
-        is_leaving: Callable[[str], bool],
-        fair_steps: FairSteps,
     ) -> None:
         self._apply = apply
         self._knows = knows
-        self._is_leaving = is_leaving
-        self._fair_steps = fair_steps
+        self._decoding = trio.CapacityLimiter(1)  # decoding holds Python's lock: threads beside each other gain nothing
         self._lines: dict[str, deque[trio.Event]] = {}  # by broker name; the first event is set: its turn has come
         self._peers: Counter[Peer] = Counter()
         self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger bodies
@@ -61,8 +57,8 @@ class RegistrationQueue:
         """
         header, size = register.header, len(register.raw_body)
         is_short = size <= SHORT_BODY_BYTES and not header.compressed
-        if is_short and header.broker_name not in self._lines and not self._is_leaving(header.broker_name):
-            return finished(self._apply(register, register.body(), None, peer))
+        if is_short and header.broker_name not in self._lines:
+            return self._apply(register, register.body(), None, peer)
         waiting = self._bytes[size <= ORDINARY_BODY_BYTES]
         if self._peers[peer] >= WAITING_OF_PEER or waiting + size > WAITING_BYTES // 2:
             return refusal(
@@ -81,7 +77,11 @@ class RegistrationQueue:
         line = self._lines[register.header.broker_name]
         try:
             await turn.wait()
-            return await self._fair_steps.run(self._steps(register, peer), owner=peer, size=len(register.raw_body))
+            digest = await trio.to_thread.run_sync(_digest, register.raw_body)
+            if self._knows(register.header, digest):
+                return self._apply(register, None, digest, peer)
+            body = await trio.to_thread.run_sync(register.body, limiter=self._decoding)
+            return self._apply(register, body, digest, peer)
         finally:
             line.remove(turn)
             if line:
@@ -89,15 +89,6 @@ class RegistrationQueue:
             else:
                 del self._lines[register.header.broker_name]
             self._count(register, peer, -1)
-
-    def _steps(self, register: RegisterBroker, peer: Peer) -> Generator[None, None, Command]:
-        digest = _digest(register.raw_body)
-        if self._knows(register.header, digest):
-            return (yield from self._apply(register, None, digest, peer))
-        body = yield from registration_steps(
-            register.raw_body, version=register.version, compressed=register.header.compressed
-        )
-        return (yield from self._apply(register, body, digest, peer))
 
     def _count(self, register: RegisterBroker, peer: Peer, sign: int) -> None:
         size = len(register.raw_body)

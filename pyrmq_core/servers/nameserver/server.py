@@ -124,7 +124,6 @@ async def run_nameserver(
     running: RunningNameServer | None = None
     try:
         async with trio.open_nursery() as nursery:
-            server.nursery = nursery
             listening = await nursery.start(listen)
             nursery.start_soon(_send_notices, ConnectionPool(nursery, tls=config.tls.client_context()), to_take)
             nursery.start_soon(tell_kv_rounds, server)

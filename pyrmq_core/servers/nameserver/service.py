@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -21,16 +21,15 @@ from pyrmq_core.network import Peer
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.rare_lines import RareLines
 from pyrmq_core.protocol.framing.codes import ResponseCode
-from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.java.properties_text import format_java_properties
 from pyrmq_core.protocol.requests.nameserver.kv_config import ORDER_TOPIC_CONFIG
+from pyrmq_core.protocol.routes.route import TopicRouteData
 from pyrmq_core.servers.access.control import AccessControl
 from pyrmq_core.servers.access.file_replacement import replace_keeping_previous
 from pyrmq_core.servers.nameserver.config import NameServerConfig, unknown_settings
-from pyrmq_core.servers.nameserver.fair_steps import FairSteps
 from pyrmq_core.servers.nameserver.kvconfig import KvConfig
 from pyrmq_core.servers.nameserver.registration_queue import RegistrationQueue
-from pyrmq_core.servers.nameserver.route_cache import RouteCache
 from pyrmq_core.servers.nameserver.tables import BrokerAddrInfo, RouteTables, registration, removal
 from pyrmq_core.servers.nameserver.tables.changes import (
     BrokerRemoved,
@@ -41,14 +40,13 @@ from pyrmq_core.servers.nameserver.tables.changes import (
     RemovalReason,
     TopicsRemoved,
 )
-from pyrmq_core.servers.nameserver.tables.state import TOPICS_PER_STEP, Steps
 from pyrmq_core.servers.protocol.register_broker import (
     RegisterBroker,
     RegisteredBroker,
     RegistrationHeader,
     UnregisterBroker,
 )
-from pyrmq_core.servers.protocol.registration import RegistrationBody, finished
+from pyrmq_core.servers.protocol.registration import RegistrationBody
 
 log = line_logger(__name__)
 
@@ -56,39 +54,32 @@ log = line_logger(__name__)
 TOPIC_LINES: Final = 20
 # The lines logged before other tasks run: about two milliseconds.
 LINES_PER_STEP: Final = 100
-# The size of queries and removals in `FairSteps`: smaller than a large registration, so that they come first.
-LOOK_SIZE: Final = 1024 * 1024
 # The unknown settings that are logged: looking for the nearest name takes half a millisecond each.
 UNKNOWN_LINES: Final = 10
+# The most bytes of encoded routes that are cached, and the memory of one beside its body.
+MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
+ROUTE_BYTES: Final = 1024
 
 
 class NameServer:
-    """One NameServer's state. With `notifyMinBrokerIdChanged`, `notify` is called when a smallest broker id changes.
-
-    Long removals are completed in `nursery`; if that is None, each is done at once.
-    """
+    """One NameServer's state. With `notifyMinBrokerIdChanged`, `notify` is called when a smallest broker id changes."""
 
     def __init__(
         self,
         config: NameServerConfig,
         *,
         notify: Callable[[MinBrokerIdChange], None] | None = None,
-        nursery: trio.Nursery | None = None,
     ) -> None:
         self.config = config
         self.tables = RouteTables(config.rules)
         self.kv = KvConfig(config.kv_config_file, config.kv_config_max_bytes)
         self.answers = RouteCache()
-        self.fair_steps = FairSteps()
         self._places = RareLines()
         self.access = AccessControl()
-        self.registrations = RegistrationQueue(
-            self._apply, self._knows, self.tables.leaving.__contains__, self.fair_steps
-        )
+        self.registrations = RegistrationQueue(self._apply, self._knows)
         self.found_a_route = False
         self.removed: Counter[RemovalReason] = Counter()
         self._notify = notify
-        self.nursery = nursery
         self._started_ms = now_ms()
         self._store_file: Path | None = config.config_store_file
         self._store_turn = trio.Lock()
@@ -121,33 +112,14 @@ class NameServer:
         """Removes brokers that were silent for too long, and closes their connections."""
         self._remove(removal.scan(self.tables, now_ms()))
 
-    def in_turn(self, steps: Steps[Command], peer: Peer, *, is_short: bool) -> Command | Awaitable[Command]:
-        """Returns the answer of the steps, run at once if `is_short`, else in turn with other long work."""
-        return finished(steps) if is_short else self.fair_steps.run(steps, owner=peer, size=LOOK_SIZE)
-
-    @property
-    def has_few_topics(self) -> bool:
-        return len(self.tables.topic_queue_table) <= TOPICS_PER_STEP
-
-    def _remove(self, steps: Steps[Removal]) -> None:
-        """Removes the first brokers (usually all) at once, and further brokers and all topics in later steps."""
-        try:
-            next(steps)
-        except StopIteration as end:
-            finished(self._tell_removal(end.value))
-            return
-        pending_removal = self._removed(steps)
-        if self.nursery is None:
-            finished(pending_removal)
-        else:
-            self.nursery.start_soon(self._run_alone, pending_removal)
-
-    async def _run_alone(self, steps: Steps[None]) -> None:
-        await self.fair_steps.run(steps, owner=steps, size=LOOK_SIZE)
-
-    def _removed(self, steps: Steps[Removal]) -> Steps[None]:
-        removed = yield from steps
-        yield from self._tell_removal(removed)
+    def _remove(self, removed: Removal) -> None:
+        self.removed.update(change.reason for change in removed.changes if isinstance(change, BrokerRemoved))
+        self.tell(removed.changes)
+        for notice in removed.notices:
+            self._send_notice(notice)
+        for peer in removed.connections:
+            if isinstance(peer, Peer):
+                peer.connection.close("its broker was silent for too long")
 
     def tell(self, changes: Iterable[Change]) -> None:
         """Logs the changes, a line each."""
@@ -194,8 +166,8 @@ class NameServer:
 
     def _apply(
         self, register: RegisterBroker, body: RegistrationBody | None, digest: bytes | None, peer: Peer
-    ) -> Steps[Command]:
-        done = yield from registration.register(
+    ) -> Command:
+        done = registration.register(
             self.tables, register.header, body, connection=peer, now_ms=now_ms(), digest=digest
         )
         self.tell(done.changes)
@@ -207,18 +179,6 @@ class NameServer:
         asks_order = self.config.return_order_topic_config_to_broker
         order_table = self.kv.table_body(ORDER_TOPIC_CONFIG) if asks_order else None
         return answer if order_table is None else replace(answer, body=order_table)
-
-    def _tell_removal(self, removed: Removal) -> Steps[None]:
-        self.removed.update(change.reason for change in removed.changes if isinstance(change, BrokerRemoved))
-        for start in range(0, len(removed.changes), LINES_PER_STEP):
-            if start:
-                yield
-            self.tell(removed.changes[start : start + LINES_PER_STEP])
-        for notice in removed.notices:
-            self._send_notice(notice)
-        for peer in removed.connections:
-            if isinstance(peer, Peer):
-                peer.connection.close("its broker was silent for too long")
 
     def _send_notice(self, notice: MinBrokerIdChange) -> None:
         if self.config.notify_min_broker_id_changed and self._notify is not None:
@@ -238,3 +198,40 @@ def _tell_topics(removed: TopicsRemoved) -> None:
 def now_ms() -> int:
     """Returns the event loop's time, which changes of the system's clock do not affect."""
     return int(trio.current_time() * 1000)
+
+
+class _CachedAnswer(NamedTuple):
+    route: TopicRouteData
+    order_topic_conf: str | None
+    answer: Command
+
+
+class RouteCache:
+    """A cache of encoded routes. It compares routes by identity: the tables return the same object until it changes."""
+
+    def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._cache: dict[tuple[str, bool], _CachedAnswer] = {}
+
+    def cached(
+        self, topic: str, route: TopicRouteData, order_topic_conf: str | None, *, bare_ids: bool
+    ) -> Command | None:
+        """Returns the cached answer for this route object, or None."""
+        cached = self._cache.get((topic, bare_ids))
+        if cached is not None and cached.route is route and cached.order_topic_conf == order_topic_conf:
+            return cached.answer
+        return None
+
+    def keep(
+        self, topic: str, route: TopicRouteData, order_topic_conf: str | None, body: bytes, *, bare_ids: bool
+    ) -> Command:
+        """Returns the answer with this body, and caches it."""
+        before = self._cache.get((topic, bare_ids))
+        self._bytes += len(body) - len(before.answer.body) if before is not None else len(body) + ROUTE_BYTES
+        if self._bytes > self._max_bytes:
+            self._cache.clear()
+            self._bytes = len(body) + ROUTE_BYTES
+        answer = success(body=body)
+        self._cache[topic, bare_ids] = _CachedAnswer(route, order_topic_conf, answer)
+        return answer

@@ -8,8 +8,7 @@ The compressed form after decompression; each text is an int32 length and its by
     topic queue mappings       int32 count, then each JSON; only from version 413 (5.0.0) on
 
 Sources: remoting/protocol/body/RegisterBrokerBody.java, TopicConfigAndMappingSerializeWrapper.java,
-namesrv/processor/DefaultRequestProcessor.java. Decoding goes in steps, so that a server can do other work between two
-of them. The mappings of static topics are passed on as unchanged JSON members.
+namesrv/processor/DefaultRequestProcessor.java. The mappings of static topics are passed on as unchanged JSON members.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import NO_PROPERTIES, TopicConfig
 from pyrmq_core.protocol.framing.versions import V5_0_0
 from pyrmq_core.protocol.java.integers import parse_int
-from pyrmq_core.protocol.java.json_text import dumps, parse
+from pyrmq_core.protocol.java.json_text import dumps, load_object, loads, parse
 from pyrmq_core.protocol.routes.topic_config import (
     NO_VERSION,
     DataVersion,
@@ -33,22 +32,15 @@ from pyrmq_core.protocol.routes.topic_config import (
     topic_config_from_members,
     topic_config_members,
 )
-from pyrmq_core.servers.protocol.json_cursor import JsonWalk
-
-T = TypeVar("T")
-Steps = Generator[None, None, T]
 
 WHAT: Final = "registration"
-TOPICS_PER_STEP: Final = 200
-# The most characters of one topic's JSON; a topic takes some 200 with its attributes.
-MAX_TOPIC_CHARACTERS: Final = 64 * 1024
-INFLATED_BYTES_PER_STEP: Final = 1 << 18
+# The most characters of a topic's attributes; a topic takes some 200 with them.
+MAX_ATTRIBUTES_CHARACTERS: Final = 64 * 1024
 # The most bytes of a decompressed body; far above the size that brokers send (a topic takes about 50 bytes).
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 # Version numbers, as in common/MQVersion.java.
 FULL_BODY_VERSION: Final = 37  # V3_0_11: the body has filter servers beside the topics
 _INT: Final = struct.Struct(">i")
-_READ: Final = frozenset(("filterServerList", "topicQueueMappingInfoMap", "topicConfigTable", "dataVersion"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,43 +88,24 @@ def registration_crc(body: bytes | memoryview) -> int:
 
 
 def decode_registration(body: bytes | memoryview, *, version: int, compressed: bool) -> RegistrationBody:
-    """Returns the body, decoded without pauses; `BodyError` when it cannot be read."""
-    return finished(registration_steps(body, version=version, compressed=compressed))
-
-
-def registration_steps(body: bytes | memoryview, *, version: int, compressed: bool) -> Steps[RegistrationBody]:
-    """Decodes a body in steps of about a millisecond; the generator's return value is the body."""
+    """Returns the decoded body; `BodyError` when it cannot be read."""
     if not body:
         return RegistrationBody()
     if compressed and version >= FULL_BODY_VERSION:
-        return (yield from _compressed_steps(body, version))
-    try:
-        walk = JsonWalk(bytes(body).decode(), WHAT)
-    except UnicodeDecodeError as error:
-        raise BodyError(f"{WHAT}: the body is not UTF-8: {error}") from error
-    members: dict[str, Any] = {}
-    if version < FULL_BODY_VERSION:
-        yield from _wrapper_steps(walk, members)
-        members["filterServerList"] = None
-    else:
-        for count, name in enumerate(walk.members(), 1):
-            if name == "topicConfigSerializeWrapper" and walk.is_object():
-                yield from _wrapper_steps(walk, members)
-            else:
-                _keep(members, name, (yield from walk.steps()))
-            if count % TOPICS_PER_STEP == 0:
-                yield
-    return _body(members)
-
-
-def finished(steps: Steps[T]) -> T:
-    """Runs all steps at once and returns their value."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            value: T = end.value
-            return value
+        return _decode_compressed(body, version)
+    members = load_object(body, WHAT)
+    is_full = version >= FULL_BODY_VERSION
+    wrapper: Any = (members.get("topicConfigSerializeWrapper") or {}) if is_full else members
+    filter_servers = members.get("filterServerList") if is_full else None
+    configs = wrapper.get("topicConfigTable") or {} if isinstance(wrapper, dict) else None
+    if not isinstance(configs, dict):
+        raise BodyError(f"{WHAT}: topicConfigTable is not an object")
+    return _body(
+        wrapper.get("dataVersion"),
+        tuple(map(topic_config_from_members, configs.values())),
+        filter_servers,
+        wrapper.get("topicQueueMappingInfoMap") or {},
+    )
 
 
 # The member that 5.x changes in each registration although nothing else changed.
@@ -147,41 +120,8 @@ def lasting_parts(body: bytes | memoryview) -> tuple[memoryview, memoryview]:
     return (view, view[:0]) if stamp is None else (view[: stamp.start()], view[stamp.end() :])
 
 
-def _wrapper_steps(walk: JsonWalk, members: dict[str, Any]) -> Steps[None]:
-    for count, name in enumerate(walk.members(), 1):
-        if name == "topicConfigTable" and walk.is_object():
-            members[name] = yield from _topic_steps(walk)
-        else:
-            _keep(members, name, (yield from walk.steps()))
-        if count % TOPICS_PER_STEP == 0:
-            yield
-
-
-def _keep(members: dict[str, Any], name: str, value: Any) -> None:
-    """Keeps a member if its name is known and new; unknown members of a peer take no memory."""
-    if name in _READ:
-        members.setdefault(name, value)
-
-
-def _topic_steps(walk: JsonWalk) -> Steps[tuple[TopicConfig, ...]]:
-    configs = []
-    for _ in walk.members():
-        start = walk.position
-        members = yield from walk.steps()
-        if walk.position - start > MAX_TOPIC_CHARACTERS:
-            raise BodyError(f"{WHAT}: a topic takes more than {MAX_TOPIC_CHARACTERS} characters")
-        configs.append(topic_config_from_members(members))
-        if walk.is_due():
-            yield
-    return tuple(configs)
-
-
-def _body(members: Mapping[str, Any]) -> RegistrationBody:
-    filter_servers = members.get("filterServerList")
-    infos = members.get("topicQueueMappingInfoMap") or {}
-    configs = members.get("topicConfigTable") or ()
-    if not isinstance(configs, tuple):
-        raise BodyError(f"{WHAT}: topicConfigTable is not an object")
+def _body(data_version: Any, configs: tuple[TopicConfig, ...], filter_servers: Any, infos: Any) -> RegistrationBody:
+    """Returns the body with these parts, of which all but the topics are checked here."""
     if not isinstance(filter_servers, list | None) or not all(
         isinstance(server, str) for server in filter_servers or ()
     ):
@@ -189,69 +129,36 @@ def _body(members: Mapping[str, Any]) -> RegistrationBody:
     if not isinstance(infos, dict) or not all(isinstance(info, dict) for info in infos.values()):
         raise BodyError(f"{WHAT}: topicQueueMappingInfoMap is not an object of objects")
     return RegistrationBody(
-        data_version=DataVersion.from_members(members.get("dataVersion") or {}),
+        data_version=DataVersion.from_members(data_version or {}),
         topic_configs=configs,
         filter_servers=None if filter_servers is None else tuple(filter_servers),
         topic_queue_mapping_infos=infos,
     )
 
 
-def _compressed_steps(body: bytes | memoryview, version: int) -> Steps[RegistrationBody]:
-    texts = _Texts((yield from _inflate_steps(body)))
-    data_version = DataVersion.from_members((yield from _json_steps(texts.text(), "data version")))
-    configs = []
-    for _ in range(texts.count()):
-        configs.append(_topic_of_text(texts.text().decode(errors="replace")))
-        if len(configs) % TOPICS_PER_STEP == 0:
-            yield
-    filter_servers = yield from _json_steps(texts.text() or b"[]", f"{WHAT}, filter servers")
-    infos: dict[str, Any] = {}
+def _decode_compressed(body: bytes | memoryview, version: int) -> RegistrationBody:
+    texts = _Texts(_inflated(body))
+    data_version = loads(texts.text(), "data version")
+    configs = tuple(_topic_of_text(texts.text().decode(errors="replace")) for _ in range(texts.count()))
+    filter_servers = loads(texts.text() or b"[]", f"{WHAT}, filter servers")
+    infos = {}
     if version >= V5_0_0:
-        for count in range(1, texts.count() + 1):
-            info = yield from _json_steps(texts.text(), "topic queue mapping")
-            if not isinstance(info, dict):
-                raise BodyError("topic queue mapping: the body is not a JSON object")
-            infos[str(info.get("topic"))] = info
-            if count % TOPICS_PER_STEP == 0:
-                yield
-    return _body(
-        {
-            "dataVersion": data_version.to_members(),
-            "topicConfigTable": tuple(configs),
-            "filterServerList": filter_servers,
-            "topicQueueMappingInfoMap": infos,
-        }
-    )
+        listed = [load_object(texts.text(), "topic queue mapping") for _ in range(texts.count())]
+        infos = {str(info.get("topic")): info for info in listed}
+    return _body(data_version, configs, filter_servers, infos)
 
 
-def _json_steps(text: bytes, what: str) -> Steps[Any]:
-    try:
-        walk = JsonWalk(text.decode(), what)
-    except UnicodeDecodeError as error:
-        raise BodyError(f"{what}: the body is not UTF-8: {error}") from error
-    value = yield from walk.steps()
-    walk.end()
-    return value
-
-
-def _inflate_steps(body: bytes | memoryview) -> Steps[bytes]:
+def _inflated(body: bytes | memoryview) -> bytes:
     inflater = zlib.decompressobj()
-    parts: list[bytes] = []
-    size = 0
-    rest = bytes(body)
     try:
-        while rest and not inflater.eof:
-            parts.append(inflater.decompress(rest, INFLATED_BYTES_PER_STEP))
-            rest = inflater.unconsumed_tail
-            size += len(parts[-1])
-            if size > MAX_INFLATED_BYTES:
-                raise BodyError(f"{WHAT}: {len(body)} compressed bytes swell to more than {MAX_INFLATED_BYTES}")
-            yield
+        inflated = inflater.decompress(body, MAX_INFLATED_BYTES + 1)
     except zlib.error as error:
         raise BodyError(f"{WHAT}: the header says compressed, and the body is no zlib stream: {error}") from error
+    if len(inflated) > MAX_INFLATED_BYTES:
+        raise BodyError(f"{WHAT}: {len(body)} compressed bytes swell to more than {MAX_INFLATED_BYTES}")
     if not inflater.eof:
         raise BodyError(f"{WHAT}: the compressed body ends too early")
-    return b"".join(parts)
+    return inflated
 
 
 class _Texts:
@@ -313,7 +220,7 @@ def _topic_of_text(text: str) -> TopicConfig:
 
 def _attributes(text: str) -> Mapping[str, str]:
     """Returns a topic's attributes; none if they are unreadable, as in Java (TopicConfig.decode), or very long."""
-    if len(text) > MAX_TOPIC_CHARACTERS:
+    if len(text) > MAX_ATTRIBUTES_CHARACTERS:
         return NO_PROPERTIES
     try:
         members = parse(text)

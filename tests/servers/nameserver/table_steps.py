@@ -13,7 +13,6 @@ from pyrmq_core.servers.nameserver.tables.changes import (
     Change,
     RegistrationResult,
 )
-from pyrmq_core.servers.protocol.registration import finished
 from tests.servers.nameserver import desk
 
 A, B, SLAVE = "127.0.0.1:10911", "127.0.0.1:20911", "127.0.0.1:10921"
@@ -25,9 +24,7 @@ def register(
     tables: RouteTables, *args: Any, at: int = 0, over: object = CONNECTION, digest: bytes | None = None, **more: Any
 ) -> RegistrationResult:
     requested = desk.registration(*args, **more)
-    return finished(
-        registration.register(tables, requested.header, requested.body(), connection=over, now_ms=at, digest=digest)
-    )
+    return registration.register(tables, requested.header, requested.body(), connection=over, now_ms=at, digest=digest)
 
 
 def perms(tables: RouteTables, topic: str) -> dict[str, int]:

@@ -254,7 +254,7 @@ async def test_an_unchanged_long_registration_is_not_read_again(monkeypatch: pyt
     requested = registration(topics=[f"topic-{number}" for number in range(1_000)])
     await desk.ask(requested.to_command())
     tables = desk.server.tables
-    monkeypatch.setattr("pyrmq_core.servers.nameserver.registration_queue.registration_steps", None)
+    monkeypatch.setattr("pyrmq_core.servers.protocol.register_broker.decode_registration", None)
     assert (await desk.ask(requested.to_command())).code == 0
     stamped = bytes(requested.raw_body).replace(b'"timestamp":0}', b'"timestamp":99}', 1)
     again = type(requested)(requested.header, stamped)

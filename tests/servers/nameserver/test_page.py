@@ -42,8 +42,7 @@ from pyrmq_core.servers.nameserver.registration_queue import ORDINARY_BODY_BYTES
 from pyrmq_core.servers.nameserver.server import REQUESTS_PER_CONNECTION
 from pyrmq_core.servers.nameserver.tables.accepted import MAX_FILTER_SERVERS, MAX_NAME_CHARS
 from pyrmq_core.servers.nameserver.tables.room import MAX_ADDRESSES_OF_NAME, MAX_CLUSTERS_OF_NAME
-from pyrmq_core.servers.protocol.json_cursor import MAX_TEXT_CHARACTERS
-from pyrmq_core.servers.protocol.registration import MAX_INFLATED_BYTES, MAX_TOPIC_CHARACTERS
+from pyrmq_core.servers.protocol.registration import MAX_ATTRIBUTES_CHARACTERS, MAX_INFLATED_BYTES
 from tests.support.server_page import ACCESS, SETTINGS, TABLES, written
 
 
@@ -116,10 +115,9 @@ def test_the_limits_without_a_setting_are_those_of_the_code() -> None:
             ORDINARY_BODY_BYTES // MIB,
             WAITING_BYTES // 2 // MIB,
         ],
-        "a compressed registration; one topic of it; one text": [
+        "a compressed registration; the attributes of a topic in it": [
             MAX_INFLATED_BYTES // MIB,
-            MAX_TOPIC_CHARACTERS,
-            MAX_TEXT_CHARACTERS,
+            MAX_ATTRIBUTES_CHARACTERS,
         ],
         "the body of any other request": [SMALL_BODY_BYTES // 1024, 217, TOPIC_BODY_BYTES // MIB],
         "a name; addresses and clusters of a broker name; filter servers; heartbeatTimeoutMillis": [

@@ -21,7 +21,7 @@ from pyrmq_core.servers.nameserver.tables import queries as lookups
 from pyrmq_core.servers.nameserver.tables.changes import TopicRemoved, TopicsRemoved
 from pyrmq_core.servers.nameserver.tables.state import QUEUES_BYTES, TOPIC_BYTES
 from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
-from pyrmq_core.servers.protocol.registration import RegistrationBody, finished
+from pyrmq_core.servers.protocol.registration import RegistrationBody
 from tests.servers.nameserver.plain_tables import PlainTables
 
 CLUSTERS = st.sampled_from(["C", "D"])
@@ -75,10 +75,8 @@ class Comparison(RuleBasedStateMachine):
         self.last[header.cluster_name, header.broker_addr] = header, body
         digest = hashlib.sha256(repr(body).encode()).digest() if digested else None
         read = not (digest and registration.knows(self.real, header, digest))
-        done = finished(
-            registration.register(
-                self.real, header, body if read else None, connection=connection, now_ms=self.now, digest=digest
-            )
+        done = registration.register(
+            self.real, header, body if read else None, connection=connection, now_ms=self.now, digest=digest
         )
         plain = self.plain.register(header, body, connection, self.now)
         assert done.accepted == (plain != "refused")
@@ -93,18 +91,18 @@ class Comparison(RuleBasedStateMachine):
     @rule(header=HEADERS)
     def unregister(self, header: RegistrationHeader) -> None:
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
-        self.checked(finished(removal.unregister(self.real, key, header.broker_name, header.broker_id)).changes)
+        self.checked(removal.unregister(self.real, key, header.broker_name, header.broker_id).changes)
         self.plain.remove(header.cluster_name, header.broker_addr, header.broker_name)
 
     @rule(connection=CONNECTIONS)
     def close(self, connection: object) -> None:
-        self.checked(finished(removal.connection_closed(self.real, connection)).changes)
+        self.checked(removal.connection_closed(self.real, connection).changes)
         self.plain.close(connection)
 
     @rule(ms=st.sampled_from([1, 2_999, 3_000, 3_001, 119_000, 120_000]))
     def wait_and_scan(self, ms: int) -> None:
         self.now += ms
-        removed = finished(removal.scan(self.real, self.now))
+        removed = removal.scan(self.real, self.now)
         self.checked(removed.changes)
         self.plain.scan(self.now)
 
@@ -117,11 +115,11 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def wipe(self, name: str) -> None:
-        assert finished(outside.wipe_write_perm(self.real, name)).topics == self.plain.set_perms(name, None)
+        assert outside.wipe_write_perm(self.real, name).topics == self.plain.set_perms(name, None)
 
     @rule(name=NAMES)
     def add(self, name: str) -> None:
-        assert finished(outside.add_write_perm(self.real, name)).topics == self.plain.set_perms(name, 6)
+        assert outside.add_write_perm(self.real, name).topics == self.plain.set_perms(name, 6)
 
     @rule(topic=TOPICS, cluster=st.none() | CLUSTERS)
     def delete(self, topic: str, cluster: str | None) -> None:
@@ -176,7 +174,6 @@ class Comparison(RuleBasedStateMachine):
             (cluster, name) for cluster, names in real.cluster_addr_table.items() for name in names
         }
         assert all(real.connections.values())
-        assert real.leaving == set()
         assert real.topic_bytes == sum(
             TOPIC_BYTES + len(topic) + QUEUES_BYTES * len(queues) for topic, queues in real.topic_queue_table.items()
         )

@@ -27,7 +27,6 @@ from pyrmq_core.servers.nameserver.tables.changes import (
     TopicsTaken,
     WriteSwitched,
 )
-from pyrmq_core.servers.protocol.registration import finished
 from tests.servers.nameserver.table_steps import CONNECTION, OTHER, SLAVE, A, B, register
 
 
@@ -42,7 +41,7 @@ def test_a_route_is_the_same_value_until_it_changes() -> None:
     assert second is not first
     register(tables, "broker-b", B, topics=["V", "W"])
     assert lookups.route(tables, "T") == second
-    finished(removal.connection_closed(tables, CONNECTION))
+    removal.connection_closed(tables, CONNECTION)
     assert lookups.route(tables, "T") is None
 
 
@@ -54,14 +53,14 @@ def test_an_acting_master_stands_in_the_masters_place(supported: bool) -> None:
     register(tables, topics=topics, enable_acting_master=True)
     for broker_id, address in ((2, B), (1, SLAVE)):
         register(tables, address=address, broker_id=broker_id, topics=topics, over=OTHER, enable_acting_master=True)
-    finished(removal.connection_closed(tables, CONNECTION))
+    removal.connection_closed(tables, CONNECTION)
     route, members = lookups.route(tables, "T"), lookups.route(tables, member_topic)
     assert route is not None
     assert members is not None
     expected = {0: SLAVE, 2: B} if supported else {1: SLAVE, 2: B}
     assert dict(route.broker_datas[0].broker_addrs) == expected
     assert dict(members.broker_datas[0].broker_addrs) == {1: SLAVE, 2: B}
-    finished(outside.add_write_perm(tables, "broker-a"))
+    outside.add_write_perm(tables, "broker-a")
     writable = lookups.route(tables, "T")
     assert writable is not None
     assert dict(writable.broker_datas[0].broker_addrs) == {1: SLAVE, 2: B}
@@ -86,12 +85,12 @@ def test_lists_of_topics() -> None:
     flags = {"plain": 0, "unit": 1, "sub": 2, "both": 3}
     register(tables, topics=[TopicConfig(topic, 4, 4, topic_sys_flag=flag) for topic, flag in flags.items()])
     register(tables, "broker-b", B, topics=["plain", "mine"], cluster="Other")
-    assert finished(lookups.all_topics(tables)) == ["plain", "unit", "sub", "both", "mine"]
-    assert finished(lookups.topics_of_cluster(tables, "Other")) == ["plain", "mine"]
-    assert finished(lookups.topics_of_cluster(tables, None)) == []
-    assert finished(lookups.unit_topics(tables)) == ["unit", "both"]
-    assert finished(lookups.unit_sub_topics(tables)) == ["sub", "both"]
-    assert finished(lookups.unit_sub_ununit_topics(tables)) == ["sub"]
+    assert lookups.all_topics(tables) == ["plain", "unit", "sub", "both", "mine"]
+    assert lookups.topics_of_cluster(tables, "Other") == ["plain", "mine"]
+    assert lookups.topics_of_cluster(tables, None) == []
+    assert lookups.unit_topics(tables) == ["unit", "both"]
+    assert lookups.unit_sub_topics(tables) == ["sub", "both"]
+    assert lookups.unit_sub_ununit_topics(tables) == ["sub"]
     assert lookups.system_topics(tables) == TopicList(("DefaultCluster", "broker-a", "Other", "broker-b"), A)
     assert lookups.broker_member_group(tables, "Other", "broker-b").broker_addrs == {0: B}
     assert lookups.broker_member_group(tables, "Other", "nobody").broker_addrs == {}

@@ -24,7 +24,6 @@ from pyrmq_core.servers.nameserver.tables.changes import (
     TopicRemoved,
     TopicsTaken,
 )
-from pyrmq_core.servers.protocol.registration import finished
 from tests.servers.nameserver import desk
 from tests.servers.nameserver.table_steps import CONNECTION, KEY_A, OTHER, SLAVE, A, B, kinds, perms, register
 
@@ -137,7 +136,7 @@ def test_an_address_stands_under_one_id() -> None:
     tables = RouteTables()
     register(tables, topics=["T"])
     register(tables, address=SLAVE, broker_id=1, topics=["T"])
-    finished(removal.connection_closed(tables, CONNECTION))
+    removal.connection_closed(tables, CONNECTION)
     done = register(tables, address=SLAVE, broker_id=0, topics=["T"], version=2)
     assert AddressMoved("broker-a", SLAVE, 1, 0) in done.changes
     assert dict(tables.broker_addr_table["broker-a"].broker_addrs) == {0: SLAVE}
@@ -171,7 +170,7 @@ def test_what_an_address_left_behind_goes_with_its_connection() -> None:
     tables = RouteTables()
     register(tables, topics=["T", "U"], filters=["f:1"])
     register(tables, address=B, topics=["T", "U"], over=OTHER)
-    gone = finished(removal.connection_closed(tables, CONNECTION))
+    gone = removal.connection_closed(tables, CONNECTION)
     assert gone.changes == (BrokerRemoved(None, None, A, "DefaultCluster", RemovalReason.CONNECTION_CLOSED),)
     assert perms(tables, "T") == {"broker-a": 6}
     assert KEY_A not in tables.broker_live_table
@@ -183,7 +182,7 @@ def test_an_empty_filter_list_removes_its_entry_and_an_absent_one_keeps_it() -> 
     register(tables, topics=["T", "U"], filters=["f:1"])
     requested = desk.registration(topics=["T", "U"])
     absent = replace(requested.body(), filter_servers=None)
-    finished(registration.register(tables, requested.header, absent, connection=CONNECTION, now_ms=0))
+    registration.register(tables, requested.header, absent, connection=CONNECTION, now_ms=0)
     assert tables.filter_server_table == {KEY_A: ("f:1",)}
     route = lookups.route(tables, "T")
     assert route is not None

@@ -19,7 +19,6 @@ from pyrmq_core.servers.nameserver.tables.changes import (
     TopicsRemoved,
     WriteSwitched,
 )
-from pyrmq_core.servers.protocol.registration import finished
 from tests.servers.nameserver import desk
 from tests.servers.nameserver.table_steps import CONNECTION, KEY_A, OTHER, SLAVE, A, B, kinds, perms, register
 
@@ -28,12 +27,12 @@ def test_silence_is_strict_and_a_time_out_of_the_brokers_own_is_honoured() -> No
     tables = RouteTables()
     register(tables, topics=["T", "U"], at=1_000)
     register(tables, "broker-b", B, topics=["T", "U"], at=1_000, over=OTHER, heartbeat_timeout_ms=3_000)
-    assert finished(removal.scan(tables, 4_000)).changes == ()
-    young = finished(removal.scan(tables, 4_001))
+    assert removal.scan(tables, 4_000).changes == ()
+    young = removal.scan(tables, 4_001)
     assert young.connections == (OTHER,)
     assert BrokerRemoved("broker-b", 0, B, "DefaultCluster", RemovalReason.SILENT) in young.changes
-    assert finished(removal.scan(tables, 121_000)).changes == ()
-    assert finished(removal.scan(tables, 121_001)).connections == (CONNECTION,)
+    assert removal.scan(tables, 121_000).changes == ()
+    assert removal.scan(tables, 121_001).connections == (CONNECTION,)
     assert not tables.topic_queue_table
 
 
@@ -42,15 +41,15 @@ def test_a_sign_of_life_puts_the_end_off() -> None:
     register(tables, topics=["T", "U"])
     assert registration.heartbeat(tables, KEY_A, 100_000)
     assert not registration.heartbeat(tables, BrokerAddrInfo("X", A), 100_000)
-    assert finished(removal.scan(tables, 220_000)).changes == ()
-    assert finished(removal.scan(tables, 220_001)).changes != ()
+    assert removal.scan(tables, 220_000).changes == ()
+    assert removal.scan(tables, 220_001).changes != ()
 
 
 def test_all_that_goes_with_the_last_address() -> None:
     tables = RouteTables()
     register(tables, topics=["T", "U"])
     register(tables, "broker-b", B, topics=["U"], over=OTHER, cluster="Other")
-    gone = finished(removal.connection_closed(tables, CONNECTION))
+    gone = removal.connection_closed(tables, CONNECTION)
     assert gone.changes == (
         BrokerRemoved("broker-a", 0, A, "DefaultCluster", RemovalReason.CONNECTION_CLOSED),
         BrokerNameRemoved("broker-a"),
@@ -59,14 +58,14 @@ def test_all_that_goes_with_the_last_address() -> None:
     )
     assert list(tables.topic_queue_table) == ["U"]
     assert perms(tables, "U") == {"broker-b": 6}
-    assert finished(removal.connection_closed(tables, CONNECTION)).changes == ()
+    assert removal.connection_closed(tables, CONNECTION).changes == ()
 
 
 def test_permissions_stay_when_a_master_goes() -> None:
     tables = RouteTables()
     register(tables, topics=["T", "U"])
     register(tables, address=SLAVE, broker_id=1, topics=["T", "U"], over=OTHER)
-    gone = finished(removal.connection_closed(tables, CONNECTION))
+    gone = removal.connection_closed(tables, CONNECTION)
     assert kinds(list(gone.changes)) == [BrokerRemoved]
     assert perms(tables, "T") == {"broker-a": 6}
     route = lookups.route(tables, "T")
@@ -78,7 +77,7 @@ def test_permissions_lose_writing_when_a_slave_may_act() -> None:
     tables = RouteTables()
     register(tables, topics=["T", "U"], enable_acting_master=True)
     register(tables, address=SLAVE, broker_id=1, topics=["T", "U"], over=OTHER, enable_acting_master=True)
-    gone = finished(removal.connection_closed(tables, CONNECTION))
+    gone = removal.connection_closed(tables, CONNECTION)
     assert gone.changes[-1] == WriteSwitched("broker-a", False, 2, "its master is gone, and a slave acts for it")
     assert perms(tables, "T") == {"broker-a": 4}
 
@@ -87,25 +86,25 @@ def test_a_broker_survives_the_close_of_its_old_connection() -> None:
     tables = RouteTables()
     register(tables, topics=["T", "U"])
     register(tables, topics=["T", "U"], over=OTHER)
-    assert finished(removal.connection_closed(tables, CONNECTION)).changes == ()
-    assert finished(removal.connection_closed(tables, OTHER)).changes != ()
+    assert removal.connection_closed(tables, CONNECTION).changes == ()
+    assert removal.connection_closed(tables, OTHER).changes != ()
 
 
 def test_one_address_goes_with_a_connection_that_had_several() -> None:
     tables = RouteTables()
     register(tables, topics=["T", "U"])
     register(tables, "broker-b", B, topics=["T", "U"])
-    finished(removal.connection_closed(tables, CONNECTION))
+    removal.connection_closed(tables, CONNECTION)
     assert list(tables.broker_addr_table) == ["broker-b"]
 
 
 def test_a_broker_that_leaves_by_itself() -> None:
     tables = RouteTables()
     register(tables, topics=["T", "U"])
-    stranger = finished(removal.unregister(tables, BrokerAddrInfo("DefaultCluster", B), "broker-x", 0))
+    stranger = removal.unregister(tables, BrokerAddrInfo("DefaultCluster", B), "broker-x", 0)
     assert stranger.changes == ()
-    assert finished(removal.unregister(tables, BrokerAddrInfo("DefaultCluster", B), "broker-a", 0)).changes == ()
-    gone = finished(removal.unregister(tables, KEY_A, "broker-a", 0))
+    assert removal.unregister(tables, BrokerAddrInfo("DefaultCluster", B), "broker-a", 0).changes == ()
+    gone = removal.unregister(tables, KEY_A, "broker-a", 0)
     assert gone.changes[0] == BrokerRemoved("broker-a", 0, A, "DefaultCluster", RemovalReason.UNREGISTERED)
     assert not tables.cluster_addr_table
 
@@ -117,10 +116,10 @@ def test_smallest_ids_that_change_are_sent_to_the_right_brokers() -> None:
     came = register(tables, topics=["T", "U"])
     assert came.notice == MinBrokerIdChange("broker-a", 0, A, (SLAVE, B), None, "127.0.0.1:10912")
     assert register(tables, topics=["T", "U"]).notice is None
-    assert finished(removal.unregister(tables, BrokerAddrInfo("DefaultCluster", B), "broker-a", 2)).notices == ()
-    went = finished(removal.unregister(tables, KEY_A, "broker-a", 0))
+    assert removal.unregister(tables, BrokerAddrInfo("DefaultCluster", B), "broker-a", 2).notices == ()
+    went = removal.unregister(tables, KEY_A, "broker-a", 0)
     assert went.notices == (MinBrokerIdChange("broker-a", 1, SLAVE, (SLAVE,), A),)
-    assert finished(removal.unregister(tables, BrokerAddrInfo("DefaultCluster", SLAVE), "broker-a", 1)).notices == ()
+    assert removal.unregister(tables, BrokerAddrInfo("DefaultCluster", SLAVE), "broker-a", 1).notices == ()
 
 
 # Changes from outside
@@ -130,15 +129,15 @@ def test_write_permission_taken_and_given_back() -> None:
     tables = RouteTables()
     topics = [TopicConfig("T", 4, 4), TopicConfig("TBW102", 8, 8, 7)]
     register(tables, topics=topics)
-    assert finished(outside.wipe_write_perm(tables, "broker-a")) == WriteSwitched("broker-a", False, 2, "asked for")
+    assert outside.wipe_write_perm(tables, "broker-a") == WriteSwitched("broker-a", False, 2, "asked for")
     assert (perms(tables, "T"), perms(tables, "TBW102")) == ({"broker-a": 4}, {"broker-a": 5})
     register(tables, topics=topics)
     assert perms(tables, "T") == {"broker-a": 4}  # the same version leaves it
-    assert finished(outside.add_write_perm(tables, "broker-a")).topics == 2
+    assert outside.add_write_perm(tables, "broker-a").topics == 2
     assert perms(tables, "TBW102") == {"broker-a": 6}
     register(tables, topics=topics, version=2)
     assert perms(tables, "TBW102") == {"broker-a": 7}
-    assert finished(outside.wipe_write_perm(tables, "nobody")).topics == 0
+    assert outside.wipe_write_perm(tables, "nobody").topics == 0
 
 
 def test_a_deleted_topic_comes_back_with_the_next_registration_though_its_body_is_known() -> None:

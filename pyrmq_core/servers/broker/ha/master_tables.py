@@ -1,15 +1,15 @@
-"""The tables in a master's answers (21, 43, 45, 60, 201), read in short steps: a body may have 16 MiB.
+"""The tables in a master's answers (21, 43, 45, 60, 201), for a thread: a body may have 16 MiB.
 
-Each function is a generator that yields None between two steps, and returns the table. Anything but a table raises a
-`BodyError` that names it. Topics and groups that cannot be kept are left out and named: the others must not wait for
-them. Sources: remoting/protocol/body/*SerializeWrapper.java (5.4.0); 4.9.7 has no `totalTopicNum`.
+Anything but a table raises a `BodyError` that names it. Topics and groups that cannot be kept are left out and named:
+the others must not wait for them. Sources: remoting/protocol/body/*SerializeWrapper.java (5.4.0); 4.9.7 has no
+`totalTopicNum`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pyrmq_core.errors import BodyError, InvalidArgument
 from pyrmq_core.model import TopicConfig
@@ -17,20 +17,15 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.java.integers import int_member, long_member
-from pyrmq_core.protocol.java.json_text import dumps
+from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion, topic_config_from_members
 from pyrmq_core.servers.broker.tables.consumer_offsets import SEPARATOR
 from pyrmq_core.servers.broker.tables.subscription_groups import MAX_GROUP_BYTES, GroupConfig, group_settings
 from pyrmq_core.servers.broker.tables.topics import possible_topic
 from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint
-from pyrmq_core.servers.protocol.json_cursor import JsonWalk
 
-T = TypeVar("T")
 V = TypeVar("V")
-Steps: TypeAlias = Generator[None, None, T]
 
-# The rows of a step: less than a millisecond.
-ROWS_AT_ONCE: Final = 64
 MAX_LEVELS: Final = 1000
 
 
@@ -64,29 +59,22 @@ class OffsetRows:
     version: DataVersion | None
 
 
-def topics_page(answer: Command) -> Steps[Page[TopicConfig]]:
-    members = yield from _members(answer, "topics")
-    return (yield from _page(answer, members, "topicConfigTable", "totalTopicNum", _topic))
+def topics_page(answer: Command) -> Page[TopicConfig]:
+    return _page(answer, load_object(answer.body, "topics"), "topicConfigTable", "totalTopicNum", _topic)
 
 
-def groups_page(answer: Command) -> Steps[Page[GroupConfig]]:
-    members = yield from _members(answer, "groups")
-    page = yield from _page(answer, members, "subscriptionGroupTable", "totalGroupNum", _group)
-    forbidden: dict[str, dict[str, int]] = {}
-    for number, (group, bits) in enumerate(_object(members, "forbiddenTable").items()):
-        if number % ROWS_AT_ONCE == 0:
-            yield
-        forbidden[group] = _numbers(bits, "forbiddenTable", str)
-    page.forbidden = forbidden
+def groups_page(answer: Command) -> Page[GroupConfig]:
+    members = load_object(answer.body, "groups")
+    page = _page(answer, members, "subscriptionGroupTable", "totalGroupNum", _group)
+    forbidden = _object(members, "forbiddenTable")
+    page.forbidden = {group: _numbers(bits, "forbiddenTable", str) for group, bits in forbidden.items()}
     return page
 
 
-def offset_rows(answer: Command) -> Steps[OffsetRows]:
-    members = yield from _members(answer, "offsets")
+def offset_rows(answer: Command) -> OffsetRows:
+    members = load_object(answer.body, "offsets")
     rows: dict[tuple[str, str], dict[int, int]] = {}
-    for number, (key, offsets) in enumerate(_object(members, "offsetTable").items()):
-        if number % ROWS_AT_ONCE == 0:
-            yield
+    for key, offsets in _object(members, "offsetTable").items():
         topic, separator, group = key.partition(SEPARATOR)
         if not separator:
             raise BodyError(f"offsets: {key[:255]!r} names no topic and group")
@@ -98,9 +86,9 @@ def offset_rows(answer: Command) -> Steps[OffsetRows]:
     return OffsetRows(rows, None if version is None else DataVersion.from_members(version))
 
 
-def delay_offsets(answer: Command) -> Steps[dict[int, int]]:
+def delay_offsets(answer: Command) -> dict[int, int]:
     """Returns the delivered offset of each delay level."""
-    members = yield from _members(answer, "delay offsets")
+    members = load_object(answer.body, "delay offsets")
     levels = _numbers(_object(members, "offsetTable"), "offsetTable", int_member)
     if levels and not 0 < min(levels) <= max(levels) <= MAX_LEVELS:
         raise BodyError("delay offsets: it has a level that no message has")
@@ -119,28 +107,13 @@ def timer_checkpoint(answer: Command, address: str) -> TimerCheckpoint | None:
     return replace(checkpoint, log_end=None, precision_ms=None) if checkpoint.read_ms else None
 
 
-def _members(answer: Command, what: str) -> Steps[dict[str, Any]]:
-    try:
-        text = bytes(answer.body).decode()
-    except UnicodeDecodeError as error:
-        raise BodyError(f"{what}: the body is not UTF-8: {error}") from error
-    walk = JsonWalk(text, what)
-    members = yield from walk.steps()
-    walk.end()
-    if not isinstance(members, dict):
-        raise BodyError(f"{what}: the body is not a JSON object")
-    return members
-
-
 def _page(
     answer: Command, members: Mapping[str, Any], table: str, total: str, read: Callable[[str, Any], V]
-) -> Steps[Page[V]]:
+) -> Page[V]:
     version = DataVersion.from_members(members.get("dataVersion") or {})
     rows = _object(members, table)
     page: Page[V] = Page(version, {}, _total(answer, total), len(rows))
-    for number, (name, row) in enumerate(rows.items()):
-        if number % ROWS_AT_ONCE == 0:
-            yield
+    for name, row in rows.items():
         try:
             page.table[name] = read(name, row)
         except (BodyError, InvalidArgument) as error:

@@ -23,7 +23,6 @@ from pyrmq_core.protocol.routes.topic_config import DataVersion
 from pyrmq_core.servers.broker.ha.master_checks import log_bounds
 from pyrmq_core.servers.broker.ha.master_tables import (
     Page,
-    Steps,
     delay_offsets,
     groups_page,
     offset_rows,
@@ -41,7 +40,6 @@ from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint, k
 
 log = line_logger(__name__)
 
-T = TypeVar("T")
 V = TypeVar("V")
 
 PERIOD_SECONDS: Final = 10.0
@@ -53,7 +51,7 @@ PAGE_ROWS: Final = 2000
 MOST_ROWS: Final = 500_000
 MOST_PAGES: Final = 1000
 
-ReadPage: TypeAlias = Callable[[Command], Steps[Page[V]]]
+ReadPage: TypeAlias = Callable[[Command], Page[V]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +217,9 @@ class SlaveTables:
 
     async def _fetch_offsets(self, address: str) -> None:
         """Sends the master the offsets committed here, then merges the master's table."""
-        fetched = await read_in_steps(offset_rows(await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)))
+        fetched = await trio.to_thread.run_sync(
+            offset_rows, await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        )
         await self._own.give_back(fetched.rows, self._ask, address)
         async for (topic, group), row in InTurns(fetched.rows.items()):
             if len(self._offsets) >= MOST_ROWS:
@@ -229,7 +229,7 @@ class SlaveTables:
             self._offsets.data_version = fetched.version
 
     async def _fetch_deliveries(self, address: str) -> None:
-        levels = await read_in_steps(delay_offsets(await self._asked(address, RequestCode.GET_ALL_DELAY_OFFSET)))
+        levels = delay_offsets(await self._asked(address, RequestCode.GET_ALL_DELAY_OFFSET))
         timers = timer_checkpoint(await self._ask(Command(RequestCode.GET_TIMER_CHECK_POINT)), address)
         bounds = log_bounds(await self._asked(address, RequestCode.GET_BROKER_RUNTIME_INFO))
         if bounds is None:
@@ -247,7 +247,7 @@ class SlaveTables:
         for _ in range(MOST_PAGES):
             first, version = (0, "") if whole is None else (whole.rows, whole.version.to_json().decode())
             ext = {fields.first: str(first), fields.most: str(PAGE_ROWS), "dataVersion": version}
-            page = await read_in_steps(read(await self._asked(address, code, ext)))
+            page = await trio.to_thread.run_sync(read, await self._asked(address, code, ext))
             if page.version == own_version:
                 return None
             if whole is not None and page.version == whole.version:
@@ -290,17 +290,6 @@ class SlaveTables:
         if name in self.failed:
             self.failed.remove(name)
             log.info("the %s of the master at %s are taken again", name, address)
-
-
-async def read_in_steps(steps: Steps[T]) -> T:
-    """Returns the result of a reading; other tasks run between its steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            result: T = ended.value
-            return result
-        await trio.lowlevel.checkpoint()
 
 
 def _note_left_out(name: str, address: str, page: Page[V]) -> None:

@@ -12,7 +12,7 @@ from pyrmq_core.model import Permission
 from pyrmq_core.protocol.routes.route import QueueData
 from pyrmq_core.servers.nameserver.tables.changes import Change, TopicSet, WriteSwitched
 from pyrmq_core.servers.nameserver.tables.room import check_queues
-from pyrmq_core.servers.nameserver.tables.state import RouteTables, Steps
+from pyrmq_core.servers.nameserver.tables.state import RouteTables
 
 READ_AND_WRITE: Final = int(Permission.READ | Permission.WRITE)
 
@@ -46,15 +46,15 @@ def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData])
     return TopicSet(topic, names, None if unknown is None else queue_datas[unknown].broker_name)
 
 
-def wipe_write_perm(tables: RouteTables, broker_name: str) -> Steps[WriteSwitched]:
+def wipe_write_perm(tables: RouteTables, broker_name: str) -> WriteSwitched:
     """Clears the write bit of all topics of a broker, until it registers another version of them."""
-    switched = yield from tables.set_perms({broker_name}, lambda perm: perm & ~int(Permission.WRITE))
+    switched = tables.set_perms({broker_name}, lambda perm: perm & ~int(Permission.WRITE))
     return WriteSwitched(broker_name, False, switched[broker_name].topics, "asked for")
 
 
-def add_write_perm(tables: RouteTables, broker_name: str) -> Steps[WriteSwitched]:
+def add_write_perm(tables: RouteTables, broker_name: str) -> WriteSwitched:
     """Makes all topics of a broker readable and writable and nothing else, so that TBW102 loses its inherit bit."""
-    switched = yield from tables.set_perms({broker_name}, lambda _: READ_AND_WRITE)
+    switched = tables.set_perms({broker_name}, lambda _: READ_AND_WRITE)
     return WriteSwitched(broker_name, True, switched[broker_name].topics, "asked for")
 
 

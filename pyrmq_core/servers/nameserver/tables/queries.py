@@ -15,7 +15,7 @@ from pyrmq_core.protocol.messages.names import MEMBER_GROUP_PREFIX
 from pyrmq_core.protocol.requests.nameserver.cluster_info import BrokerMemberGroup, ClusterInfo
 from pyrmq_core.protocol.requests.nameserver.topic_lists import TopicList
 from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
-from pyrmq_core.servers.nameserver.tables.state import MAX_ROUTES, BrokerAddrInfo, RouteTables, Steps
+from pyrmq_core.servers.nameserver.tables.state import MAX_ROUTES, BrokerAddrInfo, RouteTables
 
 # The bits of a topic's sysFlag (common/sysflag/TopicSysFlag.java).
 UNIT_FLAG: Final = 1
@@ -84,11 +84,11 @@ def broker_member_group(tables: RouteTables, cluster: str, broker_name: str) -> 
     return BrokerMemberGroup(cluster, broker_name, {} if broker is None else broker.broker_addrs)
 
 
-def all_topics(tables: RouteTables) -> Steps[list[str]]:
+def all_topics(tables: RouteTables) -> list[str]:
     return _topics(tables, lambda _: True)
 
 
-def topics_of_cluster(tables: RouteTables, cluster: str | None) -> Steps[list[str]]:
+def topics_of_cluster(tables: RouteTables, cluster: str | None) -> list[str]:
     names = tables.cluster_addr_table.get(cluster or "", {}).keys()
     return _topics(tables, lambda queues: not names.isdisjoint(queues.keys()))
 
@@ -102,26 +102,20 @@ def system_topics(tables: RouteTables) -> TopicList:
     return TopicList(tuple(names), next(addresses, None))
 
 
-def unit_topics(tables: RouteTables) -> Steps[list[str]]:
+def unit_topics(tables: RouteTables) -> list[str]:
     return _topics(tables, lambda queues: bool(_flag(queues) & UNIT_FLAG))
 
 
-def unit_sub_topics(tables: RouteTables) -> Steps[list[str]]:
+def unit_sub_topics(tables: RouteTables) -> list[str]:
     return _topics(tables, lambda queues: bool(_flag(queues) & UNIT_SUB_FLAG))
 
 
-def unit_sub_ununit_topics(tables: RouteTables) -> Steps[list[str]]:
+def unit_sub_ununit_topics(tables: RouteTables) -> list[str]:
     return _topics(tables, lambda queues: _flag(queues) & (UNIT_SUB_FLAG | UNIT_FLAG) == UNIT_SUB_FLAG)
 
 
-def _topics(tables: RouteTables, includes: Callable[[Mapping[str, QueueData]], bool]) -> Steps[list[str]]:
-    topics: list[str] = []
-    for topic in tables.each_topic():
-        if topic is None:
-            yield
-        elif includes(tables.topic_queue_table[topic]):
-            topics.append(topic)
-    return topics
+def _topics(tables: RouteTables, includes: Callable[[Mapping[str, QueueData]], bool]) -> list[str]:
+    return [topic for topic, queues in tables.topic_queue_table.items() if includes(queues)]
 
 
 def _flag(queues: Mapping[str, QueueData]) -> int:

@@ -26,11 +26,9 @@ from pyrmq_core.servers.nameserver.tables.changes import (
 from pyrmq_core.servers.nameserver.tables.room import check_body, check_room
 from pyrmq_core.servers.nameserver.tables.state import (
     HEARTBEAT_TIMEOUT_MS,
-    TOPICS_PER_STEP,
     BrokerAddrInfo,
     BrokerLiveInfo,
     RouteTables,
-    Steps,
 )
 from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
 from pyrmq_core.servers.protocol.registration import RegistrationBody
@@ -54,17 +52,13 @@ def register(
     connection: object,
     now_ms: int,
     digest: bytes | None = None,
-) -> Steps[RegistrationResult]:
+) -> RegistrationResult:
     """Registers a broker's address and topics; `body` is None when `knows` returned True for its digest.
 
     Raises `BodyError`, before it changes anything, for topics that no broker can have and when the tables have no room.
-    The broker itself is registered in one step and its topics in later steps: if the broker leaves meanwhile, its
-    topics leave too.
     """
-    while header.broker_name in tables.leaving:  # topics of the name's former broker are still being removed
-        yield
     if body is not None:
-        yield from check_body(tables, header.broker_name, body)
+        check_body(tables, header.broker_name, body)
     check_room(tables, header, connection)
     before = tables.broker_addr_table.get(header.broker_name)
     addrs = {} if before is None else dict(before.broker_addrs)
@@ -89,16 +83,12 @@ def register(
     contributes = _contributes(header, addrs)
     joined = tables.put_live(_key(header), _live(header, contributes, version, connection, now_ms, body, live))
     if body is not None:
-        forgotten = tables.digests_forgotten
         if contributes:
             news = holder is None or _differs(live, version)
-            changes += yield from _take(tables, header, broker, body, news=news)
-        if header.broker_name not in tables.broker_addr_table:  # the broker left between two steps
-            return RegistrationResult(True, tuple(changes))
+            changes += _take(tables, header, broker, body, news=news)
         if body.filter_servers is not None:
             tables.put_filter_servers(_key(header), body.filter_servers)
-        if forgotten == tables.digests_forgotten:
-            _put_digest(tables, _key(header), digest)
+        _put_digest(tables, _key(header), digest)
     if joined:
         changes.append(_joined(header))
     notice = min_id_change(broker, ha_server_addr=header.ha_server_addr) if header.broker_id < smallest_before else None
@@ -199,39 +189,33 @@ def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: M
 
 def _take(
     tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
-) -> Steps[list[Change]]:
+) -> list[Change]:
     """Enters a broker's topics into the tables; without `news` (a known version) only topics that are missing."""
     changes: list[Change] = []
     name = broker.broker_name
     if tables.rules.delete_topic_with_broker_registration and not body.topic_queue_mapping_infos:
         declared = {config.topic for config in body.topic_configs}
-        for topic in tables.each_topic():
-            if topic is None:
-                yield
-            elif topic not in declared and name in tables.topic_queue_table[topic]:
+        for topic, queues in tuple(tables.topic_queue_table.items()):
+            if topic not in declared and name in queues:
                 changes += tables.drop_queues(topic, (name,))
         if changes:
             tables.forget_digests((name,))
     # A slave that acts for its master may be read from, but not written to.
     clears_write = header.broker_id != MASTER_ID and broker.enable_acting_master
-    changes += yield from _take_topics(tables, name, body.topic_configs, news=news, clears_write=clears_write)
-    if news and name in tables.broker_addr_table:
+    changes += _take_topics(tables, name, body.topic_configs, news=news, clears_write=clears_write)
+    if news:
         tables.put_mappings(name, body.topic_queue_mapping_infos)
     return changes
 
 
 def _take_topics(
     tables: RouteTables, broker_name: str, configs: Sequence[TopicConfig], *, news: bool, clears_write: bool
-) -> Steps[list[Change]]:
+) -> list[Change]:
     table = tables.topic_queue_table
     values: dict[tuple[int, int, int, int], QueueData] = {}  # equal topics share a value
     bits = ~int(Permission.WRITE) if clears_write else ~0
     new = changed = 0
-    for number, config in enumerate(configs, 1):
-        if number % TOPICS_PER_STEP == 0:
-            yield
-            if broker_name not in tables.broker_addr_table:
-                break
+    for config in configs:
         queues = table.get(config.topic)
         old = None if queues is None else queues.get(broker_name)
         if old is not None and not news:

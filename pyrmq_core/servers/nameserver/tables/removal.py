@@ -4,8 +4,6 @@ Source: RouteInfoManager.unRegisterBroker, onChannelDestroy, scanNotActiveBroker
 Java removes in a separate thread, ours at once. Java keeps a live entry without a broker name (its broker came back
 under another address); ours ends with its connection or its time-out. A removed name leaves every cluster, in Java only
 the one of its last address.
-
-Removals are in steps (`finished` runs them at once): first the brokers are removed, then their topics.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from pyrmq_core.servers.nameserver.tables.changes import (
     WriteSwitched,
 )
 from pyrmq_core.servers.nameserver.tables.registration import min_id_change
-from pyrmq_core.servers.nameserver.tables.state import BROKERS_PER_STEP, BrokerAddrInfo, RouteTables, Steps
+from pyrmq_core.servers.nameserver.tables.state import BrokerAddrInfo, RouteTables
 
 
 class _Leaving(NamedTuple):
@@ -39,30 +37,27 @@ class _Leaving(NamedTuple):
     broker_id: int | None
 
 
-def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broker_id: int) -> Steps[Removal]:
+def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broker_id: int) -> Removal:
     """Removes the address of a broker that unregisters."""
     return _remove(tables, [_Leaving(key, broker_name, broker_id)], RemovalReason.UNREGISTERED)
 
 
-def connection_closed(tables: RouteTables, connection: object) -> Steps[Removal]:
+def connection_closed(tables: RouteTables, connection: object) -> Removal:
     """Removes the address that is alive on this connection; of several addresses only the oldest, as Java does."""
     keys = tables.connections.get(connection)
     if not keys:
         return Removal()
     oldest = min(keys, key=lambda key: tables.broker_live_table[key].number)
-    return (yield from _remove(tables, [_leaving(tables, oldest)], RemovalReason.CONNECTION_CLOSED))
+    return _remove(tables, [_leaving(tables, oldest)], RemovalReason.CONNECTION_CLOSED)
 
 
-def scan(tables: RouteTables, now_ms: int) -> Steps[Removal]:
+def scan(tables: RouteTables, now_ms: int) -> Removal:
     """Removes every address that was silent for longer than its time-out."""
     expired = {key: live for key, live in tables.broker_live_table.items() if live.is_expired(now_ms)}
     if not expired:
         return Removal()
-    # Checked again at removal: the broker may have sent a sign of life meanwhile.
-    leaving = (_leaving(tables, key) for key, live in expired.items() if tables.broker_live_table.get(key) is live)
-    removal = yield from _remove(tables, leaving, RemovalReason.SILENT)
-    connections = {live.connection: None for key, live in expired.items() if key not in tables.broker_live_table}
-    return replace(removal, connections=tuple(connections))
+    removal = _remove(tables, (_leaving(tables, key) for key in expired), RemovalReason.SILENT)
+    return replace(removal, connections=tuple(dict.fromkeys(live.connection for live in expired.values())))
 
 
 def _leaving(tables: RouteTables, key: BrokerAddrInfo) -> _Leaving:
@@ -73,15 +68,11 @@ def _leaving(tables: RouteTables, key: BrokerAddrInfo) -> _Leaving:
     return _Leaving(key, name, next(broker_id for broker_id, address in addrs.items() if address == key.address))
 
 
-def _remove(tables: RouteTables, all_leaving: Iterable[_Leaving], reason: RemovalReason) -> Steps[Removal]:
-    """Removes the brokers first, so that no route shows them; then their topics, which may be very many."""
+def _remove(tables: RouteTables, all_leaving: Iterable[_Leaving], reason: RemovalReason) -> Removal:
     changes: list[Change] = []
     notices: dict[str, MinBrokerIdChange] = {}
     touched: dict[str, None] = {}
-    for number, leaving in enumerate(all_leaving, 1):
-        if number % BROKERS_PER_STEP == 0:
-            yield
-        key, name, broker_id = leaving
+    for key, name, broker_id in all_leaving:
         lived = tables.drop_live(key)
         tables.put_filter_servers(key, ())
         broker = None if name is None else tables.broker_addr_table.get(name)
@@ -100,12 +91,10 @@ def _remove(tables: RouteTables, all_leaving: Iterable[_Leaving], reason: Remova
         tables.put_broker(rest)
         if addressed and broker_id == min(broker.broker_addrs):
             notices[broker.broker_name] = min_id_change(rest, offline_address=key.address)
-    removed = touched.keys() & tables.leaving
-    gone = (yield from tables.drop_brokers(removed)) if removed else []
-    tables.leaving -= removed
-    if gone:
+    removed = touched.keys() - tables.broker_addr_table.keys()
+    if removed and (gone := tables.drop_brokers(removed)):
         changes.append(TopicsRemoved(tuple(gone)))
-    changes += yield from _switch_off_writing(tables, touched.keys() - removed)
+    changes += _switch_off_writing(tables, touched.keys() - removed)
     return Removal(tuple(changes), tuple(notices.values()))
 
 
@@ -113,12 +102,12 @@ def _without(broker: BrokerData, address: str) -> BrokerData:
     return replace(broker, broker_addrs={i: addr for i, addr in broker.broker_addrs.items() if addr != address})
 
 
-def _switch_off_writing(tables: RouteTables, broker_names: Iterable[str]) -> Steps[list[Change]]:
+def _switch_off_writing(tables: RouteTables, broker_names: Iterable[str]) -> list[Change]:
     """Makes the topics of brokers without a master read-only if a slave may act as master; else changes nothing."""
     brokers = [tables.broker_addr_table[name] for name in broker_names if name in tables.broker_addr_table]
     names = {broker.broker_name for broker in brokers if broker.enable_acting_master and broker.master is None}
     if not names:
         return []
-    switched = yield from tables.set_perms(names, lambda perm: perm & ~int(Permission.WRITE))
+    switched = tables.set_perms(names, lambda perm: perm & ~int(Permission.WRITE))
     reason = "its master is gone, and a slave acts for it"
     return [WriteSwitched(name, False, done.changed, reason) for name, done in switched.items() if done.changed]

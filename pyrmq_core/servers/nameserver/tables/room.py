@@ -14,10 +14,8 @@ from pyrmq_core.servers.nameserver.tables.accepted import check_filter_servers, 
 from pyrmq_core.servers.nameserver.tables.state import (
     QUEUES_BYTES,
     TOPIC_BYTES,
-    TOPICS_PER_STEP,
     BrokerAddrInfo,
     RouteTables,
-    Steps,
     mapping_bytes,
 )
 from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
@@ -29,24 +27,19 @@ MAX_ADDRESSES_OF_NAME: Final = 100
 MAX_CLUSTERS_OF_NAME: Final = 16
 
 
-def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) -> Steps[None]:
+def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) -> None:
     """Raises `BodyError` for a topic that no broker can have, or when these topics do not fit."""
     check_filter_servers(body.filter_servers or ())
     table = tables.topic_queue_table
     added = 0
-    for number, config in enumerate(body.topic_configs, 1):
-        if number % TOPICS_PER_STEP == 0:
-            yield
+    for config in body.topic_configs:
         check_registered_topic(config.topic)
         queues = table.get(config.topic)
         if queues is None:
             added += TOPIC_BYTES + QUEUES_BYTES + len(config.topic)
         elif broker_name not in queues:
             added += QUEUES_BYTES
-    for number, info in enumerate(body.topic_queue_mapping_infos.values(), 1):
-        if number % TOPICS_PER_STEP == 0:
-            yield
-        added += mapping_bytes(info)
+    added += sum(map(mapping_bytes, body.topic_queue_mapping_infos.values()))
     _check_added(tables, added)
 
 

@@ -11,10 +11,10 @@ Beside them 5.x keeps the queue mappings of static topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple
 
 from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
@@ -23,9 +23,6 @@ from pyrmq_core.servers.nameserver.tables.changes import Change, QueuesRemoved, 
 
 # The time after which a silent broker is removed if it sets no time-out (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
 HEARTBEAT_TIMEOUT_MS: Final = 120_000
-# The topics or brokers after which work over complete tables pauses: they take a millisecond or two.
-TOPICS_PER_STEP: Final = 2_000
-BROKERS_PER_STEP: Final = 200
 # The most queried routes that are kept.
 MAX_ROUTES: Final = 20_000
 # The approximate memory of a topic, and of a broker's queues of it, beside the name (Python 3.11).
@@ -33,9 +30,6 @@ TOPIC_BYTES: Final = 400
 QUEUES_BYTES: Final = 200
 # The approximate memory of a static topic's mapping, as a multiple of its JSON.
 MAPPING_SWELL: Final = 4
-
-T = TypeVar("T")
-Steps: TypeAlias = Generator[None, None, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +86,7 @@ class RouteTables:
     """The route tables of a NameServer; times are milliseconds of one clock that never goes back.
 
     Indexes find an entry without a search through the tables: `connections` (connection -> keys of its living brokers),
-    `names` (key -> broker names that have the address) and `clusters` (broker name -> clusters). `leaving` are names of
-    removed brokers whose topics are still being removed.
+    `names` (key -> broker names that have the address) and `clusters` (broker name -> clusters).
     """
 
     def __init__(self, rules: TableRules | None = None) -> None:
@@ -109,9 +102,7 @@ class RouteTables:
         self.connections: dict[object, set[BrokerAddrInfo]] = {}
         self.names: dict[BrokerAddrInfo, dict[str, None]] = {}
         self.clusters: dict[str, dict[str, None]] = {}
-        self.leaving: set[str] = set()
         self.topic_bytes = 0
-        self.digests_forgotten = 0
         self._numbers = count()
         self._name_numbers: dict[str, int] = {}
 
@@ -149,7 +140,6 @@ class RouteTables:
             if not self.cluster_addr_table[cluster]:
                 del self.cluster_addr_table[cluster]
                 emptied.append(cluster)
-        self.leaving.add(broker_name)
         self.routes.clear()
         return emptied
 
@@ -218,14 +208,10 @@ class RouteTables:
             changes.append(TopicRemoved(topic))
         return changes
 
-    def drop_brokers(self, broker_names: Set[str]) -> Steps[list[str]]:
+    def drop_brokers(self, broker_names: Set[str]) -> list[str]:
         """Removes brokers from all topics; returns the topics that are removed with them."""
         gone = []
-        for topic in self.each_topic():
-            if topic is None:
-                yield
-                continue
-            queues = self.topic_queue_table[topic]
+        for topic, queues in tuple(self.topic_queue_table.items()):
             if not queues.keys().isdisjoint(broker_names):
                 for name in queues.keys() & broker_names:
                     del queues[name]
@@ -236,23 +222,11 @@ class RouteTables:
                 gone.append(topic)
         return gone
 
-    def each_topic(self) -> Iterator[str | None]:
-        """Yields every topic that still exists when it is reached, and None where the caller should pause."""
-        for number, topic in enumerate(tuple(self.topic_queue_table), 1):
-            if number % TOPICS_PER_STEP == 0:
-                yield None
-            if topic in self.topic_queue_table:
-                yield topic
-
-    def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> Steps[dict[str, Switched]]:
+    def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> dict[str, Switched]:
         """Changes the permission of all topics of these brokers; returns the counts by broker name."""
         switched = dict.fromkeys(broker_names, Switched(0, 0))
         values: dict[QueueData, QueueData] = {}  # most topics of a broker have equal settings: they share a value
-        for topic in self.each_topic():
-            if topic is None:
-                yield
-                continue
-            queues = self.topic_queue_table[topic]
+        for topic, queues in self.topic_queue_table.items():
             if queues.keys().isdisjoint(broker_names):
                 continue
             for name in queues.keys() & broker_names:
@@ -268,7 +242,6 @@ class RouteTables:
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
         """Forgets the last registrations of these brokers, so that the next are read: the tables changed."""
-        self.digests_forgotten += 1
         brokers = [self.broker_addr_table[name] for name in broker_names if name in self.broker_addr_table]
         addresses = {address for broker in brokers for address in broker.broker_addrs.values()}
         for key, live in self.broker_live_table.items():

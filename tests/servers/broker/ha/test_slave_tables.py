@@ -151,7 +151,7 @@ FAULTS = {
     "no JSON": (b"{", "not JSON"),
     "no object": (b"[1]", "not a JSON object"),
     "a wrong table": ({"topicConfigTable": []}, "topicConfigTable is no JSON object"),
-    "no UTF-8": (b'{"\xff":1}', "not UTF-8"),
+    "no UTF-8": (b'{"\xff":1}', "not JSON: 'utf-8' codec"),
     "a wrong version": ({"dataVersion": {"counter": "x"}}, "data version"),
 }
 
