@@ -12,6 +12,10 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
+# What a `repr` shows of a body, and of any other value of a message.
+SHOWN_BYTES: Final = 64
+SHOWN_CHARS: Final = 1000
+
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 # MessageConst.STRING_HASH_SET: Java refuses these names for user properties.
@@ -56,6 +60,9 @@ class Message:
     delay: timedelta | None = None
     wait_store_msg_ok: bool = True
 
+    def __repr__(self) -> str:
+        return _short_repr(self)
+
     def __init__(
         self,
         topic: str,
@@ -91,6 +98,21 @@ class Message:
         draft.delay = delay
         draft.wait_store_msg_ok = wait_store_msg_ok
         draft.__class__ = Message
+
+
+def _short_repr(message: Message | MessageExt) -> str:
+    """Returns the text of a message with the beginning of a long body, and of other long values."""
+    values = {field.name: getattr(message, field.name) for field in fields(message)}
+    shown = ", ".join(f"{name}={_beginning(value)}" for name, value in values.items())
+    return f"{type(message).__name__}({shown})"
+
+
+def _beginning(value: object) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        body = bytes(value[:SHOWN_BYTES])
+        return repr(body) if len(value) <= SHOWN_BYTES else f"{body!r}... ({len(value)} bytes)"
+    text = repr(dict(value) if isinstance(value, Mapping) else value)
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}... ({len(text)} characters)"
 
 
 # `object.__setattr__(message, "__class__", ...)` without its look-ups, which cost half as much again.
@@ -143,6 +165,9 @@ class MessageExt:
     prepared_transaction_offset: int
     msg_id: str
     offset_msg_id: str
+
+    def __repr__(self) -> str:
+        return _short_repr(self)
 
     @property
     def user_properties(self) -> dict[str, str]:

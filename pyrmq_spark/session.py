@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyrmq_core import line_logger
 from pyrmq_spark.gc_freeze import started_by_spark
@@ -16,10 +19,13 @@ if TYPE_CHECKING:
 
 log = line_logger(__name__)
 
+W = TypeVar("W")
+
 FOLDER: Final = Path(__file__).parent / "python_path"
 # The command that Spark starts if PYSPARK_PYTHON names none.
 DEFAULT_PYTHON: Final = "python3"
 PYTHON_SECONDS: Final = 10.0
+HIDE_TRACEBACK: Final = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
 
 _is_python_checked = False
 
@@ -38,11 +44,18 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     the folder to a registered source (`spark.dataSource.register(RocketMQDataSource)`). For a source that Spark finds
     itself, set the driver's environment variable PYTHONPATH instead.
 
+    `spark.sql.execution.pyspark.udf.hideTraceback.enabled`: an error in Python, of this source or of a function, is
+    shown as its message. `spark.conf.set` with "false" brings back its traceback.
+
+    An interrupt (Ctrl-C, the stop button of a notebook) takes the active session from the main thread, and Spark then
+    finds no Python source to write to. After this call, `format("rocketmq")` of a writer gives it back.
+
     Logs a warning if Spark would start another Python than this.
     """
     warn_of_another_python()
+    _mend_interrupted_writers()
     # The type of the builder's argument.
-    settings: dict[str, bool | float | int | str | None] = {}
+    settings: dict[str, bool | float | int | str | None] = {HIDE_TRACEBACK: "true"}
     if os.name != "nt" and has_unix_sockets():
         settings["spark.python.unix.domain.socket.enabled"] = "true"
     if FOLDER.is_dir():  # the package may lie in an archive
@@ -63,6 +76,46 @@ def activate_session(spark: SparkSession) -> None:
     if isinstance(spark, SparkSession):
         jvm: Any = spark._jvm
         jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def restore_session(spark: SparkSession | None = None) -> None:
+    """Makes `spark`, or the driver's session, the active one of the main thread, if an interrupt has taken it."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    from pyspark.sql import SparkSession
+
+    session = getattr(SparkSession, "_instantiatedSession", None) if spark is None else spark
+    if not isinstance(session, SparkSession) or session._sc._jsc is None:  # of Spark Connect, or it is stopped
+        return
+    jvm: Any = session._jvm
+    if jvm.SparkSession.getActiveSession().isEmpty():
+        activate_session(session)
+
+
+def _mend_interrupted_writers() -> None:
+    """Has the writers of Spark's driver call `restore_session` when they are to write to this source.
+
+    Spark asks for a session when the writer begins, and neither it nor a source has a place for this.
+    """
+    try:
+        from pyspark.sql.readwriter import DataFrameWriter
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
+    except ImportError:  # a client of Spark Connect has no JVM, and no active session to lose
+        return
+    writers: tuple[Any, ...] = (DataFrameWriter, DataStreamWriter)
+    for writer in writers:
+        if not hasattr(writer.format, "__wrapped__"):
+            writer.format = _mending(writer.format)
+
+
+def _mending(choose: Callable[[W, str], W]) -> Callable[[W, str], W]:
+    @wraps(choose)
+    def format(self: W, source: str) -> W:
+        if source.lower() == "rocketmq":
+            restore_session(getattr(self, "_spark", None))
+        return choose(self, source)
+
+    return format
 
 
 def name_server_variable() -> dict[str, str]:

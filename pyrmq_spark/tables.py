@@ -16,7 +16,7 @@ from pyrmq_spark.json_texts import MARK, STRINGS, with_json
 from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.options import ConnectionOptions, check_names, hide_secrets, read_connection, read_source
 from pyrmq_spark.read.queue_selection import candidate_topics
-from pyrmq_spark.session import name_server_variable
+from pyrmq_spark.session import name_server_variable, restore_session
 from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def topics(
     startingOffsets, ...
     """
     options = hide_secrets(options)
+    restore_session(spark)
     with as_spark_error("topics"):
         connection = _connection(options)
         selection = read_source({**options, "topicPattern": pattern})

@@ -18,7 +18,7 @@ from pyrmq_core import InvalidArgument, MessageQueue, RocketMQError, line_logger
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, check_names, hide_secrets, read_connection
 from pyrmq_spark.pyspark_releases import has_admission_control
-from pyrmq_spark.session import name_server_variable
+from pyrmq_spark.session import name_server_variable, restore_session
 from pyrmq_spark.spark_errors import InvalidCheckpoint, InvalidOption, OldPySpark, as_spark_error
 from pyrmq_spark.stream.stream_offset import ROWS_BEHIND, Offsets, StreamOffset
 
@@ -66,6 +66,7 @@ def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
             "before PySpark 4.2 a query does not report how far its queues go: set the option consumerGroup, and see "
             "the lag by `pyrmq group progress`"
         )
+    restore_session()
     progress = query.progress if hasattr(query, "progress") else query.lastProgress
     lags = []
     for source in _sources({} if progress is None else json.loads(progress.json)):
@@ -83,6 +84,7 @@ def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets
     `options` describe the connection (`nameServer`, `accessKey`, ...); the default of `nameServer` is NAMESRV_ADDR.
     """
     options = hide_secrets(options)
+    restore_session()
     progress = query.lastProgress
     offsets = ends_of({} if progress is None else json.loads(progress.json))
     with as_spark_error(f"group {group}"):

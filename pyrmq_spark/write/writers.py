@@ -44,6 +44,7 @@ log = line_logger(__name__)
 # The bits of select_one_message_queue's counter, a Java int without its sign.
 COUNTER_BITS: Final = 31
 MAX_QUEUES_LISTED: Final = 32
+GO_ON: Final = ". Tasks of an interrupted cell may go on sending: spark.sparkContext.cancelAllJobs() ends them first"
 
 
 class RocketMQWriter(DataSourceArrowWriter):
@@ -143,13 +144,15 @@ def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) ->
     """Returns a line about the rows that a failed write left in the topic; `again` says when the same rows are stored
     once more.
 
-    A task that was cancelled or killed reports nothing, and may have sent all of its rows.
+    A task that was cancelled or killed reports nothing, and may have sent all of its rows. It may also go on: Spark
+    does not wait for the end of an interrupted job's tasks, and what aborts a write has no way to end them.
     """
     if len(written) == tasks > 0:
         return f"all of its {tasks} tasks finished, and what they sent stays and {again}: {summary_line(written)}"
     unfinished = f"{tasks - len(written)} of {tasks} tasks did not finish" if tasks else "no task finished"
     line = f"{unfinished}; what they sent stays in the topic, is not counted here, and {again}"
-    return f"{line}. The others finished, and their rows stay too: {summary_line(written)}" if written else line
+    others = f". The others finished, and their rows stay too: {summary_line(written)}" if written else ""
+    return f"{line}{others}{GO_ON}" if tasks else f"{line}{others}"
 
 
 def summary_line(written: Sequence[PartitionWritten]) -> str:

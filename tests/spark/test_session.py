@@ -37,12 +37,13 @@ def test_a_system_without_such_sockets_gets_no_setting_for_them(monkeypatch: pyt
     monkeypatch.setattr(os, "name", "nt")
     settings = session_settings()
     monkeypatch.undo()
-    assert list(settings) == ["spark.executorEnv.PYTHONPATH"]
+    assert list(settings) == [session.HIDE_TRACEBACK, "spark.executorEnv.PYTHONPATH"]
 
 
 def test_a_package_in_an_archive_names_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(session, "FOLDER", tmp_path / "archive.zip" / "pyrmq_spark" / "python_path")
-    assert list(session_settings()) == ["spark.python.unix.domain.socket.enabled"] * has_unix_sockets()
+    sockets = ["spark.python.unix.domain.socket.enabled"] * has_unix_sockets()
+    assert list(session_settings()) == [session.HIDE_TRACEBACK, *sockets]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyrmq_core.client.admin.chosen_brokers import chosen_brokers, every_address, one_broker, one_figure
+from pyrmq_core.client.admin.html_tables import TableRows
 from pyrmq_core.client.admin.servers import AdminFamily, Server, change_each
 from pyrmq_core.client.admin.values import BrokerStatus
 from pyrmq_core.client.query_many import query_many
@@ -51,7 +52,7 @@ class Brokers(AdminFamily):
             info = answer if isinstance(answer, RuntimeInfo) else None
             error = None if isinstance(answer, RuntimeInfo) else answer
             rows.append(BrokerStatus(data.cluster, data.broker_name, broker_id, server.address, info, error))
-        return tuple(rows)
+        return TableRows(rows)
 
     async def runtime_info(self, broker: str, *, broker_id: int = 0) -> RuntimeInfo:
         """Returns the broker's own figures; `table` has them all, as texts."""

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from pyrmq_core.client.admin.group_tables import connections_of, progress_of, tenant_queue
+from pyrmq_core.client.admin.html_tables import TableRows
 from pyrmq_core.client.admin.servers import AdminServers, Server, change_each
 from pyrmq_core.client.admin.values import OffsetChange
 from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, queue_of, whole_number
@@ -70,7 +71,7 @@ class GroupOffsets:
                 changes.extend(await self._commit(topic, {server.name: server}, when_ms, before))
 
         await change_each(masters.values(), change)
-        return tuple(sorted(changes, key=lambda change: change.queue))
+        return TableRows(sorted(changes, key=lambda change: change.queue))
 
     async def seek(self, queue: MessageQueue, offset: int) -> OffsetChange:
         check_topic(queue_of(queue).topic)
@@ -195,7 +196,7 @@ class GroupOffsets:
         else:
             offsets = await self._queues.offsets_at(dict.fromkeys(queues, when_ms))
         await self._queues.commit_offsets(offsets)
-        return tuple(OffsetChange(queue, before.offsets.get(queue), offsets[queue]) for queue in sorted(offsets))
+        return TableRows(OffsetChange(queue, before.offsets.get(queue), offsets[queue]) for queue in sorted(offsets))
 
     async def _check_bounds(self, queue: MessageQueue, offset: int) -> None:
         bounds = (await self._queues.offset_bounds([queue]))[queue]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import ClassVar, Final
 
+from pyrmq_core.client.admin.html_tables import ShownAsTable
 from pyrmq_core.errors import ResponseError, RocketMQError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
@@ -29,6 +30,8 @@ class BrokerStatus:
 
     Rates are messages a second of the last 10 s, None in the broker's first seconds.
     """
+
+    SHOWN: ClassVar = ("cluster", "broker_name", "broker_id", "address", "version", "put_tps", "get_tps", "error")
 
     cluster: str
     broker_name: str
@@ -99,11 +102,14 @@ class QueueStats:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicStats:
+class TopicStats(ShownAsTable):
     """A topic's queues; `failures` names the brokers that gave no answer, with their errors.
 
     `put_tps` is messages a second of the last minute at these brokers; None before 5.0.
     """
+
+    ROWS: ClassVar = "queues"
+    COLUMNS: ClassVar = ("messages",)
 
     queues: Mapping[MessageQueue, QueueStats]
     put_tps: float | None
@@ -115,11 +121,13 @@ class TopicStats:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRates:
+class TopicRates(ShownAsTable):
     """Messages a second of the last minute, stored and received by each group, over all brokers that answer.
 
     `failures` names the brokers that gave no answer, with their errors.
     """
+
+    ROWS: ClassVar = "get_tps"
 
     put_tps: float
     get_tps: Mapping[str, float]
@@ -127,8 +135,10 @@ class TopicRates:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicGroupNames:
+class TopicGroupNames(ShownAsTable):
     """The groups of one topic; groups that only brokers in `failures` know are missing."""
+
+    ROWS: ClassVar = "groups"
 
     groups: tuple[str, ...]
     failures: Mapping[str, RocketMQError]
@@ -156,8 +166,10 @@ class GroupSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupList:
+class GroupList(ShownAsTable):
     """All groups by name; groups that only brokers in `failures` have are missing."""
+
+    ROWS: ClassVar = "groups"
 
     groups: tuple[GroupSummary, ...]
     failures: Mapping[str, RocketMQError]
@@ -182,8 +194,11 @@ class GroupMember:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(ShownAsTable):
     """One group: its settings by broker name, its members, and the group's data in their heartbeats."""
+
+    ROWS: ClassVar = "members"
+    COLUMNS: ClassVar = ("queues",)
 
     group: str
     configs: Mapping[str, SubscriptionGroupConfig]
@@ -224,8 +239,11 @@ class QueueProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupProgress:
+class GroupProgress(ShownAsTable):
     """The progress of a group in each queue that it has an offset of; `consume_tps` is messages a second."""
+
+    ROWS: ClassVar = "queues"
+    COLUMNS: ClassVar = ("lag", "inflight")
 
     group: str
     queues: tuple[QueueProgress, ...]
