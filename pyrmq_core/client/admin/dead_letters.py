@@ -7,22 +7,24 @@ the first topic, to all groups. Both keep the unique key, as a retry does.
 
 from __future__ import annotations
 
+from contextlib import aclosing
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Final, Literal
 
-from pyrmq_core.client.admin.message_queries import MessageList
+from pyrmq_core.client.admin.message_queries import MAX_FOUND_BYTES, MessageList, too_much_found
 from pyrmq_core.client.admin.servers import AdminServers
 from pyrmq_core.client.arguments import first_millisecond, whole_number
 from pyrmq_core.client.consumer.pull.puller import Puller
-from pyrmq_core.client.consumer.pull.unreadable import Readable, readable
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.producer.send.send_options import AnyQueue, CommunicationMode, SendSettings
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.unique_ids import unique_ids
-from pyrmq_core.errors import InvalidArgument, RecordError, RocketMQError
-from pyrmq_core.model import MessageExt, MessageQueue, SendResult
-from pyrmq_core.protocol.messages.bodies import BodyRules
+from pyrmq_core.client.unpacking import in_steps
+from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, SendResult
 from pyrmq_core.protocol.messages.compression import compress, compression_of
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX
 from pyrmq_core.protocol.messages.namespaces import message_without_namespace
@@ -40,6 +42,7 @@ from pyrmq_core.protocol.messages.properties import (
     WAIT,
     encode_properties,
 )
+from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
 
 INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
 # Properties of the letter's earlier deliveries, which the copy must not have.
@@ -57,51 +60,45 @@ class DeadLetters:
         self._queues = QueueOffsets(session, group, timeout=servers.timeout, namespace=namespace)
         self._puller = Puller(session, group, namespace)
 
-    async def newest(self, max_num: int, begin: datetime | None) -> MessageList:
+    async def newest(self, max_num: int, begin: datetime | None, body_bytes: int | None = None) -> MessageList:
         """Returns the newest `max_num` of each queue, by store time, of brokers that answer; raises if none does."""
         whole_number("max_num", max_num, 1, MAX_LETTERS)
         begin_ms = None if begin is None else first_millisecond(begin)
         topic = DLQ_PREFIX + self._group
         queues = (await self._queues.current_queues([topic]))[topic] or ()
         failures: dict[str, RocketMQError] = {}
+        reading = _Reading(MAX_FOUND_BYTES, body_bytes)
 
         silent = set()
 
-        async def read(queue: MessageQueue) -> list[MessageExt]:
+        async def read(queue: MessageQueue) -> None:
             try:
-                messages_read = await self._read(queue, max_num, begin_ms)
+                await self._read(queue, max_num, begin_ms, reading)
             except RocketMQError as error:
                 failures[queue.broker_name] = error
                 silent.add(queue.broker_name)
-                return []
-            if messages_read.faults:
-                failures[queue.broker_name] = messages_read.faults[0]
-            return messages_read.messages
 
-        letters = [message for messages in (await query_many(queues, read)).values() for message in messages]
-        if silent and not letters and silent == {queue.broker_name for queue in queues}:
+        await query_many(queues, read)
+        if silent and not reading.letters and silent == {queue.broker_name for queue in queues}:
             raise next(iter(failures.values()))
-        letters.sort(key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
+        reading.letters.sort(key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
         return MessageList(
-            tuple(message_without_namespace(letter, self._servers.namespace) for letter in letters), failures
+            tuple(message_without_namespace(letter, self._servers.namespace) for letter in reading.letters),
+            {**reading.faults, **failures},
         )
 
-    async def _read(self, queue: MessageQueue, max_num: int, begin_ms: int | None) -> Readable:
+    async def _read(self, queue: MessageQueue, max_num: int, begin_ms: int | None, reading: _Reading) -> None:
         bounds = (await self._queues.offset_bounds([queue]))[queue]
         first = bounds.start if begin_ms is None else await self._queues.offset_at(queue, begin_ms)
         first = max(bounds.start, first, bounds.end - max_num)
-        every = Readable([], [], first)
         if first >= bounds.end:
-            return every
+            return
         async with self._puller.read(queue, first, bounds.end) as pulls:
             async for pull in pulls:
-                part = readable(pull, BodyRules())
-                every.messages.extend(part.messages)
-                every.faults.extend(part.faults)
-                if part.next_offset < pull.next_offset:
-                    text = f"{queue}: offsets {part.next_offset} to {pull.next_offset} cannot be read"
-                    every.faults.append(RecordError(text))
-        return every
+                items = iterate_readable(pull, OffsetRange(pull.start, pull.next_offset))
+                async with aclosing(in_steps(items, partial(reading.keep, queue))) as lists:
+                    async for letters in lists:
+                        reading.letters += letters
 
     async def resend(self, message: MessageExt, to: Literal["retry", "origin"]) -> SendResult:
         origin = self.origin(message)
@@ -138,6 +135,28 @@ class DeadLetters:
         if message.topic != DLQ_PREFIX + self._group:
             raise InvalidArgument(f"message {message.msg_id} of {message.topic} is no dead letter of {self._group}")
         return origin_topic(message, self._servers)
+
+
+class _Reading:
+    """The dead letters of all queues so far, and the first error of each broker that has an unreadable one."""
+
+    def __init__(self, room: int, body_bytes: int | None) -> None:
+        self.letters: list[MessageExt] = []
+        self.faults: dict[str, RocketMQError] = {}
+        self._room = room
+        self._body_bytes = body_bytes
+
+    def keep(self, queue: MessageQueue, item: Readable) -> MessageExt | None:
+        """Returns a letter with the wanted part of its body; None if it cannot be read, or there is no room."""
+        if isinstance(item, UnreadableRecord):
+            self.faults.setdefault(queue.broker_name, item.error)
+            return None
+        body = item.body[: self._body_bytes]
+        if len(body) > self._room:
+            self.faults.setdefault(queue.broker_name, too_much_found(item))
+            return None
+        self._room -= len(body)
+        return item if self._body_bytes is None else replace(item, body=body)
 
 
 def origin_topic(message: MessageExt, servers: AdminServers) -> str:

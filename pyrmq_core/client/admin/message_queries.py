@@ -7,7 +7,8 @@ errors, since it would look complete without.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -15,14 +16,16 @@ from pyrmq_core.client.arguments import MAX_LONG, instance_of, queue_of, whole_n
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import broker_addresses, reading_address
-from pyrmq_core.errors import BrokerNotFound, InvalidArgument, RecordError, RocketMQError
-from pyrmq_core.model import MessageExt, MessageQueue, PullStatus
+from pyrmq_core.client.unpacking import in_steps, in_thread
+from pyrmq_core.errors import BodyTooLarge, BrokerNotFound, InvalidArgument, RecordError, RocketMQError
+from pyrmq_core.model import EVERYTHING, MessageExt, MessageQueue, PullStatus
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.messages.namespaces import message_without_namespace, with_namespace
-from pyrmq_core.protocol.messages.payload import RawPull, decode
+from pyrmq_core.protocol.messages.payload import RawPull
+from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
 from pyrmq_core.protocol.messages.record import unpack_host, unpack_record
 from pyrmq_core.protocol.requests.broker.offsets import GetEarliestStoreTime, StoreTimeFound
 from pyrmq_core.protocol.requests.broker.query_message import MessagesFound, QueryMessage, ViewMessage
@@ -35,9 +38,13 @@ UNIQUE_KEY_RECORDS: Final = 32
 PORT_BYTES: Final = 4
 
 
+# The most bytes of bodies that a look-up returns, once they are unpacked.
+MAX_FOUND_BYTES: Final = 256 * 1024 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class MessageList:
-    """Messages by store time, and the errors of the brokers that gave no answer."""
+    """Messages by store time, and the errors of the brokers that gave no answer, or a message that cannot be read."""
 
     messages: tuple[MessageExt, ...]
     failures: Mapping[str, RocketMQError]
@@ -61,13 +68,21 @@ class MessageQueries:
         )
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, RequestCode.VIEW_MESSAGE_BY_ID, address, f"message {offset_msg_id}")
-        message = next(_messages(bytes(answer.body), self._broker_name(address)), None)
-        if message is None or message.commit_log_offset != place.offset:
+        item = await in_thread(_first, bytes(answer.body), self._broker_name(address))
+        if isinstance(item, UnreadableRecord):
+            raise item.error
+        if item is None or item.commit_log_offset != place.offset:
             raise RecordError(f"{address} answers with another message than {offset_msg_id}")
-        return message_without_namespace(message, self._namespace)
+        return message_without_namespace(item, self._namespace)
 
     async def by_key(
-        self, topic: str, key: str, max_num: int, begin: datetime | None, end: datetime | None
+        self,
+        topic: str,
+        key: str,
+        max_num: int,
+        begin: datetime | None,
+        end: datetime | None,
+        body_bytes: int | None = None,
     ) -> MessageList:
         """Returns messages of the topic that have the key, by store time: of each broker the newest `max_num`."""
         whole_number("max_num", max_num, 1, MAX_INT)
@@ -75,13 +90,15 @@ class MessageQueries:
             raise InvalidArgument(f"key={shown(key)}: it is one word; a message's keys are separated by spaces")
         begin_ms, end_ms = _ms("begin", begin, 0), _ms("end", end, MAX_LONG)
         request = QueryMessage(self._on_wire(topic), key, max_num, begin_ms, end_ms, index_type="K")
-        return await self._everywhere(topic, request, lambda message: key in (message.keys or "").split(" "))
+        return await self._everywhere(
+            topic, request, lambda message: key in (message.keys or "").split(" "), _body_bytes(body_bytes)
+        )
 
-    async def by_unique_key(self, topic: str, unique_key: str) -> MessageList:
+    async def by_unique_key(self, topic: str, unique_key: str, body_bytes: int | None = None) -> MessageList:
         """Returns every message with this UNIQ_KEY, of the brokers that answer: a send that was repeated has two."""
         key = _text("unique_key", unique_key)
         request = QueryMessage(self._on_wire(topic), key, UNIQUE_KEY_RECORDS, 0, MAX_LONG, index_type="U")
-        return await self._everywhere(topic, request, lambda message: message.msg_id == key)
+        return await self._everywhere(topic, request, lambda message: message.msg_id == key, _body_bytes(body_bytes))
 
     async def earliest_store_time(self, queue: MessageQueue) -> datetime | None:
         """Returns the store time of the oldest message that is kept; None for a queue without messages."""
@@ -92,11 +109,12 @@ class MessageQueries:
         return None if found_ms < 0 else EPOCH + timedelta(milliseconds=found_ms)
 
     async def _everywhere(
-        self, topic: str, request: QueryMessage, is_wanted: Callable[[MessageExt], bool]
+        self, topic: str, request: QueryMessage, is_wanted: Callable[[MessageExt], bool], body_bytes: int | None
     ) -> MessageList:
         """Returns the topic's messages that its brokers find and `is_wanted` accepts; an index holds only hashes.
 
-        Raises an error only when no broker answers.
+        Raises an error only when no broker answers. A record that cannot be read costs itself, and so do the messages
+        whose bodies are more than 256 MiB together: the broker's error names the first.
         """
         check_topic(topic)
         route = await self._client.routes.refresh(request.topic, timeout=self._timeout)
@@ -104,34 +122,33 @@ class MessageQueries:
             raise self._client.routes.no_route(topic)
         brokers = broker_addresses([route])
 
-        async def found_by(name: str) -> list[MessageExt] | RocketMQError:
+        async def found_by(name: str) -> bytes | RocketMQError:
             try:
                 return await query(name)
             except RocketMQError as error:
                 return error
 
-        async def query(name: str) -> list[MessageExt]:
+        async def query(name: str) -> bytes:
             address = reading_address(brokers[name])
             if address is None:
                 raise BrokerNotFound(f"broker {name} has no address in the route of {topic}", broker_name=name)
             answer = await self._client.call(address, request.to_command(), timeout=self._timeout)
             if answer.code == ResponseCode.QUERY_NOT_FOUND:
-                return []
+                return b""
             if answer.code != ResponseCode.SUCCESS:
                 raise response_error(answer, RequestCode.QUERY_MESSAGE, f"{name} ({address})", f"topic {topic}")
-            return list(_messages(MessagesFound.from_command(answer).records, name))
+            return bytes(MessagesFound.from_command(answer).records)
 
         answers = await query_many(brokers, found_by)
         failures = {name: answer for name, answer in answers.items() if isinstance(answer, RocketMQError)}
         if failures and len(failures) == len(brokers):
             raise next(iter(failures.values()))
-        lists = [answer for answer in answers.values() if not isinstance(answer, RocketMQError)]
-        mine = [
-            message_without_namespace(message, self._namespace)
-            for messages in lists
-            for message in messages
-            if message.topic == request.topic and is_wanted(message)
-        ]
+        reading = _Reading(request.topic, is_wanted, self._namespace, body_bytes)
+        for name, answer in answers.items():
+            if not isinstance(answer, RocketMQError):
+                await reading.read(answer, name)
+        failures |= reading.failures
+        mine = reading.messages
         mine.sort(key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
         return MessageList(tuple(mine), failures)
 
@@ -144,14 +161,73 @@ class MessageQueries:
         return with_namespace(topic, self._namespace)
 
 
-def _messages(records: bytes, broker_name: str) -> Iterator[MessageExt]:
+class _Reading:
+    """The messages in the answers of several brokers, unpacked one at a time."""
+
+    def __init__(
+        self, topic: str, is_wanted: Callable[[MessageExt], bool], namespace: str | None, body_bytes: int | None
+    ) -> None:
+        self.messages: list[MessageExt] = []
+        self.failures: dict[str, RocketMQError] = {}
+        self._topic = topic
+        self._is_wanted = is_wanted
+        self._namespace = namespace
+        self._body_bytes = body_bytes
+        self._room = MAX_FOUND_BYTES
+
+    async def read(self, records: bytes, broker_name: str) -> None:
+        """Adds the wanted messages of one broker's answer."""
+
+        def keep(item: Readable) -> MessageExt | None:
+            message = item.message if isinstance(item, UnreadableRecord) else item
+            if message is not None and (message.topic != self._topic or not self._is_wanted(message)):
+                return None
+            if isinstance(item, UnreadableRecord):
+                self.failures.setdefault(broker_name, item.error)
+                return None
+            body = item.body[: self._body_bytes]
+            if len(body) > self._room:
+                self.failures.setdefault(broker_name, too_much_found(item))
+                return None
+            self._room -= len(body)
+            return message_without_namespace(replace(item, body=body), self._namespace)
+
+        async with aclosing(in_steps(_messages(records, broker_name), keep)) as lists:
+            async for messages in lists:
+                self.messages += messages
+
+
+def too_much_found(message: MessageExt) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"the bodies found are more than {MAX_FOUND_BYTES} bytes together; message {message.msg_id} and others are "
+        "left out: ask for fewer by max_num or times, or for their first bytes by body_bytes",
+        max_bytes=MAX_FOUND_BYTES,
+    )
+
+
+def _messages(records: bytes, broker_name: str) -> Iterator[Readable]:
+    """Yields the messages of records of any queues; a record whose end is unknown ends them."""
     position = 0
     while position < len(records):
-        raw = unpack_record(records, position)
+        try:
+            raw = unpack_record(records, position)
+        except RecordError as error:
+            yield UnreadableRecord(error, 0)
+            return
         record = records[position : position + raw.store_size]
         queue = MessageQueue("", broker_name, raw.queue_id)
-        yield from decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, record))
+        yield from iterate_readable(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, record), EVERYTHING)
         position += raw.store_size
+
+
+def _first(records: bytes, broker_name: str) -> Readable | None:
+    return next(_messages(records, broker_name), None)
+
+
+def _body_bytes(value: int | None) -> int | None:
+    if value is not None:
+        whole_number("body_bytes", value, 0)
+    return value
 
 
 def _text(name: str, value: str) -> str:

@@ -27,6 +27,8 @@ from pyrmq_core.protocol.requests.groups.connections import ConsumerConnections
 CONSUME_ACTIVELY: Final = "CONSUME_ACTIVELY"
 BROADCASTING: Final = "BROADCASTING"
 TAG: Final = "TAG"
+# The beginnings of copies' bodies are enough: their message is known.
+COPY_BODY_BYTES: Final = 1024
 
 
 class TrackType(enum.Enum):
@@ -131,6 +133,6 @@ def _passes(message: MessageExt, subscription: SubscriptionData | None) -> bool:
 
 async def _copies(queries: MessageQueries, topic: str, unique_key: str) -> MessageList:
     try:
-        return await queries.by_unique_key(topic, unique_key)
+        return await queries.by_unique_key(topic, unique_key, COPY_BODY_BYTES)
     except NoRoute:
         return MessageList((), {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
@@ -12,6 +12,7 @@ from pyrmq_core.client.admin.group_tables import connections_of
 from pyrmq_core.client.admin.message_queries import MessageList, MessageQueries
 from pyrmq_core.client.admin.message_tracks import MessageTrack, tracks_of
 from pyrmq_core.client.admin.servers import AdminFamily, Server
+from pyrmq_core.client.unpacking import in_thread
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, NoRoute, RocketMQError
 from pyrmq_core.model import MessageExt, MessageQueue, SendResult
 from pyrmq_core.protocol.messages.names import check_group
@@ -22,6 +23,9 @@ from pyrmq_core.protocol.requests.client.consume_message_directly import Consume
 
 # The trace messages of one key that each broker returns; a message has about two for each group and try.
 TRACE_MESSAGES: Final = 64
+# The most events of a trace, and the most bytes that are read of a trace message: clients send up to 128 KB.
+MAX_EVENTS: Final = 10_000
+TRACE_BYTES: Final = 1024 * 1024
 DEAD_LETTERS: Final = 1000
 
 
@@ -52,17 +56,23 @@ class Messages(AdminFamily):
         max_num: int = 32,
         begin: datetime | None = None,
         end: datetime | None = None,
+        body_bytes: int | None = None,
     ) -> MessageList:
         """Returns messages that have `key` among their keys, stored from `begin` to `end`, oldest first.
 
         Each broker of the topic answers with its newest `max_num`. An empty result is no error. A message is found a
-        moment after it is stored.
+        moment after it is stored. With `body_bytes` bodies are cut to so many bytes, and the list is bounded by their
+        number alone. Else bodies beyond 256 MiB together are left out. They, and messages that cannot be read, are an
+        error of their broker in `failures`.
         """
-        return await self._queries().by_key(topic, key, max_num, begin, end)
+        return await self._queries().by_key(topic, key, max_num, begin, end, body_bytes)
 
-    async def by_unique_key(self, topic: str, unique_key: str) -> MessageList:
-        """Returns every message with this `msg_id`, the producer's UNIQ_KEY: a repeated send has stored two."""
-        return await self._queries().by_unique_key(topic, unique_key)
+    async def by_unique_key(self, topic: str, unique_key: str, *, body_bytes: int | None = None) -> MessageList:
+        """Returns every message with this `msg_id`, the producer's UNIQ_KEY: a repeated send has stored two.
+
+        `body_bytes` and `failures` are as in `by_key`.
+        """
+        return await self._queries().by_unique_key(topic, unique_key, body_bytes)
 
     async def earliest_store_time(self, queue: MessageQueue) -> datetime | None:
         """Returns the store time of the oldest message that is kept; None for a queue without messages."""
@@ -82,25 +92,28 @@ class Messages(AdminFamily):
         later.
         """
         try:
-            trace_messages = await self._queries().by_key(trace_topic, msg_id, TRACE_MESSAGES, None, None)
+            trace_messages = await self._queries().by_key(trace_topic, msg_id, TRACE_MESSAGES, None, None, TRACE_BYTES)
         except NoRoute:
             if trace_topic != TRACE_TOPIC:
                 raise
             return MessageTrace((), {})  # brokers create this topic at the first trace message
-        events = [
-            event
-            for message in trace_messages.messages
-            for event in trace_events(message.body.decode(errors="replace"))
-            if event.msg_id == msg_id
-        ]
+        events = await in_thread(_events_of, trace_messages.messages, msg_id)
         return MessageTrace(tuple(sorted(events, key=_time_of)), trace_messages.failures)
 
     async def dead_letters(
-        self, group: str, *, max_num: int = DEAD_LETTERS, begin: datetime | None = None
+        self,
+        group: str,
+        *,
+        max_num: int = DEAD_LETTERS,
+        begin: datetime | None = None,
+        body_bytes: int | None = None,
     ) -> MessageList:
-        """Returns a group's dead letters, of each queue the newest `max_num` stored from `begin` on, oldest first."""
+        """Returns a group's dead letters, of each queue the newest `max_num` stored from `begin` on, oldest first.
+
+        `body_bytes` and `failures` are as in `by_key`.
+        """
         check_group(group)
-        return await DeadLetters(self._servers, group).newest(max_num, begin)
+        return await DeadLetters(self._servers, group).newest(max_num, begin, body_bytes)
 
     async def resend(self, group: str, message: MessageExt, *, to: Literal["retry", "origin"] = "retry") -> SendResult:
         """Sends a dead letter of the group again: to the group alone, or with "origin" to the message's first topic.
@@ -154,6 +167,18 @@ class Messages(AdminFamily):
     def _queries(self) -> MessageQueries:
         servers = self._servers
         return MessageQueries(servers.session, timeout=servers.timeout, namespace=servers.namespace)
+
+
+def _events_of(trace_messages: Sequence[MessageExt], msg_id: str) -> list[TraceEvent]:
+    """Returns the message's first events; a sender decides how many a trace message has."""
+    events: list[TraceEvent] = []
+    for message in trace_messages:
+        for event in trace_events(message.body.decode(errors="replace")):
+            if event.msg_id == msg_id:
+                events.append(event)
+                if len(events) == MAX_EVENTS:
+                    return events
+    return events
 
 
 def _time_of(event: TraceEvent) -> int:

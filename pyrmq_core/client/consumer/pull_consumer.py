@@ -22,6 +22,7 @@ from pyrmq_core.client.consumer.retry_topic import RetryTopic
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.session_owner import SessionOwner
+from pyrmq_core.client.unpacking import in_steps, in_thread, unpacked_messages
 from pyrmq_core.columnar.body_schema import BodySampler, BodySchema
 from pyrmq_core.committed.ranges import manifest_of, ranges_to_read
 from pyrmq_core.errors import InvalidArgument, NetworkError
@@ -29,12 +30,15 @@ from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, BodyRules
-from pyrmq_core.protocol.messages.payload import RawPull, messages_of
+from pyrmq_core.protocol.messages.payload import RawPull
+from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 
 LONGEST_WAIT_SECONDS: Final = 600.0
 # The most body bytes of a sample: the bodies are not kept, but reading them takes time.
 SAMPLE_BYTES: Final = 64 * 1024 * 1024
+# The longest body of a sample: parsing a longer one would take seconds, and many times its size.
+SAMPLED_BODY_BYTES: Final = 4 * 1024 * 1024
 
 
 class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
@@ -104,23 +108,11 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         by the network is sent once more if the broker has another address by then: the address of a slave or of a new
         master.
         """
-        if wait != 0 and seconds_of("wait", wait) > LONGEST_WAIT_SECONDS:
-            raise InvalidArgument(f"wait={wait:g}: between 0 and {LONGEST_WAIT_SECONDS:g} seconds are possible")
-        whole_number("max_messages", max_messages, 1)
-        whole_number("offset", offset, -MAX_LONG, MAX_LONG)
-        queue_of(queue)
         rules = BodyRules(verify_crc, max_body_bytes=max_body_bytes)
-        wanted = filter_of(tags, sql)
-        pull = partial(self._pulling().pull, queue, offset, max_messages=max_messages, tags=wanted, wait=wait)
-        try:
-            pulled = await pull()
-        except NetworkError as error:
-            moved = self._session.has_moved
-            if not await moved(queue, error.address, timeout=self._timeout, namespace=self._namespace):
-                raise
-            pulled = await pull()
+        pulled = await raw_pull(self, queue, offset, max_messages=max_messages, tags=tags, sql=sql, wait=wait)
         own = OffsetRange(offset, max(offset, pulled.next_offset))  # the answer of a batch topic has complete records
-        decoded, left_out = messages_of(pulled, own, rules, allow_gaps=True)
+        decoded, left_out = await unpacked_messages(pulled, own, rules, allow_gaps=True)
+        wanted = filter_of(tags, sql)
         messages = tuple(
             decoded if wanted.passes_all else [message for message in decoded if wanted.matches(message.tags)]
         )
@@ -270,7 +262,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     async def infer_schema(self, topic: str, *, sample: int = 100) -> BodySchema:
         """Returns the columns of a topic's bodies, inferred from the newest `sample` messages of each queue.
 
-        At most 64 MiB of bodies are looked at. Raises as `message_queues` and `read`; never for what a body holds.
+        At most 64 MiB of bodies are looked at, and none of more than 4 MiB. Raises as `message_queues` and `read`, but
+        never for what a body holds.
         """
         whole_number("sample", sample, 1)
         queues = await self._asking().message_queues(topic)
@@ -355,6 +348,36 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return self._lookups
 
 
+async def raw_pull(
+    consumer: PullConsumer,
+    queue: MessageQueue,
+    offset: int,
+    *,
+    max_messages: int = 32,
+    tags: str = "*",
+    sql: str | None = None,
+    wait: float = 0.0,
+) -> RawPull:
+    """Pulls once, as `PullConsumer.pull` does, and returns the answer with its records as they are stored.
+
+    A broker filters by hashes of tags, so compare the tags of each message.
+    """
+    if wait != 0 and seconds_of("wait", wait) > LONGEST_WAIT_SECONDS:
+        raise InvalidArgument(f"wait={wait:g}: between 0 and {LONGEST_WAIT_SECONDS:g} seconds are possible")
+    whole_number("max_messages", max_messages, 1)
+    whole_number("offset", offset, -MAX_LONG, MAX_LONG)
+    queue_of(queue)
+    wanted = filter_of(tags, sql)
+    pull = partial(consumer._pulling().pull, queue, offset, max_messages=max_messages, tags=wanted, wait=wait)
+    try:
+        return await pull()
+    except NetworkError as error:
+        moved = consumer._session.has_moved
+        if not await moved(queue, error.address, timeout=consumer._timeout, namespace=consumer._namespace):
+            raise
+        return await pull()
+
+
 def check_range(queue: MessageQueue, start: int, end: int) -> None:
     """Raises `InvalidArgument` unless `queue` is a queue and both offsets are whole numbers from 0 on."""
     queue_of(queue)
@@ -363,19 +386,26 @@ def check_range(queue: MessageQueue, start: int, end: int) -> None:
 
 
 async def sampled_schema(puller: Puller, ranges: Sequence[tuple[MessageQueue, OffsetRange]]) -> BodySchema:
-    """Returns the columns of the bodies in these ranges, at most of the first 64 MiB."""
+    """Returns the columns of the bodies in these ranges, at most of the first 64 MiB, of bodies up to 4 MiB each."""
     sampler, rules, body_bytes = BodySampler(), BodyRules(verify_crc=False, keep_undecodable=True), 0
-    within = dict(ranges)
+
+    def add(item: Readable) -> int:
+        if isinstance(item, UnreadableRecord):
+            return 0
+        if len(item.body) <= SAMPLED_BODY_BYTES:
+            sampler.add(item.body)
+        return len(item.body)
+
     async with puller.read_ranges(ranges, tags=TagFilter(), window=ReadWindow()) as lists:
         async for pulls in lists:
             for pull in pulls:
-                for message in messages_of(pull, within[pull.queue], rules, allow_gaps=True)[0]:
-                    sampler.add(message.body)
-                    body_bytes += len(message.body)
-                await trio.lowlevel.checkpoint()
-            if body_bytes > SAMPLE_BYTES:
-                break
-    return sampler.schema()
+                items = iterate_readable(pull, OffsetRange(pull.start, pull.next_offset), rules)
+                async with aclosing(in_steps(items, add)) as steps:
+                    async for sizes in steps:
+                        body_bytes += sum(sizes)
+                        if body_bytes > SAMPLE_BYTES:
+                            return await in_thread(sampler.schema)
+    return await in_thread(sampler.schema)
 
 
 class ArrowRules(TypedDict):

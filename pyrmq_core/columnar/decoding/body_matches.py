@@ -56,6 +56,13 @@ def offsets_matching(part: pa.RecordBatch, pattern: str) -> list[int]:
     return _offsets(part, pc.match_substring_regex(begins.view(pa.string()), pattern))
 
 
+def matches_pattern(body: bytes, pattern: str) -> bool:
+    """Returns whether one body has a match in its first 64 KiB."""
+    begin = pa.array([body[:MATCHED_BYTES]], pa.binary()).view(pa.string())
+    matches: bool = pc.match_substring_regex(begin, pattern)[0].as_py()
+    return matches
+
+
 def _offsets(batch: pa.RecordBatch, matching: pa.Array) -> list[int]:
     offsets: list[int] = batch.column("queueOffset").filter(matching).to_pylist()
     return offsets

@@ -42,14 +42,15 @@ def decode_messages(
             message_bytes = len(message.body) + len(message.topic) + len(message.broker_name)
             if messages and part_bytes + message_bytes > PART_BYTES:
                 rest = replace(pull, start=message.queue_offset), *pulls[number + 1 :]
-                yield DecodedBatch(_batch(messages, columns), rest)
+                yield DecodedBatch(batch_of(messages, columns), rest)
                 messages, part_bytes = [], 0
             messages.append(message)
             part_bytes += message_bytes
-    yield DecodedBatch(_batch(messages, columns))
+    yield DecodedBatch(batch_of(messages, columns))
 
 
-def _batch(messages: Sequence[MessageExt], columns: pa.Schema) -> pa.RecordBatch:
+def batch_of(messages: Sequence[MessageExt], columns: pa.Schema) -> pa.RecordBatch:
+    """Returns the messages as a batch; raises `RecordError` for a time that no timestamp holds."""
     return pa.RecordBatch.from_arrays([_array(field, messages) for field in columns], schema=columns)
 
 

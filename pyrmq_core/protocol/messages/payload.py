@@ -256,20 +256,30 @@ def _is_bytes(body: object) -> bool:
 
 
 def _read_items(pull: RawPull, items: Iterable[_Stored], rules: BodyRules) -> Iterator[MessageExt]:
-    queue, passes, namespace = pull.queue, pull.passes, pull.namespace
+    yield from messages_passing(pull, _unpacked(pull, items, rules))
+
+
+def _unpacked(pull: RawPull, items: Iterable[_Stored], rules: BodyRules) -> Iterator[MessageExt]:
     topic_bytes, topic = b"", ""
     with _errors_with_place(pull):
         for item in items:
             if isinstance(item, MessageExt):
-                message = item
-            else:
-                raw, offset, body, properties, flag = item
-                plain = decompressed_body(raw, rules, queue, pull.address) if body is None else body
-                if raw.topic != topic_bytes:
-                    topic_bytes, topic = raw.topic, decode_java_utf8(raw.topic)
-                message = unread_message(queue, topic, raw, offset, plain, properties, flag)
-            if passes is None or passes(message.properties):
-                yield message if namespace is None else message_without_namespace(message, namespace)
+                yield item
+                continue
+            raw, offset, body, properties, flag = item
+            plain = decompressed_body(raw, rules, pull.queue, pull.address) if body is None else body
+            if raw.topic != topic_bytes:
+                topic_bytes, topic = raw.topic, decode_java_utf8(raw.topic)
+            yield unread_message(pull.queue, topic, raw, offset, plain, properties, flag)
+            del plain  # frees the body before the next one is unpacked
+
+
+def messages_passing(pull: RawPull, messages: Iterable[MessageExt]) -> Iterator[MessageExt]:
+    """Yields the messages of the pull that pass its filter, without its namespace."""
+    for message in messages:
+        if pull.passes is None or pull.passes(message.properties):
+            yield message if pull.namespace is None else message_without_namespace(message, pull.namespace)
+        del message
 
 
 # A record, and offset, body, properties and flag of a message in it; a body of None means the record's body.

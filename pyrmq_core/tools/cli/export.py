@@ -11,27 +11,38 @@ import errno
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, closing, contextmanager, suppress
 from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
 from pyrmq_core import MessageExt, OffsetRange, RocketMQError
+from pyrmq_core.errors import MissingLibrary, RecordError
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.tools.cli.connections import Connection, connection_options
 from pyrmq_core.tools.cli.formats import JSON_FIELDS, json_line, members_of
 from pyrmq_core.tools.cli.name_completion import topic_names
-from pyrmq_core.tools.cli.search import PATIENCE_TIMEOUTS, Part, part_options, ranges_to_read
+from pyrmq_core.tools.cli.search import (
+    PATIENCE_TIMEOUTS,
+    Part,
+    part_options,
+    ranges_to_read,
+    say_unreadable,
+    undecodable_option,
+)
 from pyrmq_core.tools.cli.servers import SectionedCommand, run
 from pyrmq_core.tools.cli.tables import json_option, report
 
 if TYPE_CHECKING:  # loaded by the command that runs, not by its help
+    from pyrmq_core.columnar import DecodedBatch
     from pyrmq_core.filtering.tags import TagFilter
     from pyrmq_core.protocol.messages.payload import RawPull
+    from pyrmq_core.protocol.messages.readable import Readable
 
 FORMATS: Final = ("jsonl", "parquet", "csv")
+UNDECODABLE_NAMED: Final = 10
 CSV_FIELDS: Final = (*JSON_FIELDS, "properties", "body", "bodyBase64")
 
 
@@ -42,19 +53,35 @@ CSV_FIELDS: Final = (*JSON_FIELDS, "properties", "body", "bodyBase64")
 @click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="parquet needs the extra arrow.")
 @click.option("--to", "target", type=click.Path(dir_okay=False), required=True, help="The file to write.")
 @click.option("--overwrite", is_flag=True, help="Replace a file of this name.")
+@undecodable_option("fail", "skip", "keep", default="fail")
 @json_option
 def export(
-    topic: str, connection: Connection, part: Part, form: str, target: str, overwrite: bool, as_json: bool
+    topic: str,
+    connection: Connection,
+    part: Part,
+    form: str,
+    target: str,
+    overwrite: bool,
+    on_undecodable: str,
+    as_json: bool,
 ) -> None:
     """Copy messages of a topic to a file."""
     if os.path.lexists(target) and not (overwrite and os.path.isfile(target)):
         hint = "--overwrite replaces it" if os.path.isfile(target) else "it is no file"
         raise click.BadParameter(f"{target} exists: {hint}", param_hint="--to")
-    run(_export, connection, topic, part, form, target, overwrite, as_json)
+    undecodable = Undecodable(on_undecodable)
+    run(_export, connection, topic, part, form, target, overwrite, undecodable, as_json)
 
 
 async def _export(
-    connection: Connection, topic: str, part: Part, form: str, target: str, overwrite: bool, as_json: bool
+    connection: Connection,
+    topic: str,
+    part: Part,
+    form: str,
+    target: str,
+    overwrite: bool,
+    undecodable: Undecodable,
+    as_json: bool,
 ) -> None:
     import trio
 
@@ -73,15 +100,14 @@ async def _export(
             with (
                 _written_whole(target, overwrite=overwrite) as file,
                 progress_line("messages exported", total) as line,
-                closing(COPIES[form](file, tags)) as copy,
+                closing(COPIES[form](file, tags, undecodable)) as copy,
             ):
                 async with consumer.read_ranges(ranges, tags=part.tags, sql=part.sql, window=window) as lists:
                     position = 0
                     async for pulls in lists:
-                        done += copy.add(pulls)
+                        done += await copy.add(pulls)
                         position += sum(pull.next_offset - pull.start for pull in pulls)
                         line.update(done, position)
-                        await trio.lowlevel.checkpoint()
         except RocketMQError as error:
             error.add_note(f"{done:,} messages were read; {target} is not written")
             raise
@@ -94,6 +120,7 @@ async def _export(
                 click.echo(visible_text(f"interrupted: {done:,} messages were read; {target} is not written"), err=True)
     rows = [{"topic": topic, "messages": done, "file": target}]
     report(f"{done:,} messages of {topic} are in {target}", rows, as_json=as_json)
+    undecodable.end(target)
 
 
 @contextmanager
@@ -115,53 +142,136 @@ def _written_whole(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
         raise
 
 
-class LinesCopy:
-    """A text file of messages, each in the form that `write` returns."""
+class Undecodable:
+    """The choice for records that cannot be read: they are left out, or kept as they are stored.
 
-    def __init__(
-        self, file: IO[bytes], tags: TagFilter, writing: Callable[[Any], Callable[[MessageExt], object]]
-    ) -> None:
+    With "fail" they are left out, and the command ends with status 1: the file has all other messages.
+    """
+
+    def __init__(self, choice: str) -> None:
+        self._choice = choice
+        self._count = 0
+        self._errors: list[RocketMQError] = []
+
+    def message(self, item: Readable) -> MessageExt | None:
+        """Returns the message to write; None if the record is left out."""
+        if isinstance(item, MessageExt):
+            return item
+        self._count += 1
+        if len(self._errors) < UNDECODABLE_NAMED:
+            self._errors.append(item.error)
+        return item.message if self._choice == "keep" else None
+
+    def end(self, target: str) -> None:
+        """Prints the first errors, and the number of all; raises the first if that is the choice."""
+        if self._choice == "fail" and self._errors:
+            error = self._errors[0]
+            error.add_note(
+                f"{self._count:,} records cannot be read and are not in {target}, which has all others; "
+                "--on-undecodable skip accepts that, keep takes their bodies as they are stored"
+            )
+            raise error
+        what = "left out" if self._choice == "skip" else "kept as they are stored"
+        say_unreadable(self._count, [str(error) for error in self._errors], what)
+
+
+class Copy:
+    """A file of messages, written in a thread, one unpacked body at a time."""
+
+    def __init__(self, tags: TagFilter, undecodable: Undecodable) -> None:
         self._tags = tags
-        self._text = TextIOWrapper(file, "utf-8", newline="", write_through=False)
-        self._write = writing(self._text)
+        self._undecodable = undecodable
 
-    def add(self, pulls: list[RawPull]) -> int:
+    async def add(self, pulls: Sequence[RawPull]) -> int:
         """Writes the messages of the pulls; returns their number."""
-        from pyrmq_core.protocol.messages.payload import decode
+        from pyrmq_core.client.unpacking import in_steps
+        from pyrmq_core.protocol.messages.readable import iterate_readable
 
         count = 0
         for pull in pulls:
-            for message in decode(pull, OffsetRange(pull.start, pull.next_offset)):
-                if self._tags.matches(message.tags):
-                    self._write(message)
-                    count += 1
+            own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
+            async with aclosing(in_steps(iterate_readable(pull, own, allow_gaps=False), self._copied)) as steps:
+                async for copied in steps:
+                    count += len(copied)
         return count
+
+    def _copied(self, item: Readable) -> bool | None:
+        message = self._undecodable.message(item)
+        if message is None or not self._tags.matches(message.tags):
+            return None
+        self.write(message)
+        return True
+
+    def write(self, message: MessageExt) -> None:
+        """Writes one message."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Writes the rest of the file."""
+        raise NotImplementedError
+
+
+class LinesCopy(Copy):
+    """A text file of messages, each in the form that `writing` returns."""
+
+    def __init__(
+        self,
+        file: IO[bytes],
+        tags: TagFilter,
+        undecodable: Undecodable,
+        writing: Callable[[Any], Callable[[MessageExt], object]],
+    ) -> None:
+        super().__init__(tags, undecodable)
+        self._text = TextIOWrapper(file, "utf-8", newline="", write_through=False)
+        self._write = writing(self._text)
+
+    def write(self, message: MessageExt) -> None:
+        self._write(message)
 
     def close(self) -> None:
         """Writes the rest of the buffer, and leaves the file open."""
         self._text.detach()
 
 
-class ParquetCopy:
-    """The output as a Parquet file, written by columns."""
+class ParquetCopy(Copy):
+    """The output as a Parquet file, written by columns; from a record on that cannot be read, by messages."""
 
-    def __init__(self, file: IO[bytes], tags: TagFilter) -> None:
+    def __init__(self, file: IO[bytes], tags: TagFilter, undecodable: Undecodable) -> None:
         from pyrmq_core.client.arrow_library import columnar
 
+        super().__init__(tags, undecodable)
         self._decode_batches = columnar().decode_batches
+        from pyrmq_core.columnar.decoding.decode_by_row import batch_of
         from pyrmq_core.columnar.parquet import SCHEMA, ParquetWriter
 
-        self._tags = tags
+        self._batch_of = batch_of
         self._schema = SCHEMA
         self._writer = ParquetWriter(file)
 
-    def add(self, pulls: list[RawPull]) -> int:
+    async def add(self, pulls: Sequence[RawPull]) -> int:
         """Writes the messages of the pulls; returns their number."""
-        count = 0
-        for decoded in self._decode_batches(pulls, self._schema, tags=self._tags):
-            self._writer.write(decoded.batch)
-            count += decoded.batch.num_rows
+        from pyrmq_core.client.unpacking import in_thread
+
+        count, rest = 0, pulls
+        batches = self._decode_batches(pulls, self._schema, tags=self._tags)
+        try:
+            while (written := await in_thread(self._write_next, batches)) is not None:
+                number, rest = written
+                count += number
+        except (RecordError, MissingLibrary):
+            return count + await super().add(rest)
         return count
+
+    def _write_next(self, batches: Iterator[DecodedBatch]) -> tuple[int, Sequence[RawPull]] | None:
+        """Writes the next batch; returns the number of its messages and the pulls that follow, None at the end."""
+        decoded = next(batches, None)
+        if decoded is None:
+            return None
+        self._writer.write(decoded.batch)
+        return decoded.batch.num_rows, decoded.rest
+
+    def write(self, message: MessageExt) -> None:
+        self._writer.write(self._batch_of([message], self._schema))
 
     def close(self) -> None:
         """Writes the footer of the Parquet file."""
@@ -183,8 +293,8 @@ def _csv_rows(text: Any) -> Callable[[MessageExt], object]:
     return write
 
 
-COPIES: Final[dict[str, Callable[[IO[bytes], Any], LinesCopy | ParquetCopy]]] = {
-    "jsonl": lambda file, tags: LinesCopy(file, tags, _json_lines),
-    "csv": lambda file, tags: LinesCopy(file, tags, _csv_rows),
+COPIES: Final[dict[str, Callable[[IO[bytes], Any, Undecodable], Copy]]] = {
+    "jsonl": lambda file, tags, undecodable: LinesCopy(file, tags, undecodable, _json_lines),
+    "csv": lambda file, tags, undecodable: LinesCopy(file, tags, undecodable, _csv_rows),
     "parquet": ParquetCopy,
 }

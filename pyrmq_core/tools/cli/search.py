@@ -1,7 +1,7 @@
 """`pyrmq search`: prints messages whose body, properties or times meet a condition.
 
-Brokers filter by tags or SQL; messages that pass are read, many pulls at once, and compared here. The counts of the
-search are printed at its end, also after Ctrl-C, a failure or a limit.
+Brokers filter by tags or SQL; messages that pass are read, many pulls at once, and compared here. The newest come
+first. The counts of the search are printed at its end, also after Ctrl-C, a failure or a limit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 import math
 import re
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pyrmq_core import InvalidArgument, RocketMQError
+from pyrmq_core import InvalidArgument, MessageExt, RocketMQError
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 from pyrmq_core.tools.cli.connections import Connection, connection_options
@@ -31,7 +31,8 @@ if TYPE_CHECKING:  # loaded by the command that runs, not by its help
     from pyrmq_core import PullConsumer
     from pyrmq_core.tools.cli.progress import ProgressLine
     from pyrmq_core.tools.search.conditions import Condition
-    from pyrmq_core.tools.search.search import Ranges, Search
+    from pyrmq_core.tools.search.ranges import Ranges
+    from pyrmq_core.tools.search.search import OnUndecodable, Search
 
 SIZE: Final = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB)?")
 SIZES: Final = {None: 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -89,6 +90,19 @@ def part_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_part
 
 
+def undecodable_option(*choices: str, default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Returns the decorator that adds the option for records that cannot be read."""
+    end = "copy the others, end with status 1" if "keep" in choices else "end there"
+    texts = {"skip": "name and count them", "fail": end, "keep": "take bodies as they are stored"}
+    return click.option(
+        "--on-undecodable",
+        type=click.Choice(choices),
+        default=default,
+        show_default=True,
+        help=f"Of records that cannot be read: {', '.join(f'{name}: {texts[name]}' for name in choices)}.",
+    )
+
+
 def _begin(ctx: click.Context, param: click.Parameter, value: str) -> datetime | None:
     if value == "earliest":
         return None
@@ -119,6 +133,8 @@ def _bytes(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option(
     "--max-bytes", default=MAX_BYTES, show_default=True, callback=_bytes, help="Stop after reading this many bytes."
 )
+@click.option("--oldest-first", is_flag=True, help="Begin with the oldest messages, as for a file in their order.")
+@undecodable_option("skip", "fail", default="skip")
 @form_options
 def search(
     topic: str,
@@ -128,8 +144,7 @@ def search(
     contains: str | None,
     where: str | None,
     regex: str | None,
-    limit: int | None,
-    max_bytes: int,
+    **limits: Any,
 ) -> None:
     """Find messages by their content."""
     from pyrmq_core.tools.search.conditions import condition_of
@@ -141,36 +156,50 @@ def search(
     except InvalidArgument as error:
         option = "--contains" if contains is not None else "--where" if where is not None else "--regex"
         raise click.BadParameter(str(error), param_hint=option) from None
-    run(_search, connection, topic, part, form, condition, limit, max_bytes)
+    run(_search, connection, topic, part, form, condition, Limits(**limits))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The options for the end and the order of a search, and for records that cannot be read."""
+
+    limit: int | None
+    max_bytes: int
+    oldest_first: bool
+    on_undecodable: OnUndecodable
 
 
 async def _search(
-    connection: Connection,
-    topic: str,
-    part: Part,
-    form: MessageLine,
-    condition: Condition,
-    limit: int | None,
-    max_bytes: int,
+    connection: Connection, topic: str, part: Part, form: MessageLine, condition: Condition, limits: Limits
 ) -> None:
     from pyrmq_core.tools.cli.progress import progress_line
-    from pyrmq_core.tools.search.search import Search
+    from pyrmq_core.tools.search.ranges import queues_named, ranges_that_answer
+    from pyrmq_core.tools.search.search import Search, SearchForm
 
-    async with ranges_to_read(connection, topic, part) as (consumer, ranges):
-        patience = PATIENCE_TIMEOUTS * connection.timeout
-        searching = Search(
-            consumer, ranges, condition, tags=part.tags, sql=part.sql, max_bytes=max_bytes, patience=patience
-        )
+    search_form = SearchForm(
+        part.tags,
+        part.sql,
+        limits.max_bytes,
+        PATIENCE_TIMEOUTS * connection.timeout,
+        limits.oldest_first,
+        limits.on_undecodable,
+        most=limits.limit,
+    )
+    async with tools_consumer(connection) as consumer:
+        queues = queues_named(await consumer.message_queues(topic), part.queues)
+        ranges, failures = await ranges_that_answer(consumer, queues, part.since, part.until, sql=part.sql)
+        begin = part.since if limits.oldest_first else part.until
+        searching = Search(consumer, ranges, condition, search_form, begin=begin)
+        searching.account.failures.update(failures)
         with progress_line("messages searched", searching.account.total) as line:
-            await _print_matches(searching, form, limit, line)
-    _say_end(searching, topic, limit)
+            await _print_matches(searching, form, limits.limit, line)
+    _say_end(searching, topic, limits.limit)
 
 
 @asynccontextmanager
-async def ranges_to_read(connection: Connection, topic: str, part: Part) -> AsyncIterator[tuple[PullConsumer, Ranges]]:
-    """Opens a consumer, and yields it with the offsets of that part of the topic; brokers check the SQL expression."""
+async def tools_consumer(connection: Connection) -> AsyncIterator[PullConsumer]:
+    """Opens a client, and yields a consumer of it that commits nothing."""
     from pyrmq_core import PullConsumer
-    from pyrmq_core.tools.search.search import check_sql, queues_named, ranges_of
 
     async with (
         connection.client() as client,
@@ -178,6 +207,15 @@ async def ranges_to_read(connection: Connection, topic: str, part: Part) -> Asyn
             TOOLS_GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
         ) as consumer,
     ):
+        yield consumer
+
+
+@asynccontextmanager
+async def ranges_to_read(connection: Connection, topic: str, part: Part) -> AsyncIterator[tuple[PullConsumer, Ranges]]:
+    """Opens a consumer, and yields it with the offsets of that part of the topic; brokers check the SQL expression."""
+    from pyrmq_core.tools.search.ranges import check_sql, queues_named, ranges_of
+
+    async with tools_consumer(connection) as consumer:
         queues = queues_named(await consumer.message_queues(topic), part.queues)
         await check_sql(consumer, queues, part.sql)
         yield consumer, await ranges_of(consumer, queues, part.since, part.until)
@@ -187,13 +225,19 @@ async def _print_matches(searching: Search, form: MessageLine, limit: int | None
     import trio
 
     account, printed = searching.account, 0
+
+    def show(messages: list[MessageExt]) -> None:
+        nonlocal printed
+        for message in messages[: None if limit is None else limit - printed]:
+            line.pause()
+            click.echo(form(message))
+            printed += 1
+
     try:
         async with searching.matches() as lists:
             async for messages in lists:
-                for message in messages[: None if limit is None else limit - printed]:
-                    line.pause()
-                    click.echo(form(message))
-                    printed += 1
+                show(messages)
+                del messages
                 if printed == limit:
                     return
                 line.update(account.searched, more=f", {account.matches:,} found")
@@ -203,17 +247,39 @@ async def _print_matches(searching: Search, form: MessageLine, limit: int | None
     finally:
         line.close()
         if trio.current_effective_deadline() == -math.inf:
+            show(searching.held())
             click.echo(f"interrupted: {account.matches:,} messages found; {searching.rest_text()}", err=True)
 
 
 def _say_end(searching: Search, topic: str, limit: int | None) -> None:
+    """Prints what was searched and what was not; raises the error of a broker that failed."""
     account = searching.account
     text = f"{account.matches:,} messages found; {searching.rest_text()}"
-    if account.is_bounded:
-        click.echo(f"stopped at the bound of --max-bytes: {text}", err=True)
+    say_unreadable(account.unreadable, account.unreadable_texts)
+    if account.failures:
+        names = [f"{name}: {error}" for name, error in account.failures.items()]
+        for name in names[1:]:
+            click.echo(visible_text(f"not searched: {name}"), err=True)
+        error = next(iter(account.failures.values()))
+        error.add_note(text)
+        raise error
+    if account.is_bounded and account.bound is not None:
+        option = "--since" if searching.oldest_first else "--until"
+        goes_on = f"{option} {account.bound.isoformat(timespec='milliseconds')} goes on there"
+        click.echo(f"stopped at the bound of --max-bytes: {text}; {goes_on}", err=True)
     elif not account.matches:
         click.echo(visible_text(f"topic {topic}: no message found; {searching.rest_text()}"), err=True)
     elif sys.stderr.isatty() and limit is None:
         click.echo(text, err=True)
     if account.no_json:
         click.echo(f"{account.no_json:,} bodies are no JSON and do not match", err=True)
+    if account.long_json:
+        click.echo(f"{account.long_json:,} bodies are longer than 4 MiB and are not parsed: use --contains", err=True)
+
+
+def say_unreadable(count: int, texts: Sequence[str], what: str = "passed over") -> None:
+    """Prints the first errors of records that cannot be read, and the number of all."""
+    for text in texts:
+        click.echo(visible_text(f"a record cannot be read and is {what}: {text}"), err=True)
+    if count:
+        click.echo(f"{count:,} records cannot be read and are {what}", err=True)

@@ -7,20 +7,22 @@ broker is back. New queues, also of joining brokers, are found by further querie
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import click
 
-from pyrmq_core import MessageExt, MessageQueue, OffsetRange, PullResult, PullStatus, RocketMQError
+from pyrmq_core import MessageExt, MessageQueue, OffsetRange, PullStatus, RocketMQError
 from pyrmq_core.errors import NetworkError, ResponseError, RoutingError
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 from pyrmq_core.tools.cli.connections import Connection, connection_options
 from pyrmq_core.tools.cli.formats import MessageLine, form_options
 from pyrmq_core.tools.cli.name_completion import group_names, topic_names
+from pyrmq_core.tools.cli.search import say_unreadable, tools_consumer, undecodable_option
 from pyrmq_core.tools.cli.servers import SectionedCommand, run
 from pyrmq_core.tools.cli.times import instant
 
@@ -28,12 +30,15 @@ if TYPE_CHECKING:  # loaded by the command that runs, not by its help
     import trio
 
     from pyrmq_core import PullConsumer
+    from pyrmq_core.protocol.messages.payload import RawPull
+    from pyrmq_core.protocol.messages.readable import Readable
 
 WAIT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 5.0
-READ_AHEAD_MESSAGES: Final = 256
 
+# A pull, and the range whose messages are printed.
+Part: TypeAlias = "tuple[RawPull, OffsetRange]"
 Start: TypeAlias = datetime | Literal["earliest", "latest"]
 STARTS: Final[Mapping[str, Start]] = {"earliest": "earliest", "latest": "latest"}
 
@@ -63,6 +68,7 @@ class Wanted:
     sql: str | None = None
     limit: int | None = None
     follow: bool = False
+    on_undecodable: str = "skip"
 
 
 @click.command(cls=SectionedCommand)
@@ -90,6 +96,7 @@ class Wanted:
 @click.option("--max", "limit", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option("--committed", is_flag=True, help="Only rows of committed writes, each once.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more messages, until Ctrl-C.")
+@undecodable_option("skip", "fail", default="skip")
 @form_options
 def tail(
     topic: str,
@@ -127,14 +134,9 @@ async def _tail(connection: Connection, topic: str, wanted: Wanted, form: Messag
 async def _tail_committed(connection: Connection, topic: str, wanted: Wanted, form: MessageLine) -> None:
     import trio
 
-    from pyrmq_core import PullConsumer, manifest_of
+    from pyrmq_core import manifest_of
 
-    async with (
-        connection.client() as client,
-        PullConsumer(
-            TOOLS_GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
-        ) as consumer,
-    ):
+    async with tools_consumer(connection) as consumer:
         queue = (await consumer.manifest_end(manifest_of(topic))).queue
         bounds = await consumer.offset_bounds([queue])
         begin = (await _begins(consumer, bounds, wanted, {}))[queue]
@@ -173,19 +175,25 @@ class _CommittedRows:
 
     async def echo(self, begin: int, end: int) -> None:
         """Prints the rows of the batches whose records lie between two offsets of the manifest."""
-        from pyrmq_core import decode
+        from pyrmq_core.client.unpacking import in_steps
+        from pyrmq_core.protocol.messages.bodies import BodyRules
+        from pyrmq_core.protocol.messages.payload import iterate_messages
 
         number = 0
         async with self._consumer.read_committed(self._topic, begin, end) as pulls:
             async for pull in pulls:
-                for message in decode(pull, OffsetRange(pull.start, pull.next_offset)):
-                    if self.printed == self._limit:
-                        return
-                    number += 1
-                    if number > self._printed_of_these:
-                        click.echo(self._form(message))
-                        self._printed_of_these += 1
-                        self.printed += 1
+                messages = iterate_messages(pull, OffsetRange(pull.start, pull.next_offset), BodyRules())
+                steps: AsyncGenerator[list[MessageExt], None] = in_steps(messages, lambda message: message)
+                async with aclosing(steps) as lists:
+                    async for part in lists:
+                        for message in part:
+                            if self.printed == self._limit:
+                                return
+                            number += 1
+                            if number > self._printed_of_these:
+                                click.echo(self._form(message))
+                                self._printed_of_these += 1
+                                self.printed += 1
         self._printed_of_these = 0
 
 
@@ -193,7 +201,7 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
     """Prints the messages stored before the start, and with `follow` also later messages."""
     import trio
 
-    from pyrmq_core.tools.search.search import check_sql, queues_named
+    from pyrmq_core.tools.search.ranges import check_sql, queues_named
 
     began = datetime.now(UTC)
     queues = queues_named(await consumer.message_queues(topic), wanted.queues)
@@ -203,8 +211,9 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
     if wanted.group is not None and all(offset is None for offset in stored.values()):
         click.echo(f"group {wanted.group} has no offsets of topic {topic}: reading begins as without -g", err=True)
     begins = await _begins(consumer, bounds, wanted, stored)
-    send, receive = trio.open_memory_channel[MessageExt](READ_AHEAD_MESSAGES)
+    send, receive = trio.open_memory_channel[Part](0)
     reader = _Reader(consumer, wanted)
+    messages = _Messages(wanted)
     printed = 0
     async with trio.open_nursery() as nursery:
         async with send:
@@ -213,13 +222,18 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
                 nursery.start_soon(reader.read, queue, begins[queue], end, send.clone())
             if wanted.follow:
                 nursery.start_soon(reader.read_later_queues, topic, queues, began, nursery, send.clone())
-        async for message in receive:
-            click.echo(form(message))
-            printed += 1
+        async for pull, within in receive:
+            async with aclosing(messages.of(pull, within)) as readable:
+                async for message in readable:
+                    click.echo(form(message))
+                    printed += 1
+                    if printed == wanted.limit:
+                        nursery.cancel_scope.cancel()
+                        break
             if printed == wanted.limit:
-                nursery.cancel_scope.cancel()
                 break
-    if not printed:
+    say_unreadable(messages.unreadable, ())
+    if not printed and not messages.unreadable:
         click.echo(_nothing(topic, wanted, sum(bound.end - bound.start for bound in bounds.values())), err=True)
 
 
@@ -257,6 +271,38 @@ async def _begins(
     return begins
 
 
+class _Messages:
+    """The messages of pulls, unpacked one at a time; a record that cannot be read is named and counted."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        from pyrmq_core.client.consumer.group.subscriptions import filter_of
+        from pyrmq_core.filtering.tags import TagFilter
+
+        self._filter = tags if isinstance(tags := filter_of(wanted.tags, wanted.sql), TagFilter) else TagFilter()
+        self._fails = wanted.on_undecodable == "fail"
+        self.unreadable = 0
+
+    async def of(self, pull: RawPull, within: OffsetRange) -> AsyncGenerator[MessageExt, None]:
+        """Yields a pull's messages within a range; raises the error of an unreadable record if that is wanted."""
+        from pyrmq_core.client.unpacking import in_steps
+        from pyrmq_core.protocol.messages.readable import UnreadableRecord, iterate_readable
+
+        steps: AsyncGenerator[list[Readable], None] = in_steps(iterate_readable(pull, within), self._keep)
+        async with aclosing(steps) as lists:
+            async for items in lists:
+                for item in items:
+                    if not isinstance(item, UnreadableRecord):
+                        yield item
+                        continue
+                    if self._fails:
+                        raise item.error
+                    self.unreadable += 1
+                    click.echo(visible_text(f"a record cannot be read and is passed over: {item.error}"), err=True)
+
+    def _keep(self, item: Readable) -> Readable | None:
+        return item if not isinstance(item, MessageExt) or self._filter.matches(item.tags) else None
+
+
 class _Reader:
     """The reader of all queues; its tasks share a list of unreachable brokers, so that each is reported once."""
 
@@ -266,15 +312,14 @@ class _Reader:
         self._away: set[str] = set()
 
     async def read(
-        self, queue: MessageQueue, offset: int, end: int | None, channel: trio.MemorySendChannel[MessageExt]
+        self, queue: MessageQueue, offset: int, end: int | None, channel: trio.MemorySendChannel[Part]
     ) -> None:
-        """Sends one queue's messages up to `end` to the channel; forever if `end` is None."""
+        """Sends one queue's pulls up to `end` to the channel; forever if `end` is None."""
         async with channel:
             while end is None or offset < end:
                 pulled = await (self._pull(queue, offset) if end is not None else self._pull_patiently(queue, offset))
-                for message in pulled.messages:
-                    if end is None or message.queue_offset < end:
-                        await channel.send(message)
+                following = max(offset, pulled.next_offset)
+                await channel.send((pulled, OffsetRange(offset, following if end is None else min(end, following))))
                 offset = pulled.next_offset
                 if end is not None and pulled.status is PullStatus.NO_NEW_MSG:
                     return
@@ -285,7 +330,7 @@ class _Reader:
         first_queues: Iterable[MessageQueue],
         began: datetime,
         nursery: trio.Nursery,
-        channel: trio.MemorySendChannel[MessageExt],
+        channel: trio.MemorySendChannel[Part],
     ) -> None:
         """Starts a reader for each new queue of the topic.
 
@@ -295,7 +340,7 @@ class _Reader:
         import trio
 
         from pyrmq_core.client.consumer.pull.range_reader import passes
-        from pyrmq_core.tools.search.search import check_sql, is_named
+        from pyrmq_core.tools.search.ranges import check_sql, is_named
 
         seen, wanted = set(first_queues), self._wanted
         from_end = wanted.offset is not None and wanted.offset < 0
@@ -319,11 +364,13 @@ class _Reader:
                     seen.add(queue)
                     nursery.start_soon(self.read, queue, begins[queue], None, channel.clone())
 
-    async def _pull(self, queue: MessageQueue, offset: int, wait: float = 0.0) -> PullResult:
+    async def _pull(self, queue: MessageQueue, offset: int, wait: float = 0.0) -> RawPull:
         wanted = self._wanted
-        return await self._consumer.pull(queue, offset, tags=wanted.tags, sql=wanted.sql, wait=wait)
+        from pyrmq_core.client.consumer.pull_consumer import raw_pull
 
-    async def _pull_patiently(self, queue: MessageQueue, offset: int) -> PullResult:
+        return await raw_pull(self._consumer, queue, offset, tags=wanted.tags, sql=wanted.sql, wait=wait)
+
+    async def _pull_patiently(self, queue: MessageQueue, offset: int) -> RawPull:
         """Pulls, and tries again while the broker is unreachable; raises lasting errors."""
         import trio
 

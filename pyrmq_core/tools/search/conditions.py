@@ -1,6 +1,6 @@
 """The conditions of a search: bytes in a body, a regular expression in its text, or a `Where`.
 
-`TextIn` and `Members` decide about one message; `TextIn` and `Pattern` are decided for whole columns of bodies. Pure.
+Each decides about one message; `TextIn` and `Pattern` are also decided for whole columns of bodies. Pure.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageExt
 from pyrmq_core.tools.search.where import Row, Where
 
+# The longest body that is parsed: a broker's default limit for messages. It takes a second, and 40 times its size.
+MAX_JSON_BYTES: Final = 4 << 20
+QUICK_BYTES: Final = 64 * 1024
+
 
 class NoJson(ValueError):
     """Raised if a condition reads members of a body that is no JSON."""
+
+
+class LongJson(Exception):
+    """Raised if a condition reads members of a body that is too long to be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,7 @@ class TextIn:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression of RE2, somewhere in the first 64 KiB of the body; only whole columns are compared with it.
+    """A regular expression of RE2, somewhere in the first 64 KiB of the body.
 
     Raises `MissingLibrary` without Arrow: a pattern for Python's `re` could take for ever on a body.
     """
@@ -52,6 +60,12 @@ class Pattern:
     def __post_init__(self) -> None:
         columnar("regular expressions").check_pattern(self.text)
 
+    def holds(self, message: MessageExt) -> bool:
+        """Returns whether the body has a match: the slow form, for bodies that no column takes."""
+        from pyrmq_core.columnar.decoding.body_matches import matches_pattern  # loads Arrow, which is there by now
+
+        return matches_pattern(message.body, self.text)
+
 
 @dataclass(frozen=True, slots=True)
 class Members:
@@ -60,7 +74,10 @@ class Members:
     where: Where
 
     def holds(self, message: MessageExt) -> bool:
-        """Returns whether the condition is true; raises `NoJson` if it reads a body that is no JSON."""
+        """Returns whether the condition is true.
+
+        If it reads the body, raises `NoJson` for a body that is no JSON, and `LongJson` beyond `MAX_JSON_BYTES`.
+        """
         return self.where.holds(Row(message, json_of(message.body) if self.where.reads_json else None))
 
 
@@ -83,9 +100,12 @@ def condition_of(contains: str | None, where: str | None, regex: str | None) -> 
 
 
 def json_of(body: bytes) -> Any:
-    """Returns the value of a JSON body, its numbers exact; raises `NoJson`."""
+    """Returns the value of a JSON body, its numbers exact; raises `NoJson` and `LongJson`."""
+    if len(body) > MAX_JSON_BYTES:
+        raise LongJson
+    decoder = DECODER if len(body) <= QUICK_BYTES else INTERRUPTIBLE
     try:
-        return DECODER.decode(body.decode(json.detect_encoding(body)))
+        return decoder.decode(body.decode(json.detect_encoding(body)))
     except (ValueError, RecursionError, ArithmeticError):
         raise NoJson from None
 
@@ -94,5 +114,21 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+def _exact(text: str) -> Decimal:
+    return Decimal(text)
+
+
+def _whole(text: str) -> int:
+    return int(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(pairs)
+
+
 # Made once: `json.loads` would make a decoder for each body, which takes longer than reading a small body.
 DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
+# For long bodies: its parts are functions of Python, at which other threads get their turn.
+INTERRUPTIBLE: Final = json.JSONDecoder(
+    parse_float=_exact, parse_int=_whole, parse_constant=_no_constant, object_pairs_hook=_object
+)

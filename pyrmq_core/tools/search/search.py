@@ -1,107 +1,98 @@
-"""`Search`: reads ranges of a topic with many pulls at once, and yields the messages that meet a condition.
+"""`Search`: reads ranges of a topic in slices of time, the newest first, and yields the messages that meet a condition.
 
-It records its progress, so that a search that is interrupted, reaches its limit or loses its broker can report the
-searched offsets. With Arrow a text or pattern is compared with whole columns of bodies, and only pulls that have a
-match are decoded.
+It records its progress, so that a search that is interrupted, reaches its limit or loses a broker can report what it
+has read. A broker that fails, and a record that cannot be read, cost their own part. Bodies are unpacked and compared
+in a thread, one at a time. With Arrow a text or pattern is compared with whole columns of bodies, and only messages
+that match are decoded.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import trio
 
-from pyrmq_core.client.arguments import first_millisecond
 from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.client.consumer.group.subscriptions import filter_of
 from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
 from pyrmq_core.client.consumer.pull_consumer import PullConsumer
-from pyrmq_core.errors import InvalidArgument, MissingLibrary
+from pyrmq_core.client.unpacking import in_steps, in_thread
+from pyrmq_core.errors import MissingLibrary, NetworkError, RecordError, RocketMQError, RoutingError
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange
-from pyrmq_core.protocol.messages.payload import RawPull, decode
-from pyrmq_core.tools.search.conditions import Condition, NoJson, Pattern, TextIn
+from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, BodyRules
+from pyrmq_core.protocol.messages.payload import RawPull
+from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
+from pyrmq_core.tools.search.conditions import Condition, LongJson, NoJson, Pattern, TextIn
+from pyrmq_core.tools.search.ranges import Ranges
+from pyrmq_core.tools.search.time_slices import TimeSlices
 
-Ranges = Sequence[tuple[MessageQueue, OffsetRange]]
+Sender: TypeAlias = trio.MemorySendChannel[list[MessageExt]]
+OnUndecodable: TypeAlias = Literal["skip", "fail"]
 
 # The only columns that are built for all messages.
 COLUMNS: Final = ("queueOffset", "body")
 QUEUES_SHOWN: Final = 5
 MIB: Final = 1024 * 1024
-
-
-async def ranges_of(
-    consumer: PullConsumer, queues: Iterable[MessageQueue], since: datetime | None, until: datetime | None
-) -> list[tuple[MessageQueue, OffsetRange]]:
-    """Returns the offsets of each queue's messages stored at or after `since` and before `until`, without empty ranges.
-
-    None means the queue's beginning, or its current end.
-    """
-    bounds = await consumer.offset_bounds(queues)
-    held = [queue for queue, bound in bounds.items() if bound.start < bound.end]
-    begins = {queue: bounds[queue].start for queue in held}
-    ends = {queue: bounds[queue].end for queue in held}
-    for when, offsets in ((since, begins), (until, ends)):
-        if when is not None:
-            at = await consumer.offsets_at(dict.fromkeys(held, first_millisecond(when)))
-            offsets.update({queue: min(max(at[queue], bounds[queue].start), bounds[queue].end) for queue in held})
-    return [(queue, OffsetRange(begins[queue], ends[queue])) for queue in held if begins[queue] < ends[queue]]
-
-
-def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
-    """Returns the queues that a name means: `BROKER/3`, `BROKER`, or `3` of every broker; all queues without names.
-
-    Raises `InvalidArgument` for a name that means none.
-    """
-    every, wanted = list(queues), frozenset(names)
-    names_there = set[str]().union(*map(_names_of, every))
-    for name in names:
-        if name not in names_there:
-            there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in every[:50])
-            raise InvalidArgument(f"queue {name}: the topic has no such queue to read; it has {there or 'none'}")
-    return [queue for queue in every if is_named(queue, wanted)]
-
-
-def is_named(queue: MessageQueue, names: Collection[str]) -> bool:
-    """Returns whether one of the names means the queue; True if there are no names."""
-    return not names or any(name in names for name in _names_of(queue))
-
-
-def _names_of(queue: MessageQueue) -> tuple[str, str, str]:
-    return f"{queue.broker_name}/{queue.queue_id}", queue.broker_name, str(queue.queue_id)
-
-
-async def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], sql: str | None) -> None:
-    """Queries each broker to check the expression: for a bad expression a pull would return every message."""
-    if sql is not None:
-        for queue in {queue.broker_name: queue for queue in queues}.values():
-            await consumer.check_sql(queue, sql)
+# Matches of one slice are held until the slice is read, and sorted by time; never more than this.
+HELD_BYTES: Final = 8 * MIB
+# Matches are also yielded after this many unpacked bytes of one slice: a single millisecond may have any number.
+UNPACKED_BYTES: Final = 256 * MIB
+UNREADABLE_KEPT: Final = 10
 
 
 @dataclass(slots=True)
 class SearchAccount:
-    """The progress of a search. `searched` counts offsets, including messages that a filter at the broker left out."""
+    """The progress of a search. `searched` counts offsets, including messages that a filter at the broker left out.
+
+    `received_bytes` are those of the records, `unpacked_bytes` those of the bodies that were looked at. `unreadable`
+    counts records that cannot be read, of which `unreadable_texts` names the first. `bound` is the store time back to
+    which, or with the oldest first up to which, all is read; None before the first slice and at the end.
+    """
 
     total: int
     searched: int = 0
     received_bytes: int = 0
+    unpacked_bytes: int = 0
     matches: int = 0
     no_json: int = 0
+    long_json: int = 0
+    unreadable: int = 0
+    unreadable_texts: list[str] = field(default_factory=list)
     is_bounded: bool = False
-    reached: dict[MessageQueue, int] = field(default_factory=dict)
+    bound: datetime | None = None
+    failures: dict[str, RocketMQError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchForm:
+    """The form of a search: its filters at the broker, its bounds, its order, and what it keeps of a match.
+
+    `keep` shortens a match before the next body is unpacked. Of each slice the first `most` matches are kept. It ends
+    after the list of pulls that reaches `max_bytes`, stored or unpacked, but not within the first slice.
+    """
+
+    tags: str = "*"
+    sql: str | None = None
+    max_bytes: int | None = None
+    patience: float = 20.0
+    oldest_first: bool = False
+    on_undecodable: OnUndecodable = "skip"
+    max_body_bytes: int = MAX_BODY_BYTES
+    most: int | None = None
+    keep: Callable[[MessageExt], MessageExt] = lambda message: message
 
 
 class Search:
-    """One search of `ranges`; `account` may be read at any time.
+    """One search of `ranges`, which lie before, or with the oldest first from, `begin`; read `account` at any time.
 
-    Without a condition every message that passes `tags` or `sql` is a match. It ends after the list of pulls that
-    reaches `max_bytes`, which it may exceed by some MiB.
+    Without a condition every message that passes the filters is a match. `begin` is now, or 1970, by default.
     """
 
     def __init__(
@@ -109,114 +100,240 @@ class Search:
         consumer: PullConsumer,
         ranges: Ranges,
         condition: Condition | None,
+        form: SearchForm = SearchForm(),
         *,
-        tags: str = "*",
-        sql: str | None = None,
-        max_bytes: int | None = None,
-        patience: float = 20.0,
+        begin: datetime | None = None,
     ) -> None:
-        self.account = SearchAccount(sum(offsets.end - offsets.start for _, offsets in ranges))
+        self.account = SearchAccount(sum(len(offsets) for _, offsets in ranges))
         self._consumer = consumer
-        self._ranges = ranges
         self._condition = condition
-        self._tags, self._sql = tags, sql
-        self._filter = wanted if isinstance(wanted := filter_of(tags, sql), TagFilter) else TagFilter()
-        self._max_bytes = max_bytes
-        self._window = ReadWindow(patience=patience, lends_records=True)
+        self._form = form
+        begin = begin or (datetime.fromtimestamp(0, UTC) if form.oldest_first else datetime.now(UTC))
+        self._slices = TimeSlices(consumer, ranges, begin, oldest_first=form.oldest_first)
+        self._filter = wanted if isinstance(wanted := filter_of(form.tags, form.sql), TagFilter) else TagFilter()
+        self._rules = BodyRules(max_body_bytes=form.max_body_bytes)
+        self._window = ReadWindow(patience=form.patience, lends_records=True)
         self._columnar = _columnar_of(condition)
+        self._left = dict(ranges)
+        self._held: list[MessageExt] = []
+        self._held_bytes = self._sent_at_bytes = 0
+        self._failed: set[MessageQueue] = set()
+        self._error: RocketMQError | None = None
 
     @asynccontextmanager
     async def matches(self) -> AsyncIterator[AsyncIterator[list[MessageExt]]]:
-        """Yields lists of messages that meet the condition, in the order of each queue; many lists are empty.
+        """Yields lists of messages that meet the condition, in the order of store times.
 
-        Raises as `PullConsumer.read_ranges`, after the matches before the failure.
+        Brokers that fail are named in the account. Raises `RecordError` for a record that cannot be read, if that is
+        what `on_undecodable` says.
         """
-        reading = self._consumer.read_ranges(self._ranges, tags=self._tags, sql=self._sql, window=self._window)
-        async with reading as lists, aclosing(self._matches(lists)) as matches:
-            yield matches
+        sender, receiver = trio.open_memory_channel[list[MessageExt]](0)
+        async with open_owned_nursery() as nursery, aclosing(self._lists(receiver)) as lists:
+            nursery.start_soon(self._run, sender)
+            yield lists
+
+    @property
+    def oldest_first(self) -> bool:
+        """True if the oldest messages are searched first."""
+        return self._form.oldest_first
+
+    def held(self) -> list[MessageExt]:
+        """Returns the matches that were found and not yielded, for a search that was cancelled."""
+        return self._sorted()
 
     def unsearched(self) -> list[tuple[MessageQueue, OffsetRange]]:
-        """Returns the ranges, or their parts, that were not searched yet."""
-        begins = [
-            (queue, self.account.reached.get(queue, offsets.start), offsets.end) for queue, offsets in self._ranges
-        ]
-        return [(queue, OffsetRange(begin, end)) for queue, begin, end in begins if begin < end]
+        """Returns the ranges, or their parts, that were not searched yet, with the whole slice that is under way."""
+        return [(queue, offsets) for queue, offsets in self._left.items() if len(offsets)]
 
     def rest_text(self) -> str:
-        """Returns a text, for an error, about the number of searched messages and the offset reached in each queue."""
+        """Returns a text about the number of searched messages, and what is not searched of each queue."""
         account = self.account
         text = f"{account.searched:,} of {account.total:,} messages ({account.received_bytes / MIB:,.1f} MiB) searched"
         rest = self.unsearched()
         if not rest:
             return text
         names = ", ".join(
-            f"{queue.broker_name}/{queue.queue_id} from {left.start}" for queue, left in rest[:QUEUES_SHOWN]
+            f"{queue.broker_name}/{queue.queue_id} "
+            + (f"from {left.start}" if self._form.oldest_first else f"before {left.end}")
+            for queue, left in rest[:QUEUES_SHOWN]
         )
         more = f" and {len(rest) - QUEUES_SHOWN} more queues" if len(rest) > QUEUES_SHOWN else ""
         return f"{text}, not searched: {names}{more}"
 
-    async def _matches(self, lists: AsyncIterator[list[RawPull]]) -> AsyncGenerator[list[MessageExt], None]:
+    async def _lists(
+        self, receiver: trio.MemoryReceiveChannel[list[MessageExt]]
+    ) -> AsyncGenerator[list[MessageExt], None]:
+        async for messages in receiver:
+            yield messages
+        if self._error is not None:
+            raise self._error
+
+    async def _run(self, sender: Sender) -> None:
+        """Reads slice after slice, and sends the matches of each."""
         account = self.account
-        async for pulls in lists:
-            matches: list[MessageExt] = []
-            for pull, offsets in await self._promising(pulls):
-                matches += self._in_pull(pull, offsets)
-                await trio.lowlevel.checkpoint()
-            account.matches += len(matches)
-            account.received_bytes += sum(len(pull.records) for pull in pulls)
-            for pull in pulls:
-                account.searched += pull.next_offset - pull.start
-                account.reached[pull.queue] = pull.next_offset
-            yield matches
-            if self._max_bytes is not None and account.received_bytes >= self._max_bytes and self.unsearched():
-                account.is_bounded = True
-                return
+        async with sender:
+            try:
+                while not account.is_bounded and (part := await self._slices.next()) is not None:
+                    before = account.unpacked_bytes
+                    await self._read(part.ranges, sender)
+                    await self._send_held(sender)
+                    if not account.is_bounded:
+                        self._note_read(part.ranges)
+                        account.bound = part.rest_bound
+                        account.is_bounded = self._is_full() and part.rest_bound is not None
+                    self._slices.adapt(account.unpacked_bytes - before)
+            except RocketMQError as error:
+                self._error = error
+            account.failures.update(self._slices.failures)
 
-    async def _promising(self, pulls: list[RawPull]) -> Iterable[tuple[RawPull, Collection[int] | None]]:
-        """Returns one queue's pulls that may have matches, in order, with the offsets that match.
+    def _is_full(self) -> bool:
+        most, account = self._form.max_bytes, self.account
+        return most is not None and max(account.received_bytes, account.unpacked_bytes) >= most
 
-        The offsets are None if the condition has to be asked about each message.
-        """
-        if self._columnar is None:
-            return [(pull, None) for pull in pulls]
-        schema = self._columnar.schema_of(COLUMNS)
-        starts = [pull.start for pull in pulls]
-        matching: dict[int, set[int]] = {}
-        for decoded in self._columnar.decode_batches(pulls, schema, tags=self._filter):
-            for offset in await self._offsets_in(decoded.batch, self._columnar):
-                matching.setdefault(bisect_right(starts, offset) - 1, set()).add(offset)
-            await trio.lowlevel.checkpoint()
-        return [(pulls[number], offsets) for number, offsets in matching.items()]
+    def _note_read(self, ranges: Ranges) -> None:
+        for queue, offsets in ranges:
+            if queue not in self._failed:
+                start, end = self._left[queue].start, self._left[queue].end
+                rest = (offsets.end, end) if self._form.oldest_first else (start, offsets.start)
+                self._left[queue] = OffsetRange(*rest)
 
-    async def _offsets_in(self, batch: Any, columnar: ModuleType) -> list[int]:
+    async def _read(self, ranges: Ranges, sender: Sender) -> None:
+        """Searches the ranges of a slice; a queue that fails costs its own part, and a broker all of its queues."""
+        waiting = dict(ranges)
+        while waiting and not self.account.is_bounded:
+            try:
+                await self._read_in_order(waiting, sender)
+            except RocketMQError as error:
+                if self._form.on_undecodable == "fail" and isinstance(error, RecordError | MissingLibrary):
+                    raise
+                failed = next(iter(waiting))
+                is_away = isinstance(error, NetworkError | RoutingError)
+                self.account.failures[failed.broker_name if is_away else str(failed)] = error
+                gone = {queue for queue in self._left if queue.broker_name == failed.broker_name}
+                for queue in gone if is_away else {failed}:
+                    self._failed.add(queue)
+                    self._slices.drop(queue)
+                    waiting.pop(queue, None)
+
+    async def _read_in_order(self, waiting: dict[MessageQueue, OffsetRange], sender: Sender) -> None:
+        """Searches one range after another, and removes what was searched from `waiting`."""
+        form, account = self._form, self.account
+        ranges = list(waiting.items())
+        reading = self._consumer.read_ranges(ranges, tags=form.tags, sql=form.sql, window=self._window)
+        async with reading as lists:
+            async for pulls in lists:
+                await self._look_at(pulls)
+                account.received_bytes += sum(len(pull.records) for pull in pulls)
+                account.searched += sum(pull.next_offset - pull.start for pull in pulls)
+                queue, reached = pulls[-1].queue, pulls[-1].next_offset
+                waiting[queue] = OffsetRange(reached, waiting[queue].end)
+                while waiting and not len(next(iter(waiting.values()))):
+                    del waiting[next(iter(waiting))]
+                if self._is_heavy():
+                    await self._send_held(sender)
+                if account.bound is not None and self._is_full():
+                    account.is_bounded = True
+                    return
+        waiting.clear()
+
+    async def _look_at(self, pulls: Sequence[RawPull]) -> None:
+        """Holds the matches in one queue's pulls; bodies are compared by columns where that is possible."""
+        rest = pulls if self._columnar is None else await self._by_columns(pulls, self._columnar)
+        for pull in rest:
+            await self._by_message(pull, self._match)
+
+    async def _by_columns(self, pulls: Sequence[RawPull], columns: ModuleType) -> Sequence[RawPull]:
+        """Holds the matches batch by batch; returns the pulls from a record on that cannot be read."""
+        schema, max_body_bytes = columns.schema_of(COLUMNS), self._form.max_body_bytes
+        batches = columns.decode_batches(
+            pulls, schema, tags=self._filter, allow_gaps=True, max_body_bytes=max_body_bytes
+        )
+        rest = pulls
+        try:
+            while (decoded := await in_thread(next, batches, None)) is not None:
+                self.account.unpacked_bytes += decoded.batch.nbytes
+                offsets, following = await self._offsets_in(decoded.batch, columns), decoded.rest
+                del decoded  # frees the bodies before the matches are unpacked
+                for pull in rest if offsets else ():
+                    if own := offsets.intersection(range(pull.start, pull.next_offset)):
+                        await self._by_message(pull, self._kept, own)
+                rest = following
+        except (RecordError, MissingLibrary):
+            return rest
+        return ()
+
+    async def _offsets_in(self, batch: Any, columns: ModuleType) -> set[int]:
         """Returns the offsets of a `pyarrow.RecordBatch` that match.
 
-        A pattern is compared in a thread, and holds up no other task. A cancelled search waits for the thread: it reads
-        records that are lent.
+        Comparing is done in a thread. A cancelled search waits for the thread: it reads records that are lent.
         """
         if isinstance(self._condition, TextIn):
-            containing: list[int] = columnar.offsets_containing(batch, self._condition.needle)
-            return containing
+            return set(await in_thread(columns.offsets_containing, batch, self._condition.needle))
         assert isinstance(self._condition, Pattern)
-        offsets: list[int] = []
-        for part in columnar.parts_to_match(batch):
-            offsets += await trio.to_thread.run_sync(columnar.offsets_matching, part, self._condition.text)
+        offsets: set[int] = set()
+        for part in columns.parts_to_match(batch):
+            offsets.update(await trio.to_thread.run_sync(columns.offsets_matching, part, self._condition.text))
         return offsets
 
-    def _in_pull(self, pull: RawPull, offsets: Collection[int] | None) -> list[MessageExt]:
-        meeting: list[MessageExt] = []
-        for message in decode(pull, OffsetRange(pull.start, pull.next_offset)):
-            try:
-                if self._meets(message) if offsets is None else message.queue_offset in offsets:
-                    meeting.append(message)
-            except NoJson:
-                self.account.no_json += 1
-        return meeting
+    async def _by_message(
+        self, pull: RawPull, keep: Callable[[Readable], MessageExt | None], offsets: Collection[int] | None = None
+    ) -> None:
+        own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
+        items = iterate_readable(pull, own, self._rules, offsets=offsets)
+        async with aclosing(in_steps(items, keep)) as lists:
+            async for matches in lists:
+                self._hold(matches)
 
-    def _meets(self, message: MessageExt) -> bool:
-        condition = self._condition
-        assert not isinstance(condition, Pattern)
-        return self._filter.matches(message.tags) and (condition is None or condition.holds(message))
+    def _match(self, item: Readable) -> MessageExt | None:
+        """Returns what is kept of a message that meets the condition; else None."""
+        if isinstance(item, UnreadableRecord):
+            self._note_unreadable(item)
+            return None
+        self.account.unpacked_bytes += len(item.body)
+        try:
+            if self._filter.matches(item.tags) and (self._condition is None or self._condition.holds(item)):
+                return self._form.keep(item)
+        except LongJson:
+            self.account.long_json += 1
+        except NoJson:
+            self.account.no_json += 1
+        return None
+
+    def _kept(self, item: Readable) -> MessageExt | None:
+        return None if isinstance(item, UnreadableRecord) else self._form.keep(item)
+
+    def _note_unreadable(self, record: UnreadableRecord) -> None:
+        if self._form.on_undecodable == "fail":
+            raise record.error
+        self.account.unreadable += 1
+        if len(self.account.unreadable_texts) < UNREADABLE_KEPT:
+            self.account.unreadable_texts.append(str(record.error))
+
+    def _hold(self, matches: list[MessageExt]) -> None:
+        self.account.matches += len(matches)
+        self._held += matches
+        self._held_bytes += sum(len(message.body) for message in matches)
+        most = self._form.most
+        if most is not None and len(self._held) > 2 * most:
+            self._held = self._sorted()[:most]
+            self._held_bytes = sum(len(message.body) for message in self._held)
+
+    def _is_heavy(self) -> bool:
+        unpacked = self.account.unpacked_bytes - self._sent_at_bytes
+        return self._held_bytes > HELD_BYTES or (bool(self._held) and unpacked > UNPACKED_BYTES)
+
+    async def _send_held(self, sender: Sender) -> None:
+        if self._held:
+            await sender.send(self._sorted())
+            self._held, self._held_bytes = [], 0
+        self._sent_at_bytes = self.account.unpacked_bytes
+
+    def _sorted(self) -> list[MessageExt]:
+        in_order = sorted(
+            self._held,
+            key=lambda match: (match.store_timestamp_ms, match.broker_name, match.queue_id, match.queue_offset),
+        )
+        return in_order if self._form.oldest_first else in_order[::-1]
 
 
 def _columnar_of(condition: Condition | None) -> ModuleType | None:

@@ -20,6 +20,7 @@ import trio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 
+from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.tools.web.bodies import MAX_BODY_BYTES, AsgiMessage, Bodies, BodyRefused, PeerGone, Receive
 
 Scope = AsgiMessage
@@ -101,21 +102,39 @@ class Guards:
             await PlainTextResponse(BUSY, 503)(scope, receive, send)
             return
 
+        is_answered = has_left = False
+
         async def send_without_slot(message: AsgiMessage) -> None:
             """Leaves the slot before the answer is sent: the peer may read slowly."""
             if slot.scope.cancel_called:
                 await trio.lowlevel.checkpoint()  # the request ends here: no part of an answer was sent
+            nonlocal is_answered
+            is_answered = True
             slot.scope.deadline = math.inf
             self._slots.leave(slot)
             await send(message)
 
+        async def watch() -> None:
+            """Ends the request when its peer has left, which would not read the answer."""
+            nonlocal has_left
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            if not is_answered:
+                has_left = True
+                slot.scope.cancel()
+
         slot.scope.deadline = trio.current_time() + ANSWER_WITHIN_SECONDS
         try:
             with slot.scope:
-                await self._app(scope, receive, send_without_slot)
+                if scope["method"] in SAFE_METHODS:
+                    async with open_owned_nursery() as nursery:
+                        nursery.start_soon(watch)
+                        await self._app(scope, _no_body, send_without_slot)
+                else:
+                    await self._app(scope, receive, send_without_slot)
         finally:
             self._slots.leave(slot)
-        if slot.scope.cancelled_caught:
+        if slot.scope.cancelled_caught and not has_left:
             late = trio.current_time() >= slot.scope.deadline
             await PlainTextResponse(LATE if late else BUSY, 503)(scope, receive, send)
 
@@ -139,6 +158,10 @@ class Guards:
         if not length.isascii() or not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY_BYTES:
             return PlainTextResponse(f"the request is larger than {MAX_BODY_BYTES} bytes\n", 413)
         return None
+
+
+async def _no_body() -> AsgiMessage:
+    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 def is_loopback(host: str) -> bool:

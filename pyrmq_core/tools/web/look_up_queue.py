@@ -34,11 +34,12 @@ class LookUpQueue:
     """The waiting look-ups, with a line for each address; addresses with the fewest look-ups under way come first.
 
     Of several such addresses each is next in turn. An address without a look-up takes no memory. At most `at_once`
-    look-ups are under way.
+    look-ups are under way, and one waits for its turn for `longest_wait` seconds.
     """
 
-    def __init__(self, at_once: int = LOOK_UPS_AT_ONCE) -> None:
+    def __init__(self, at_once: int = LOOK_UPS_AT_ONCE, longest_wait: float = LONGEST_WAIT_SECONDS) -> None:
         self._at_once = at_once
+        self._longest_wait = longest_wait
         # The address that was called last stands at the end.
         self._lines: dict[str, dict[WaitingLookUp, None]] = {}
         self._under_way: Counter[str] = Counter()
@@ -54,12 +55,12 @@ class LookUpQueue:
     async def admitted(self, look_up: WaitingLookUp, address: str) -> AsyncIterator[None]:
         """Waits until the look-up may begin; it is under way until the end of the block.
 
-        Raises `TooManyLookUps` when it was not called within `LONGEST_WAIT_SECONDS`.
+        Raises `TooManyLookUps` when it was not called within the longest wait.
         """
         self.join(look_up, address)
         try:
             self._call_next()
-            with trio.move_on_after(LONGEST_WAIT_SECONDS):
+            with trio.move_on_after(self._longest_wait):
                 await look_up.called.wait()
             if not look_up.called.is_set():
                 raise TooManyLookUps

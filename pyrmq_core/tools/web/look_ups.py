@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, PullStatus, RocketMQError
-from pyrmq_core.client.consumer.group.subscriptions import filter_of
+from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, RocketMQError
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
-from pyrmq_core.tools.search.conditions import Condition, condition_of
-from pyrmq_core.tools.search.search import Search, check_sql, queues_named, ranges_of
-from pyrmq_core.tools.web.body_text import PART_BYTES, SUMMARY_BYTES, BodyText, body_text
+from pyrmq_core.tools.web.body_text import SUMMARY_BYTES
 from pyrmq_core.tools.web.history import SAMPLE_SECONDS, Curve, History, Sample
-from pyrmq_core.tools.web.look_up_queue import LookUpQueue, TooManyLookUps, WaitingLookUp
+from pyrmq_core.tools.web.look_up_queue import LookUpQueue, TooManyLookUps
+from pyrmq_core.tools.web.message_reads import SHOWN_MESSAGES, FoundMessages, MessageReads, ShownMessage, Wanted
 from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS, SharedAnswers
 from pyrmq_core.tools.web.topic_figures import TopicFigures
 
@@ -39,61 +37,15 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-# The messages on a page of the browser of messages; twice as many are read, divided over the queues.
-SHOWN_MESSAGES: Final = 64
-QUEUES_READ_AT_ONCE: Final = 8
 # The time for which a list of groups is shown again: a new list costs several requests a group and broker.
 GROUPS_FRESH_SECONDS: Final = 15.0
 # The most groups of a topic whose rates are shown: each costs a request at each of the topic's brokers.
 MAX_GROUPS_RATED: Final = 5
 # The most look-ups at a time that samples may use; the others are for viewers.
 SAMPLED_AT_ONCE: Final = 3
-# The bytes, seconds and messages after which a search ends; by default it covers the last hour.
-SEARCHED_BYTES: Final = 256 * 1024 * 1024
-SEARCH_SECONDS: Final = 10.0
-SEARCHED_TIME: Final = timedelta(hours=1)
-# The searches of all viewers; each has one at a time.
-SEARCHES_AT_ONCE: Final = 2
-# How many long JSON bodies are laid out at a time, in a thread.
-LAYOUTS_AT_ONCE: Final = 1
-# The most queues that a page of a topic's messages reads.
-MAX_QUEUES_READ: Final = 256
-
-
-@dataclass(frozen=True, slots=True)
-class FoundMessages:
-    """Messages by store time, the newest first, and the error of each unreadable queue.
-
-    The messages have only the beginnings of their bodies, as lists show them. `more` means that older messages are
-    left. `searched` says how much a search has read.
-    """
-
-    messages: tuple[MessageExt, ...] = ()
-    failures: dict[str, str] = field(default_factory=dict)
-    more: bool = False
-    searched: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A search of a topic: times, conditions on the message, filters at the broker, and names of queues with spaces.
-
-    Empty texts, and None as a time, are no conditions. It is false if only times and queues are set: then the newest
-    messages are read without a search.
-    """
-
-    topic: str
-    since: datetime | None
-    before: datetime | None
-    contains: str = ""
-    where: str = ""
-    regex: str = ""
-    tags: str = ""
-    sql: str = ""
-    queue: str = ""
-
-    def __bool__(self) -> bool:
-        return bool(self.contains or self.where or self.regex or self.tags or self.sql)
+# The searches of all viewers at a time, and how long one waits for its turn.
+SEARCHES_AT_ONCE: Final = 3
+SEARCH_WAIT_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +66,9 @@ class LookUps:
         shared: SharedAnswers,
         history: History,
         address: str = "",
-        searching: set[str] | None = None,
+        searches: SharedAnswers | None = None,
         figures: TopicFigures | None = None,
-        layouts: LookUpQueue | None = None,
+        reads: MessageReads | None = None,
     ) -> None:
         self.history = history
         self.figures = TopicFigures(self._stats_once, self.groups) if figures is None else figures
@@ -124,12 +76,14 @@ class LookUps:
         self._consumer = consumer
         self._shared = shared
         self._address = address
-        self._searching: set[str] = set() if searching is None else searching  # addresses whose search is under way
-        self._layouts = LookUpQueue(LAYOUTS_AT_ONCE) if layouts is None else layouts
+        self._searches = (
+            SharedAnswers(LookUpQueue(SEARCHES_AT_ONCE, SEARCH_WAIT_SECONDS)) if searches is None else searches
+        )
+        self._reads = MessageReads(admin, consumer) if reads is None else reads
 
     def of_viewer(self, address: str) -> LookUps:
         """Returns these look-ups for a viewer at the address."""
-        shared = (self._shared, self.history, address, self._searching, self.figures, self._layouts)
+        shared = (self._shared, self.history, address, self._searches, self.figures, self._reads)
         return LookUps(self._admin, self._consumer, *shared)
 
     async def _get(
@@ -219,138 +173,56 @@ class LookUps:
         last = None if before is None else before - timedelta(milliseconds=1)
         return await self._found(
             ("key", topic, key, since, before),
-            lambda: self._admin.messages.by_key(topic, key, max_num=SHOWN_MESSAGES, begin=since, end=last),
+            lambda: self._admin.messages.by_key(
+                topic, key, max_num=SHOWN_MESSAGES, begin=since, end=last, body_bytes=SUMMARY_BYTES
+            ),
         )
 
     async def by_id(self, topic: str, message_id: str) -> FoundMessages:
         """Returns the messages with this `msg_id`: two if a send was repeated."""
         return await self._found(
-            ("id", topic, message_id), lambda: self._admin.messages.by_unique_key(topic, message_id)
+            ("id", topic, message_id),
+            lambda: self._admin.messages.by_unique_key(topic, message_id, body_bytes=SUMMARY_BYTES),
         )
 
     async def _found(self, key: Hashable, query: Callable[[], Awaitable[MessageList]]) -> FoundMessages:
         async def look_up() -> FoundMessages:
             result = await query()
             failures = {name: str(error) for name, error in result.failures.items()}
-            newest = tuple(reversed(result.messages))[:SHOWN_MESSAGES]
-            return FoundMessages(tuple(map(_shortened, newest)), failures)
+            return FoundMessages(tuple(reversed(result.messages))[:SHOWN_MESSAGES], failures)
 
         return await self._get(key, look_up)
 
     async def at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """Returns the message at an offset of a queue; None if there is none."""
+        """Returns the message at an offset of a queue; None if there is none.
 
-        async def look_up() -> MessageExt | None:
-            pulled = await self._consumer.pull(queue, offset, max_messages=1)
-            return next((message for message in pulled.messages if message.queue_offset == offset), None)
-
-        return await self._get(("at", queue, offset), look_up)
-
-    async def body_text(self, body: bytes, form: str, part: int) -> BodyText:
-        """Returns a part of a body to show; long JSON is laid out in a thread, when the viewer's address has its turn.
-
-        Raises `TooManyLookUps` if that cannot begin in time.
+        Raises `RecordError` if it cannot be read, or unpacks beyond 16 MiB.
         """
-        if form != "json" or len(body) <= PART_BYTES:
-            return body_text(body, form, part)
-        async with self._layouts.admitted(WaitingLookUp(), self._address):
-            return await trio.to_thread.run_sync(body_text, body, form, part)
+        return await self._get(("at", queue, offset), partial(self._reads.message_at, queue, offset))
+
+    async def shown(self, queue: MessageQueue, offset: int, form: str, part: int) -> ShownMessage | None:
+        """Returns the message at an offset with a part of its body; None if there is none.
+
+        Raises `TooManyLookUps` if a long body cannot be laid out in time.
+        """
+
+        async def look_up() -> ShownMessage | None:
+            return await self._reads.shown(queue, offset, form, part, self._address)
+
+        return await self._get(("shown", queue, offset, form, part), look_up)
 
     async def newest(self, wanted: Wanted) -> FoundMessages:
         """Returns the newest messages of the topic, or of its queues that are named, stored between the times."""
-        return await self._get(("newest", wanted), partial(self._newest, wanted))
+        return await self._get(("newest", wanted), partial(self._reads.newest, wanted))
 
     async def search(self, wanted: Wanted) -> FoundMessages:
-        """Returns the messages that meet the conditions, of the last hour without a time.
+        """Returns the newest messages that meet the conditions, of the last hour without a time.
 
-        Raises `TooManyLookUps` while the viewer has another search, or other viewers occupy all searches.
+        Raises `TooManyLookUps` if other searches take too long for it to begin.
         """
-        condition = None
-        if wanted.contains or wanted.where or wanted.regex:
-            condition = condition_of(wanted.contains or None, wanted.where or None, wanted.regex or None)
-        filter_of(wanted.tags or "*", wanted.sql or None)  # checked before any query to a broker
-        return await self._get(wanted, partial(self._search, wanted, condition))
-
-    async def _search(self, wanted: Wanted, condition: Condition | None) -> FoundMessages:
-        if self._address in self._searching or len(self._searching) >= SEARCHES_AT_ONCE:
-            raise TooManyLookUps
-        self._searching.add(self._address)
-        tags, sql = wanted.tags or "*", wanted.sql or None
-        try:
-            queues = queues_named(await self._consumer.message_queues(wanted.topic), wanted.queue.split())
-            await check_sql(self._consumer, queues, sql)
-            since = datetime.now(UTC) - SEARCHED_TIME if wanted.since is None else wanted.since
-            ranges = await ranges_of(self._consumer, queues, since, wanted.before)
-            search = Search(
-                self._consumer,
-                ranges,
-                condition,
-                tags=tags,
-                sql=sql,
-                max_bytes=SEARCHED_BYTES,
-                patience=SEARCH_SECONDS,
-            )
-            messages: list[MessageExt] = []
-            with trio.move_on_after(SEARCH_SECONDS):
-                async with search.matches() as lists:
-                    async for matching in lists:
-                        messages += map(_shortened, matching)
-                        if len(messages) >= SHOWN_MESSAGES:
-                            break
-        finally:
-            self._searching.discard(self._address)
-        messages.sort(key=lambda message: message.store_timestamp_ms, reverse=True)
-        said = search.rest_text()
-        if search.account.no_json:
-            said += f"; {search.account.no_json:,} bodies are no JSON"
-        return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), searched=said)
-
-    async def _newest(self, wanted: Wanted) -> FoundMessages:
-        since, before = wanted.since, wanted.before
-        stats = await self._admin.topics.stats(wanted.topic)
-        named = queues_named(stats.queues, wanted.queue.split())
-        held = {queue: stats.queues[queue] for queue in named if stats.queues[queue].messages > 0}
-        failures = {name: str(error) for name, error in stats.failures.items()}
-        queues = sorted(held)[:MAX_QUEUES_READ]
-        if len(queues) < len(held):
-            failures[wanted.topic] = (
-                f"only {len(queues)} of {len(held)} queues are read; look for a key or an id instead"
-            )
-        messages: list[MessageExt] = []
-        older = False
-        room = trio.CapacityLimiter(QUEUES_READ_AT_ONCE)
-        each = max(1, min(32, 2 * SHOWN_MESSAGES // max(1, len(queues))))
-
-        async def read(queue: MessageQueue) -> None:
-            nonlocal older
-            low, end = held[queue].min_offset, held[queue].max_offset
-            async with room:
-                try:
-                    end = end if before is None else min(end, await self._consumer.offset_at(queue, before))
-                    low = low if since is None else max(low, await self._consumer.offset_at(queue, since))
-                    start = max(low, end - each)
-                    messages.extend(await self._read(queue, start, end))
-                    older = older or start > low
-                except RocketMQError as error:
-                    failures[str(queue)] = str(error)
-
-        async with trio.open_nursery() as nursery:
-            for queue in queues:
-                nursery.start_soon(read, queue)
-        messages.sort(key=lambda message: (message.store_timestamp_ms, message.queue_offset), reverse=True)
-        more = older or len(messages) > SHOWN_MESSAGES
-        return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), failures, more)
-
-    async def _read(self, queue: MessageQueue, start: int, end: int) -> list[MessageExt]:
-        """Returns the messages of a short range, with shortened bodies for lists."""
-        messages: list[MessageExt] = []
-        while start < end:
-            pulled = await self._consumer.pull(queue, start, max_messages=end - start)
-            messages += [_shortened(message) for message in pulled.messages if start <= message.queue_offset < end]
-            if pulled.status is PullStatus.NO_NEW_MSG or pulled.next_offset <= start:
-                break
-            start = pulled.next_offset
-        return messages
+        condition = wanted.condition()
+        look_up = partial(self._reads.search, wanted, condition)
+        return await self._searches.get(wanted, look_up, address=self._address, size_of=_size_of)
 
     async def tracks(self, message: MessageExt) -> tuple[MessageTrack, ...]:
         """Returns for each group of the topic whether it consumed the message."""
@@ -395,6 +267,7 @@ class LookUps:
     def forget(self) -> None:
         """Drops all kept answers, after a change."""
         self._shared.forget()
+        self._searches.forget()
         self.figures.refresh()
 
 
@@ -407,14 +280,11 @@ def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
     return {name: sum(rates) for name, rates in (("in", put), ("out", got)) if rates}
 
 
-def _shortened(message: MessageExt) -> MessageExt:
-    """Returns the message with only the beginning of its body: lists of large messages would fill the memory."""
-    return replace(message, body=message.body[:SUMMARY_BYTES])
-
-
 def _size_of(answer: object) -> int:
     """Returns the bytes of the messages in an answer; 0 for other answers, which are small."""
     messages = answer.messages if isinstance(answer, FoundMessages) else (answer,)
+    if isinstance(answer, ShownMessage):
+        return len(answer.body.text) + _size_of(answer.message)
     return sum(
         len(message.body) + sum(len(name) + len(value) for name, value in message.properties.items())
         for message in messages

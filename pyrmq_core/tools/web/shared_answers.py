@@ -39,9 +39,9 @@ class SharedAnswers:
     `MAX_ANSWERS_BYTES` in total are kept; the oldest are dropped first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queue: LookUpQueue | None = None) -> None:
         self._slots: dict[Hashable, _Slot] = {}
-        self._queue = LookUpQueue()
+        self._queue = LookUpQueue() if queue is None else queue
 
     async def get(
         self,

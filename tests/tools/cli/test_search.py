@@ -44,12 +44,12 @@ def test_a_text_a_pattern_and_a_condition(terminal: Terminal) -> None:
     where = terminal.run(
         "search", "T", "--since", "1h", "--where", f"json.order.big == {2**53 + 1} or json.order.id > 8", "-o", "raw"
     )
-    assert [json.loads(line)["order"]["id"] for line in where.stdout.splitlines()] == [1, 9]
+    assert [json.loads(line)["order"]["id"] for line in where.stdout.splitlines()] == [9, 1]
     assert where.stderr == "1 bodies are no JSON and do not match\n"
     text = terminal.text("search", "T", "--since", "earliest", "--contains", "order 4", "-o", "{brokerName} {body}")
     assert text == "broker-b order 4 as a text\n"
     rows = terminal.text("search", "T", "--since", "1d", "--regex", r'id": [0-3],', "--tags", "b", "--json")
-    assert [json.loads(row)["queueOffset"] for row in rows.splitlines()] == [0, 2]
+    assert [json.loads(row)["queueOffset"] for row in rows.splitlines()] == [2, 0]
     assert terminal.text(
         "search",
         "T",
@@ -61,6 +61,7 @@ def test_a_text_a_pattern_and_a_condition(terminal: Terminal) -> None:
         "broker-b",
         "--max",
         "2",
+        "--oldest-first",
         "-o",
         "x{queueOffset}",
     ).splitlines() == ["x0", "x1"]
@@ -77,10 +78,17 @@ def test_nothing_found_says_what_was_searched(terminal: Terminal) -> None:
 
 
 def test_a_bound_is_said(terminal: Terminal) -> None:
-    result = terminal.run("search", "T", "--since", "1h", "--contains", "order", "--max-bytes", "1B", "-o", "{body}")
-    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 5)
-    assert result.stderr.startswith("stopped at the bound of --max-bytes: 5 messages found; 5 of 11 messages")
-    assert result.stderr.endswith("not searched: broker-b/0 from 0\n")
+    wanted = ("search", "Slow", "--since", "1h", "--queue", "broker-a", "--contains", "a", "-o", "{queueOffset}")
+    result = terminal.run(*wanted, "--max-bytes", "1B")
+    offsets = [int(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0
+    assert offsets == list(range(31, 31 - len(offsets), -1))
+    (said,) = result.stderr.splitlines()
+    assert said.startswith(f"stopped at the bound of --max-bytes: {len(offsets)} messages found; ")
+    assert f"not searched: broker-a/0 before {offsets[-1]}; --until " in said
+    until = said.removesuffix(" goes on there").rpartition("--until ")[2]
+    rest = terminal.run(*wanted, "--until", until)
+    assert [int(line) for line in rest.stdout.splitlines()] == list(range(offsets[-1] - 1, -1, -1))
 
 
 @pytest.mark.parametrize(
@@ -135,4 +143,4 @@ def test_a_broker_that_goes_away_leaves_an_account(cluster: EmbeddedCluster, ter
     assert (result.exit_code, len(result.stdout.splitlines())) == (1, 5)
     (said,) = result.stderr.splitlines()
     assert cluster.brokers["broker-b"] in said
-    assert "(5 messages found; 5 of 11 messages (0.0 MiB) searched, not searched: broker-b/0 from 0)" in said
+    assert "(5 messages found; 5 of 11 messages (0.0 MiB) searched, not searched: broker-b/0 before 6)" in said

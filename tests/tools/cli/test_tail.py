@@ -12,7 +12,7 @@ import pytest
 
 from pyrmq_core import CommitRecord, InvalidArgument, Message, MessageQueue, StoredRange, commit_messages
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
-from pyrmq_core.tools.search.search import queues_named
+from pyrmq_core.tools.search.ranges import queues_named
 from tests.support.commands import ended, started
 
 QUEUES = [MessageQueue("T", broker, number) for broker in ("broker-a", "broker-b") for number in range(2)]

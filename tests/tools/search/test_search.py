@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import trio
 
-from pyrmq_core import Message, MessageExt, MessageQueue, OffsetRange, Producer, PullConsumer, RocketMQError
+from pyrmq_core import Message, MessageExt, MessageQueue, OffsetRange, Producer, PullConsumer
 from pyrmq_core.embedded import EmbeddedCluster
 from pyrmq_core.tools.search import search as search_module
 from pyrmq_core.tools.search.conditions import Condition, Members, Pattern, TextIn
-from pyrmq_core.tools.search.search import Search, ranges_of
+from pyrmq_core.tools.search.ranges import ranges_of
+from pyrmq_core.tools.search.search import Search, SearchForm
 from pyrmq_core.tools.search.where import Where
 
 TOPIC = "Orders"
@@ -101,18 +102,18 @@ async def test_both_ways_find_the_same(consumer: PullConsumer, way: str) -> None
 
 
 async def test_the_broker_filters_first(consumer: PullConsumer, way: str) -> None:
-    tagged = Search(consumer, await everything(consumer), TextIn("needle"), tags="odd")
+    tagged = Search(consumer, await everything(consumer), TextIn("needle"), SearchForm(tags="odd"))
     assert numbers(await matches(tagged)) == list(range(1, COUNT, 2))
-    chosen = Search(consumer, await everything(consumer), TextIn("needle"), sql="n > 590")
+    chosen = Search(consumer, await everything(consumer), TextIn("needle"), SearchForm(sql="n > 590"))
     assert numbers(await matches(chosen)) == list(range(591, COUNT))
     assert tagged.account.searched == chosen.account.searched == COUNT
     assert chosen.account.received_bytes < tagged.account.received_bytes / 10
 
 
 async def test_a_pattern_of_messages_that_the_broker_filtered(consumer: PullConsumer) -> None:
-    tagged = Search(consumer, await everything(consumer), Pattern("needle"), tags="odd")
+    tagged = Search(consumer, await everything(consumer), Pattern("needle"), SearchForm(tags="odd"))
     assert numbers(await matches(tagged)) == list(range(1, COUNT, 2))
-    chosen = Search(consumer, await everything(consumer), Pattern(r"\b59\d\b"), sql="n > 595")
+    chosen = Search(consumer, await everything(consumer), Pattern(r"\b59\d\b"), SearchForm(sql="n > 595"))
     assert numbers(await matches(chosen)) == list(range(596, COUNT))
 
 
@@ -132,18 +133,32 @@ async def test_others_go_on_while_a_pattern_is_compared(cluster: EmbeddedCluster
 
 
 async def test_a_bound_ends_it_and_the_rest_is_named(consumer: PullConsumer) -> None:
+    """The first slice is read whole, and with it the bound is reached; the search goes on where it says."""
     ranges = await everything(consumer)
-    search = Search(consumer, ranges, TextIn("needle"), max_bytes=1)
+    search = Search(consumer, ranges, TextIn("needle"), SearchForm(max_bytes=1))
     matching = await matches(search)
-    queue = ranges[0][0]
-    assert {message.queue_id for message in matching} == {queue.queue_id}
-    assert search.account.is_bounded
-    assert search.unsearched() == ranges[1:]
-    other = ranges[1][0]
-    assert search.rest_text().endswith(f"not searched: {other.broker_name}/{other.queue_id} from 0")
-    rest = Search(consumer, search.unsearched(), TextIn("needle"))
-    assert len(matching) + len(await matches(rest)) == COUNT
+    account = search.account
+    assert account.is_bounded
+    assert account.bound is not None
+    assert account.searched == len(matching) == COUNT - sum(len(left) for _, left in search.unsearched())
+    first = next(queue for queue, _ in search.unsearched())
+    assert f"not searched: {first.broker_name}/{first.queue_id} before " in search.rest_text()
+    rest_ranges = await ranges_of(consumer, await consumer.message_queues(TOPIC), None, account.bound)
+    assert rest_ranges == search.unsearched()
+    rest = Search(consumer, rest_ranges, TextIn("needle"), begin=account.bound)
+    assert numbers(matching + await matches(rest)) == list(range(COUNT))
     assert not rest.account.is_bounded
+    assert rest.account.bound is None
+
+
+@pytest.mark.parametrize("oldest_first", [False, True])
+async def test_matches_come_in_the_order_of_time(consumer: PullConsumer, way: str, *, oldest_first: bool) -> None:
+    """Reads all queues in turn: the order of a queue alone would be the wrong one."""
+    search = Search(consumer, await everything(consumer), TextIn("needle"), SearchForm(oldest_first=oldest_first))
+    matching = await matches(search)
+    times = [message.store_timestamp_ms for message in matching]
+    assert times == sorted(times, reverse=not oldest_first)
+    assert numbers(matching) == list(range(COUNT))
 
 
 async def test_times_bound_the_ranges(consumer: PullConsumer) -> None:
@@ -155,12 +170,13 @@ async def test_times_bound_the_ranges(consumer: PullConsumer) -> None:
     assert await ranges_of(consumer, queues, None, now - hour) == []
 
 
-async def test_a_broker_that_goes_away_leaves_an_account(cluster: EmbeddedCluster, consumer: PullConsumer) -> None:
+async def test_a_broker_that_goes_away_is_named(cluster: EmbeddedCluster, consumer: PullConsumer) -> None:
     ranges = await everything(consumer)
     address = cluster.brokers["broker-a"]
     await cluster.kill("broker-a")
-    search = Search(consumer, ranges, TextIn("needle"), patience=0.1)
-    with trio.fail_after(30), pytest.raises(RocketMQError, match=address):
-        await matches(search)
+    search = Search(consumer, ranges, TextIn("needle"), SearchForm(patience=0.1))
+    with trio.fail_after(30):
+        assert await matches(search) == []
+    assert address in str(search.account.failures["broker-a"])
     assert search.unsearched() == ranges
     assert search.rest_text().startswith(f"0 of {COUNT} messages (0.0 MiB) searched, not searched: broker-a/")

@@ -16,9 +16,8 @@ from pyrmq_core.tools.web.application import SLICE_BYTES, Download
 from pyrmq_core.tools.web.bodies import AsgiMessage
 from pyrmq_core.tools.web.body_text import PART_BYTES, SUMMARY_BYTES, summary
 from pyrmq_core.tools.web.guards import RequestSlots
-from pyrmq_core.tools.web.history import History
-from pyrmq_core.tools.web.look_ups import FoundMessages, LookUps, _shortened, _size_of
-from pyrmq_core.tools.web.shared_answers import SharedAnswers
+from pyrmq_core.tools.web.look_ups import _size_of
+from pyrmq_core.tools.web.message_reads import FoundMessages, MessageReads, _shortened
 from tests.tools.web.serving import HOSTILE, Served, served
 
 LARGE = "größe " * 60_000
@@ -103,7 +102,7 @@ async def test_long_json_is_laid_out_part_by_part(page: Served) -> None:
 
 
 async def test_others_have_their_turns_while_json_is_laid_out() -> None:
-    look_ups = LookUps(Admin(), PullConsumer("none"), SharedAnswers(), History(), "viewer")
+    reads = MessageReads(Admin(), PullConsumer("none"))
     body = b"[" + b"[]," * 300_000 + b"0]"
     turns = 0
     async with trio.open_nursery() as nursery:
@@ -115,7 +114,7 @@ async def test_others_have_their_turns_while_json_is_laid_out() -> None:
                 turns += 1
 
         nursery.start_soon(take_turns)
-        shown = await look_ups.body_text(body, "json", 10**6)
+        shown = await reads.body_text(body, "json", 10**6, "viewer")
         nursery.cancel_scope.cancel()
     assert (shown.form, shown.part, shown.text[-5:]) == ("json", 14, "  0\n]")
     assert turns > 100

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import click
 from pyrmq_core import InvalidArgument, MessageExt, RocketMQError
 from pyrmq_core.tools.cli.admin import with_admin
 from pyrmq_core.tools.cli.connections import Connection, connection_options
-from pyrmq_core.tools.cli.formats import json_line
+from pyrmq_core.tools.cli.formats import members_of
 from pyrmq_core.tools.cli.groups.rows import check_group_known, failed_text
 from pyrmq_core.tools.cli.json_output import json_text
 from pyrmq_core.tools.cli.name_completion import group_names, topic_names
@@ -35,6 +34,7 @@ LETTER_COLUMNS: Final = ("stored", "broker", "offset", "msgId", "from", "tries",
 TRACK_COLUMNS: Final = ("group", "state", "offset", "retries", "dead")
 TRACE_COLUMNS: Final = ("time", "event", "group", "success", "ms", "tries")
 BODY_CHARACTERS: Final = 60
+SHOWN_BYTES: Final = 4 * BODY_CHARACTERS
 MAX_RESENT: Final = 100_000
 # A broker returns no more messages of a key (maxMsgsNumBatch of store/config/MessageStoreConfig.java).
 MOST_OF_A_BROKER: Final = 64
@@ -55,6 +55,11 @@ class Life:
     consume_by: str | None
     client_id: str | None
     as_json: bool
+
+    @property
+    def body_bytes(self) -> int | None:
+        """The bytes of each body that are shown; None for all."""
+        return None if self.as_json else SHOWN_BYTES
 
 
 @click.command(cls=SectionedCommand)
@@ -103,11 +108,13 @@ def query(
 
     async def work(admin: Admin) -> None:
         if key is not None:
-            result = await admin.messages.by_key(topic, key, max_num=limit, begin=first, end=last)
+            result = await admin.messages.by_key(
+                topic, key, max_num=limit, begin=first, end=last, body_bytes=life.body_bytes
+            )
         elif unique_key is not None:
-            result = await admin.messages.by_unique_key(topic, unique_key)
+            result = await admin.messages.by_unique_key(topic, unique_key, body_bytes=life.body_bytes)
         else:
-            result = await _by_any_id(admin, topic, msg_id or "")
+            result = await _by_any_id(admin, topic, msg_id or "", life.body_bytes)
         await _show(admin, result, life)
         if key is not None:
             most = min(limit, MOST_OF_A_BROKER)
@@ -125,7 +132,7 @@ def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> No
         click.echo(text if as_json else rendered(text), err=as_json, nl=as_json)
 
 
-async def _by_any_id(admin: Admin, topic: str, msg_id: str) -> MessageList:
+async def _by_any_id(admin: Admin, topic: str, msg_id: str, body_bytes: int | None) -> MessageList:
     """Returns the messages with this id; an offset message id is used only if it names a broker of the cluster.
 
     Both kinds look alike, and a message id read as an offset message id could make this process connect anywhere.
@@ -134,7 +141,7 @@ async def _by_any_id(admin: Admin, topic: str, msg_id: str) -> MessageList:
 
     result, refused = MessageList((), {}), None
     try:
-        result = await admin.messages.by_unique_key(topic, msg_id)
+        result = await admin.messages.by_unique_key(topic, msg_id, body_bytes=body_bytes)
     except RocketMQError as error:  # no broker of the topic looks up ids, and the one in the id may have the message
         refused = error
     if not result.messages and await _names_a_broker(admin, msg_id):
@@ -167,11 +174,10 @@ async def _show(admin: Admin, answer: MessageList, life: Life) -> None:
     if answer.failures and not answer.messages:
         click.echo("[]\n" if life.as_json else failed, nl=False)
         raise click.ClickException("no broker that answered has such a message; the others may have it")
-    members: list[dict[str, Any]] = []
     result = None
     if not life.as_json:
         click.echo(_messages_text(answer.messages), nl=False)
-    for message in answer.messages:
+    for number, message in enumerate(answer.messages):
         tracks = await admin.messages.track(message) if life.track else ()
         trace = await admin.messages.trace(message.msg_id) if life.trace else None
         if life.consume_by is not None:
@@ -181,10 +187,13 @@ async def _show(admin: Admin, answer: MessageList, life: Life) -> None:
             more |= {} if trace is None else {"trace": [_event_members(event) for event in trace.events]}
             failed_text({} if trace is None else trace.failures, as_json=True)
             more |= {} if result is None else {"consumed": _result_members(life.consume_by, result)}
-            members.append({**_message_members(message), **more})
+            click.echo((", " if number else "[") + json_text({**_message_members(message), **more}), nl=False)
         else:
             click.echo(_life_text(message, tracks if life.track else None, trace), nl=False)
-    click.echo(json_text(members) + "\n" if life.as_json else failed, nl=False)
+    if life.as_json:
+        click.echo("]" if answer.messages else "[]")
+    else:
+        click.echo(failed, nl=False)
     if result is not None:
         _say_consumed(life, answer.messages[0], result)
 
@@ -325,7 +334,8 @@ def list_letters(group: str, connection: Connection, begin: str | None, limit: i
     since = optional_instant(begin, "--from")
 
     async def work(admin: Admin) -> None:
-        letters = await admin.messages.dead_letters(group, max_num=limit, begin=since)
+        shown_bytes = None if as_json else SHOWN_BYTES
+        letters = await admin.messages.dead_letters(group, max_num=limit, begin=since, body_bytes=shown_bytes)
         if not letters.messages:
             await check_group_known(admin, group)
         if as_json:
@@ -415,12 +425,11 @@ def _letter_row(letter: MessageExt) -> dict[str, object]:
 
 
 def _message_members(message: MessageExt) -> dict[str, Any]:
-    members: dict[str, Any] = json.loads(json_line(message))
-    return {**members, "offsetMsgId": message.offset_msg_id, "reconsumeTimes": message.reconsume_times}
+    return {**members_of(message), "offsetMsgId": message.offset_msg_id, "reconsumeTimes": message.reconsume_times}
 
 
 def _short(body: bytes) -> str:
     """Returns the beginning of a body in one line."""
-    text = body[: 4 * BODY_CHARACTERS].decode(errors="replace")
+    text = body[:SHOWN_BYTES].decode(errors="replace")
     line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= BODY_CHARACTERS else line[: BODY_CHARACTERS - 1] + "…"

@@ -8,11 +8,14 @@ from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.tools.web.body_text import FORMS, JSON_BYTES, summary
-from pyrmq_core.tools.web.look_ups import FoundMessages, LookUps, Wanted
+from pyrmq_core.tools.web.body_text import FORMS, JSON_BYTES
+from pyrmq_core.tools.web.look_ups import LookUps
+from pyrmq_core.tools.web.message_reads import FoundMessages, Wanted
 from pyrmq_core.tools.web.pages.page import Shown, needed, page_number, query, time_range, tried, whole_number
 from pyrmq_core.tools.web.zones import zone_of
 
+# The most matches of one millisecond that a search passes over.
+MAX_SKIPPED: Final = 10_000
 # If any of these fields of the form is filled, the page makes a search.
 CONDITIONS: Final = ("contains", "where", "regex", "tags", "sql", "queue")
 
@@ -22,7 +25,8 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
     topic, key, message_id = query(request, "topic"), query(request, "key"), query(request, "id")
     (since, before), zone = time_range(request), zone_of(request)
     conditions = {name: query(request, name) for name in CONDITIONS}
-    wanted = Wanted(topic, since, before, **conditions)
+    skip = page_number(request, "skip") if query(request, "skip") else 0
+    wanted = Wanted(topic, since, before, **conditions, skip=min(skip, MAX_SKIPPED))
     result = FoundMessages()
     if [bool(key), bool(message_id), bool(wanted or wanted.queue)].count(True) > 1:
         raise InvalidArgument("a message is looked up by its key, by its id, or by the other conditions: choose one")
@@ -45,7 +49,10 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
             **conditions,
             "searches": bool(wanted),
             "found": result,
-            "rows": [(message, summary(message.body)) for message in result.messages],
+            "rows": result.rows(),
+            "conditions": conditions,
+            "read_from": zone.write(result.go_on),
+            "searched_since": zone.write(result.since),
             "older": zone.write(result.messages[-1].store_timestamp) if result.messages and result.more else "",
         },
     )
@@ -54,10 +61,10 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
 async def message_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the page of one message, which the query names by queue and offset."""
     place, offset = place_of(request)
-    message = await look_ups.at(place, offset)
-    if message is None:
+    shown = await look_ups.shown(place, offset, query(request, "form"), page_number(request, "part"))
+    if shown is None:
         raise missing(place, offset)
-    body = await look_ups.body_text(message.body, query(request, "form"), page_number(request, "part"))
+    message = shown.message
     tracks, tracks_error = await tried(lambda: look_ups.tracks(message))
     trace, trace_error = await tried(lambda: look_ups.trace(message))
     return Shown(
@@ -66,7 +73,8 @@ async def message_page(request: Request, look_ups: LookUps) -> Shown:
             "message": message,
             "place": place,
             "offset": offset,
-            "body": body,
+            "body": shown.body,
+            "fault": shown.fault,
             "forms": FORMS,
             "json_bytes": JSON_BYTES,
             "tracks": tracks or (),

@@ -10,9 +10,9 @@ from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument, NoRoute
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_dead_letter_topic
-from pyrmq_core.tools.web.body_text import summary
 from pyrmq_core.tools.web.history import Curve
-from pyrmq_core.tools.web.look_ups import FoundMessages, LookUps, Wanted
+from pyrmq_core.tools.web.look_ups import LookUps
+from pyrmq_core.tools.web.message_reads import FoundMessages, Wanted
 from pyrmq_core.tools.web.pages.page import Shown, matching, needed, ordered, part, query, time_range
 from pyrmq_core.tools.web.zones import zone_of
 
@@ -85,7 +85,7 @@ async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
             "sort": query(request, "sort"),
             "topic": topic,
             "found": letters,
-            "rows": [(message, summary(message.body)) for message in letters.messages],
+            "rows": letters.rows(),
             "before": zone.write(before),
             "since": zone.write(since),
             "older": zone.write(letters.messages[-1].store_timestamp) if letters.messages and letters.more else "",

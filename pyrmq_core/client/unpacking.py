@@ -1,0 +1,88 @@
+"""Unpacks bodies in a thread, in short steps, one step of the loop at a time.
+
+A sender decides how long it takes to unpack a body and to look at it, so none of it is done in the loop: other tasks
+go on meanwhile, and a cancelled task ends after its step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+import trio
+
+from pyrmq_core.model import MessageExt, OffsetRange
+from pyrmq_core.protocol.messages.bodies import BodyRules
+from pyrmq_core.protocol.messages.payload import RawPull, messages_of
+from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, has_compressed
+
+Item = TypeVar("Item", bound=Readable)
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
+
+# A step ends when its messages have this many bytes, each counted with some more for its other parts.
+STEP_BYTES: Final = 256 * 1024
+MESSAGE_BYTES: Final = 256
+# After a step that took longer than this, other tasks have the processor for as long: parsing holds Python's lock.
+LONG_STEP_SECONDS: Final = 0.05
+
+# The bodies that are unpacked at a time by one loop: the memory of a process does not grow with its readers.
+AT_ONCE: Final = 1
+_limiter: Final = trio.lowlevel.RunVar[trio.CapacityLimiter]("pyrmq_unpacking")
+
+
+async def in_thread(work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+    """Returns the result of work that unpacks bodies, done in a thread when no other such work is under way."""
+    try:
+        limiter = _limiter.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(AT_ONCE)
+        _limiter.set(limiter)
+    async with limiter:
+        return await trio.to_thread.run_sync(work, *arguments)
+
+
+async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None]) -> AsyncGenerator[list[Result], None]:
+    """Yields lists of the results of `keep` that are not None; both the iterator and `keep` run in a thread.
+
+    A list has the results of one step, so that the caller can put a large body aside before the next is unpacked.
+    """
+
+    def step() -> tuple[list[Result], bool]:
+        results: list[Result] = []
+        step_bytes = 0
+        for item in items:
+            step_bytes += MESSAGE_BYTES + _body_bytes(item)
+            if (result := keep(item)) is not None:
+                results.append(result)
+            del item, result
+            if step_bytes >= STEP_BYTES:
+                return results, False
+        return results, True
+
+    is_over = False
+    while not is_over:
+        began = trio.current_time()
+        results, is_over = await in_thread(step)
+        yield results
+        del results
+        if trio.current_time() - began > LONG_STEP_SECONDS:
+            await trio.sleep(LONG_STEP_SECONDS)
+
+
+async def unpacked_messages(
+    pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool
+) -> tuple[list[MessageExt], int | None]:
+    """Returns the result of `messages_of`; bodies that are compressed are unpacked in a thread."""
+    if not has_compressed(pull.records):
+        return messages_of(pull, within, rules, allow_gaps=allow_gaps)
+
+    def work() -> tuple[list[MessageExt], Any]:
+        return messages_of(pull, within, rules, allow_gaps=allow_gaps)
+
+    return await in_thread(work)
+
+
+def _body_bytes(item: Readable) -> int:
+    message = item.message if isinstance(item, UnreadableRecord) else item
+    return 0 if message is None else len(message.body)

@@ -1,0 +1,118 @@
+"""`TimeSlices`: divides the ranges of many queues by store time, the newest part first, or the oldest.
+
+A slice has about as many messages as the caller wants, of all queues. Within a millisecond nothing is divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.consumer.pull_consumer import PullConsumer
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.model import MessageQueue, OffsetRange
+
+FIRST_SLICE_MS: Final = 60_000
+# The first slice is short, so that the first match is shown soon.
+FIRST_MESSAGES: Final = 16
+MOST_MESSAGES: Final = 65_536
+# A slice whose messages had less than the first number of bytes is followed by a longer one, beyond the second by a
+# shorter one.
+LIGHT_BYTES: Final = 16 * 1024 * 1024
+HEAVY_BYTES: Final = 64 * 1024 * 1024
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_MS: Final = 10**14
+
+Ranges = Sequence[tuple[MessageQueue, OffsetRange]]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of the ranges, and the time that bounds what is left: `None` if nothing is.
+
+    All messages that are left were stored before that time, or at or after it if the oldest come first.
+    """
+
+    ranges: Ranges
+    rest_bound: datetime | None
+
+
+class TimeSlices:
+    """The slices of `ranges`; a broker that does not answer is named in `failures`, and its queues are left out.
+
+    `bound` is the time before which, or from which on, the messages were stored.
+    """
+
+    def __init__(self, consumer: PullConsumer, ranges: Ranges, bound: datetime, *, oldest_first: bool) -> None:
+        self.failures: dict[str, RocketMQError] = {}
+        self._consumer = consumer
+        self._left = dict(ranges)
+        self._bound_ms = (bound - EPOCH) // timedelta(milliseconds=1)
+        self._slice_ms = FIRST_SLICE_MS
+        self._messages = FIRST_MESSAGES
+        self._oldest_first = oldest_first
+
+    def drop(self, queue: MessageQueue) -> None:
+        """Leaves out the rest of a queue."""
+        self._left.pop(queue, None)
+
+    def adapt(self, slice_bytes: int) -> None:
+        """Makes the next slices longer or shorter after a slice whose messages had so many bytes, unpacked."""
+        if slice_bytes < LIGHT_BYTES:
+            self._messages = min(MOST_MESSAGES, 4 * self._messages)
+        elif slice_bytes > HEAVY_BYTES:
+            self._messages = max(1, self._messages // 2)
+
+    async def next(self) -> Slice | None:
+        """Returns the next slice; None if nothing is left."""
+        while self._left:
+            if _count(self._left) <= self._messages:
+                ranges, self._left = self._left, {}
+                return Slice(sorted(ranges.items()), None)
+            bound_ms = self._bound_ms + (self._slice_ms if self._oldest_first else -self._slice_ms)
+            cuts = await self._cuts(bound_ms)
+            before = {queue: OffsetRange(self._left[queue].start, cut) for queue, cut in cuts.items()}
+            behind = {queue: OffsetRange(cut, self._left[queue].end) for queue, cut in cuts.items()}
+            part, rest = (before, behind) if self._oldest_first else (behind, before)
+            count = _count(part)
+            if count > self._messages and self._slice_ms > 1:
+                self._slice_ms = max(1, min(self._slice_ms // 2, self._slice_ms * self._messages // count))
+                continue
+            self._left = {queue: offsets for queue, offsets in rest.items() if len(offsets)}
+            self._bound_ms = bound_ms
+            if count <= self._messages // 2:
+                self._slice_ms *= 2
+            if count:
+                bound = EPOCH + timedelta(milliseconds=bound_ms) if self._left else None
+                return Slice(sorted((queue, offsets) for queue, offsets in part.items() if len(offsets)), bound)
+        return None
+
+    async def _cuts(self, bound_ms: int) -> dict[MessageQueue, int]:
+        """Returns the offset of the time in what is left of each queue, of the brokers that answer."""
+        if not 0 < bound_ms < MAX_MS:
+            return {queue: left.start if bound_ms <= 0 else left.end for queue, left in self._left.items()}
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in self._left:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        offsets: dict[MessageQueue, int] = {}
+
+        async def ask(broker: str, queues: Sequence[MessageQueue]) -> None:
+            try:
+                offsets.update(await self._consumer.offsets_at(dict.fromkeys(queues, bound_ms)))
+            except RocketMQError as error:
+                self.failures[broker] = error
+
+        async with trio.open_nursery() as nursery:
+            for broker, queues in by_broker.items():
+                nursery.start_soon(ask, broker, queues)
+        lefts = {queue: self._left[queue] for queue in offsets}
+        self._left = dict(sorted(lefts.items()))
+        return {queue: min(max(offsets[queue], left.start), left.end) for queue, left in self._left.items()}
+
+
+def _count(ranges: Mapping[MessageQueue, OffsetRange]) -> int:
+    return sum(len(offsets) for offsets in ranges.values())

@@ -1,0 +1,301 @@
+"""`MessageReads`: the messages that the pages show: the newest of a topic, those that a search finds, and one in full.
+
+Whatever a sender has stored, bodies are unpacked one at a time in a thread, and lists keep only their beginnings. A
+record that cannot be read is shown without its body, and a broker that fails costs its own part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import trio
+
+from pyrmq_core import Admin, MessageExt, MessageQueue, OffsetRange, PullConsumer, PullStatus, RocketMQError
+from pyrmq_core.client.consumer.group.subscriptions import filter_of
+from pyrmq_core.client.consumer.pull_consumer import raw_pull
+from pyrmq_core.client.unpacking import in_steps, in_thread
+from pyrmq_core.protocol.messages.bodies import BodyRules
+from pyrmq_core.protocol.messages.payload import RawPull
+from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
+from pyrmq_core.tools.search.conditions import Condition, condition_of
+from pyrmq_core.tools.search.ranges import queues_named, ranges_that_answer
+from pyrmq_core.tools.search.search import Search, SearchForm
+from pyrmq_core.tools.web.body_text import PART_BYTES, SUMMARY_BYTES, BodyText, body_text, summary
+from pyrmq_core.tools.web.look_up_queue import LookUpQueue, WaitingLookUp
+
+# The messages on a page of the browser of messages; twice as many are read, divided over the queues.
+SHOWN_MESSAGES: Final = 64
+QUEUES_READ_AT_ONCE: Final = 8
+# The most queues that a page of a topic's messages reads.
+MAX_QUEUES_READ: Final = 256
+# The bytes, stored or unpacked, and the seconds after which a search ends; by default it covers the last hour.
+SEARCHED_BYTES: Final = 256 * 1024 * 1024
+SEARCH_SECONDS: Final = 10.0
+SEARCHED_TIME: Final = timedelta(hours=1)
+# A broker that does not answer the first questions of a search within this time is left out.
+SILENT_SECONDS: Final = 3.0
+# The longest body that the page unpacks. Several viewers together stay within some hundred MiB.
+PAGE_BODY_BYTES: Final = 16 * 1024 * 1024
+# How many long JSON bodies are laid out at a time, in a thread.
+LAYOUTS_AT_ONCE: Final = 1
+MILLISECOND: Final = timedelta(milliseconds=1)
+
+RULES: Final = BodyRules(max_body_bytes=PAGE_BODY_BYTES)
+Place = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessages:
+    """Messages by store time, the newest first, and the error of each unreadable queue.
+
+    The messages have only the beginnings of their bodies, as lists show them; `faults` has the errors of those that
+    cannot be read. `more` means that older messages are left. `searched` says how much a search has read. If it did not
+    read all, what was stored before `go_on` is left, and of the matches there the first `skip` are shown already.
+    """
+
+    messages: tuple[MessageExt, ...] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)
+    more: bool = False
+    searched: str = ""
+    faults: Mapping[Place, str] = field(default_factory=dict)
+    is_whole: bool = True
+    since: datetime | None = None
+    go_on: datetime | None = None
+    skip: int = 0
+
+    def rows(self) -> list[tuple[MessageExt, str]]:
+        """Returns each message with the text for its body."""
+        return [(message, self.faults.get(_place(message)) or summary(message.body)) for message in self.messages]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessage:
+    """A message with the beginning of its body, the part of the body to show, and why it is shown as it is stored."""
+
+    message: MessageExt
+    body: BodyText
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A search of a topic: times, conditions on the message, filters at the broker, and names of queues with spaces.
+
+    Empty texts, and None as a time, are no conditions. `skip` matches are passed over. It is false if only times and
+    queues are set: then the newest messages are read without a search.
+    """
+
+    topic: str
+    since: datetime | None
+    before: datetime | None
+    contains: str = ""
+    where: str = ""
+    regex: str = ""
+    tags: str = ""
+    sql: str = ""
+    queue: str = ""
+    skip: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.contains or self.where or self.regex or self.tags or self.sql)
+
+    def condition(self) -> Condition | None:
+        """Returns the condition on the message, checked with the filters before any query to a broker."""
+        filter_of(self.tags or "*", self.sql or None)
+        if not (self.contains or self.where or self.regex):
+            return None
+        return condition_of(self.contains or None, self.where or None, self.regex or None)
+
+
+class MessageReads:
+    """The reads of one page server."""
+
+    def __init__(self, admin: Admin, consumer: PullConsumer) -> None:
+        self._admin = admin
+        self._consumer = consumer
+        self._layouts = LookUpQueue(LAYOUTS_AT_ONCE)
+
+    async def search(self, wanted: Wanted, condition: Condition | None) -> FoundMessages:
+        """Returns the newest matches of all queues, of the last hour without a time, and where the search ended."""
+        since = datetime.now(UTC) - SEARCHED_TIME if wanted.since is None else wanted.since
+        queues = queues_named(await self._consumer.message_queues(wanted.topic), wanted.queue.split())
+        ranges, failures = await ranges_that_answer(
+            self._consumer, queues, since, wanted.before, sql=wanted.sql or None, within_seconds=SILENT_SECONDS
+        )
+        most = SHOWN_MESSAGES + wanted.skip + 1
+        form = SearchForm(
+            wanted.tags or "*",
+            wanted.sql or None,
+            SEARCHED_BYTES,
+            SILENT_SECONDS,
+            max_body_bytes=PAGE_BODY_BYTES,
+            most=most,
+            keep=_shortened,
+        )
+        search = Search(self._consumer, ranges, condition, form, begin=wanted.before)
+        search.account.failures.update(failures)
+        matches: list[MessageExt] = []
+        is_whole = False
+        with trio.move_on_after(SEARCH_SECONDS):
+            async with search.matches() as lists:
+                async for matching in lists:
+                    matches += matching
+                    if len(matches) >= most:
+                        break
+                else:
+                    is_whole = not search.account.is_bounded
+        if len(matches) < most and not is_whole:
+            matches += search.held()
+        return _found(wanted, search, matches[wanted.skip :], since, is_whole=is_whole)
+
+    async def newest(self, wanted: Wanted) -> FoundMessages:
+        """Returns the newest messages of the topic, or of its queues that are named, stored between the times."""
+        since, before = wanted.since, wanted.before
+        stats = await self._admin.topics.stats(wanted.topic)
+        named = queues_named(stats.queues, wanted.queue.split())
+        held = {queue: stats.queues[queue] for queue in named if stats.queues[queue].messages > 0}
+        failures = {name: str(error) for name, error in stats.failures.items()}
+        queues = sorted(held)[:MAX_QUEUES_READ]
+        if len(queues) < len(held):
+            failures[wanted.topic] = (
+                f"only {len(queues)} of {len(held)} queues are read; look for a key or an id instead"
+            )
+        messages: list[MessageExt] = []
+        faults: dict[Place, str] = {}
+        older = False
+        room = trio.CapacityLimiter(QUEUES_READ_AT_ONCE)
+        each = max(1, min(32, 2 * SHOWN_MESSAGES // max(1, len(queues))))
+
+        async def read(queue: MessageQueue) -> None:
+            nonlocal older
+            low, end = held[queue].min_offset, held[queue].max_offset
+            async with room:
+                try:
+                    end = end if before is None else min(end, await self._consumer.offset_at(queue, before))
+                    low = low if since is None else max(low, await self._consumer.offset_at(queue, since))
+                    start = max(low, end - each)
+                    messages.extend(await self._read(queue, start, end, faults))
+                    older = older or start > low
+                except RocketMQError as error:
+                    failures[str(queue)] = str(error)
+
+        async with trio.open_nursery() as nursery:
+            for queue in queues:
+                nursery.start_soon(read, queue)
+        places = set(map(_place, messages))
+        failures |= {
+            f"{name}/{number}@{at}": text
+            for (name, number, at), text in faults.items()
+            if (name, number, at) not in places
+        }
+        messages.sort(key=lambda message: (message.store_timestamp_ms, message.queue_offset), reverse=True)
+        more = older or len(messages) > SHOWN_MESSAGES
+        return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), failures, more, faults=faults)
+
+    async def _read(self, queue: MessageQueue, start: int, end: int, faults: dict[Place, str]) -> list[MessageExt]:
+        """Returns the messages of a short range with shortened bodies; adds the faults of unreadable ones."""
+        messages: list[MessageExt] = []
+
+        def keep(item: Readable) -> MessageExt | None:
+            if not isinstance(item, UnreadableRecord):
+                return _shortened(item)
+            if item.message is None:
+                faults[queue.broker_name, queue.queue_id, item.offset] = str(item.error)
+                return None
+            faults[_place(item.message)] = _fault_text(item, item.message)
+            return _shortened(item.message)
+
+        while start < end:
+            pull = await raw_pull(self._consumer, queue, start, max_messages=end - start)
+            own = OffsetRange(start, min(end, max(start, pull.next_offset)))
+            async with aclosing(in_steps(iterate_readable(pull, own, RULES), keep)) as lists:
+                async for part in lists:
+                    messages += part
+            if pull.status is PullStatus.NO_NEW_MSG or pull.next_offset <= start:
+                break
+            start = pull.next_offset
+        return messages
+
+    async def message_at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
+        """Returns the message at an offset of a queue; None if there is none; raises the error of an unreadable one."""
+        item = await self._item_at(queue, offset)
+        if isinstance(item, UnreadableRecord):
+            raise item.error
+        return item
+
+    async def shown(self, queue: MessageQueue, offset: int, form: str, part: int, address: str) -> ShownMessage | None:
+        """Returns the message at an offset, with a part of its body; None if there is none."""
+        item = await self._item_at(queue, offset)
+        fault = ""
+        if isinstance(item, UnreadableRecord):
+            if item.message is None:
+                raise item.error
+            fault, item = str(item.error), item.message
+        if item is None:
+            return None
+        return ShownMessage(_shortened(item), await self.body_text(item.body, form, part, address), fault)
+
+    async def body_text(self, body: bytes, form: str, part: int, address: str) -> BodyText:
+        """Returns a part of a body to show; long JSON is laid out in a thread, when the viewer's address has its turn.
+
+        Raises `TooManyLookUps` if that cannot begin in time.
+        """
+        if form != "json" or len(body) <= PART_BYTES:
+            return body_text(body, form, part)
+        async with self._layouts.admitted(WaitingLookUp(), address):
+            return await trio.to_thread.run_sync(body_text, body, form, part)
+
+    async def _item_at(self, queue: MessageQueue, offset: int) -> Readable | None:
+        pull = await raw_pull(self._consumer, queue, offset, max_messages=1)
+        return await in_thread(_first, pull, offset)
+
+
+def _first(pull: RawPull, offset: int) -> Readable | None:
+    return next(iterate_readable(pull, OffsetRange(offset, offset + 1), RULES, offsets=(offset,)), None)
+
+
+def _found(
+    wanted: Wanted, search: Search, matches: list[MessageExt], since: datetime, *, is_whole: bool
+) -> FoundMessages:
+    """Returns the first matches with an account of the search, and the time before which it goes on."""
+    account = search.account
+    texts = [search.rest_text()]
+    texts += [f"{account.no_json:,} bodies are no JSON"] * bool(account.no_json)
+    texts += [f"{account.long_json:,} bodies are longer than 4 MiB and not parsed"] * bool(account.long_json)
+    texts += [f"{account.unreadable:,} records cannot be read"] * bool(account.unreadable)
+    failures = {name: str(error) for name, error in account.failures.items()}
+    failures |= {f"record {number}": text for number, text in enumerate(account.unreadable_texts, 1)}
+    messages = tuple(matches[:SHOWN_MESSAGES])
+    go_on, skip = (None, 0) if is_whole else (account.bound, 0)
+    if len(matches) > SHOWN_MESSAGES:
+        last_ms = messages[-1].store_timestamp_ms
+        go_on = messages[-1].store_timestamp + MILLISECOND
+        skip = sum(message.store_timestamp_ms == last_ms for message in messages)
+        if skip == len(messages) and go_on == wanted.before:
+            skip += wanted.skip
+    return FoundMessages(
+        messages,
+        failures,
+        searched="; ".join(texts),
+        is_whole=is_whole and not account.failures,
+        since=since,
+        go_on=go_on,
+        skip=skip,
+    )
+
+
+def _shortened(message: MessageExt) -> MessageExt:
+    """Returns the message with only the beginning of its body: lists of large messages would fill the memory."""
+    return replace(message, body=message.body[:SUMMARY_BYTES])
+
+
+def _fault_text(record: UnreadableRecord, message: MessageExt) -> str:
+    return f"cannot be read, {len(message.body):,} bytes as stored: {record.error}"
+
+
+def _place(message: MessageExt) -> Place:
+    return message.broker_name, message.queue_id, message.queue_offset
