@@ -80,6 +80,7 @@ class Groups(BlockingFamily[AsyncGroups]):
     create = blocking_form(AsyncGroups.create)
     delete = blocking_form(AsyncGroups.delete)
     reset = blocking_form(AsyncGroups.reset)
+    preview_reset = blocking_form(AsyncGroups.preview_reset)
     seek = blocking_form(AsyncGroups.seek)
     clone = blocking_form(AsyncGroups.clone)
 

@@ -140,7 +140,9 @@ class GroupAdminJobs:
     async def test_an_offline_group_is_reset(self, nameserver: str) -> None:
         topic, group = await behind(nameserver)
         async with administering(nameserver) as admin:
+            preview = await admin.groups.preview_reset(group, topic, "latest")
             latest = await admin.groups.reset(group, topic, "latest")
+            assert preview == latest
             assert [(change.before, change.after) for change in latest] == [(1, 2)] * 4
             assert (await admin.groups.progress(group, topic=topic)).lag == 0
             earliest = await admin.groups.reset(group, topic, "earliest", offline=True)
@@ -148,7 +150,9 @@ class GroupAdminJobs:
             assert (await admin.groups.progress(group, topic=topic)).lag == 8
             await admin.groups.reset(group, topic, datetime.now(UTC) + timedelta(hours=1), offline=True)
             assert set((await committed(nameserver, group, topic)).values()) == {2}
-            await admin.groups.reset(group, topic, datetime(2001, 1, 1, tzinfo=UTC))
+            long_ago = datetime(2001, 1, 1, tzinfo=UTC)
+            preview = await admin.groups.preview_reset(group, topic, long_ago)
+            assert preview == await admin.groups.reset(group, topic, long_ago)
             assert set((await committed(nameserver, group, topic)).values()) == {0}
 
     async def test_an_online_group_follows_a_reset(self, nameserver: str) -> None:

@@ -73,6 +73,13 @@ class GroupOffsets:
         await change_each(masters.values(), change)
         return TableRows(sorted(changes, key=lambda change: change.queue))
 
+    async def preview_reset(self, topic: str, to: datetime | Literal["earliest", "latest"]) -> tuple[OffsetChange, ...]:
+        when_ms = _when_ms(to)
+        masters = await self._masters_of(topic)
+        before = await self._before(topic, masters.values())
+        offsets = await self._offsets_at(topic, masters, when_ms)
+        return tuple(OffsetChange(queue, before.offsets.get(queue), offsets[queue]) for queue in sorted(offsets))
+
     async def seek(self, queue: MessageQueue, offset: int) -> OffsetChange:
         check_topic(queue_of(queue).topic)
         whole_number("offset", offset, 0, MAX_LONG)
@@ -188,15 +195,17 @@ class GroupOffsets:
     async def _commit(
         self, topic: str, masters: dict[str, Server], when_ms: int, before: _Before
     ) -> tuple[OffsetChange, ...]:
-        queues = [queue for queue in await self._queues.message_queues(topic) if queue.broker_name in masters]
-        if when_ms == LATEST_MS:
-            offsets = await self._queues.max_offsets(queues)
-        elif when_ms == EARLIEST_MS:
-            offsets = await self._queues.min_offsets(queues)
-        else:
-            offsets = await self._queues.offsets_at(dict.fromkeys(queues, when_ms))
+        offsets = await self._offsets_at(topic, masters, when_ms)
         await self._queues.commit_offsets(offsets)
         return TableRows(OffsetChange(queue, before.offsets.get(queue), offsets[queue]) for queue in sorted(offsets))
+
+    async def _offsets_at(self, topic: str, masters: dict[str, Server], when_ms: int) -> dict[MessageQueue, int]:
+        queues = [queue for queue in await self._queues.message_queues(topic) if queue.broker_name in masters]
+        if when_ms == LATEST_MS:
+            return await self._queues.max_offsets(queues)
+        if when_ms == EARLIEST_MS:
+            return await self._queues.min_offsets(queues)
+        return await self._queues.offsets_at(dict.fromkeys(queues, when_ms))
 
     async def _check_bounds(self, queue: MessageQueue, offset: int) -> None:
         bounds = (await self._queues.offset_bounds([queue]))[queue]

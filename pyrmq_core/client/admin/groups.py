@@ -211,6 +211,16 @@ class Groups(AdminFamily):
         check_topic(topic)
         return await self._offsets(group).reset(topic, to, offline=offline)
 
+    async def preview_reset(
+        self, group: str, topic: str, to: datetime | Literal["earliest", "latest"]
+    ) -> tuple[OffsetChange, ...]:
+        """Returns the changes that `reset` would make now, and makes none.
+
+        Raises `NoRoute` for a topic that is not there, and `InvalidArgument` for a time without a zone.
+        """
+        check_topic(topic)
+        return await self._offsets(group).preview_reset(topic, to)
+
     async def seek(self, group: str, queue: MessageQueue, offset: int) -> OffsetChange:
         """Gives the group a new offset in one queue.
 

@@ -91,7 +91,7 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
         assert changes is not None  # this route exists only if changes are allowed
         form = await _form(request, token)
         path = request.url.path
-        shown = await changes.perform(form) if path == CONFIRMED else changes.prepare(path, form)
+        shown = await (changes.perform(form) if path == CONFIRMED else changes.prepare(path, form))
         return page(request, shown.template, shown.values, shown.status)
 
     downloads = RequestSlots(MAX_DOWNLOADS)

@@ -7,11 +7,12 @@ reloading a page changes nothing a second time.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pyrmq_core import Admin, Message, MessageQueue, Producer
+from pyrmq_core import Admin, Message, MessageExt, MessageQueue, Producer
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic
 from pyrmq_core.protocol.messages.payload import check_message
@@ -21,19 +22,57 @@ from pyrmq_core.tools.web.pages.page import Shown, whole_number
 from pyrmq_core.tools.web.rendering import link
 from pyrmq_core.tools.web.zones import UTC_ZONE, form_zone
 
+if TYPE_CHECKING:
+    from pyrmq_core.client.admin.values import OffsetChange
+
 # The most waiting confirmations; a new one replaces the oldest, since each may hold a body of some MiB.
 MAX_WAITING: Final = 16
+# The most queues of a reset that are shown one by one.
+MOST_QUEUES: Final = 256
 
 Form = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A prepared change: its sentence for the confirmation, its action, and the page that follows it."""
+    """A prepared change: its sentence for the confirmation, its action, and the page that follows it.
+
+    `offsets` are the changes of a reset, as they are before it.
+    """
 
     sentence: str
-    perform: Callable[[], Awaitable[str]]
+    perform: Callable[[], Awaitable[Result]]
     back: str
+    offsets: tuple[OffsetChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The sentence about a change that was made, and the commands that take it back."""
+
+    sentence: str
+    undo: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMove:
+    """One queue's change in a reset: messages to be consumed again (`repeated`), or never by this group (`skipped`)."""
+
+    change: OffsetChange
+
+    @property
+    def before(self) -> int | None:
+        """The offset before the change; None if the group has none."""
+        before = self.change.before
+        return None if before is None or before < 0 else before
+
+    @property
+    def repeated(self) -> int:
+        return 0 if self.before is None else max(0, self.before - self.change.after)
+
+    @property
+    def skipped(self) -> int:
+        return 0 if self.before is None else max(0, self.change.after - self.before)
 
 
 class Changes:
@@ -45,14 +84,20 @@ class Changes:
         self._look_ups = look_ups
         self._waiting: dict[str, Change] = {}
 
-    def prepare(self, path: str, form: Form) -> Shown:
-        """Returns the page that announces the form's change; raises `InvalidArgument` for a form with faults."""
-        change = PREPARED_BY[path](self, form)
+    async def prepare(self, path: str, form: Form) -> Shown:
+        """Returns the page that announces the form's change.
+
+        Raises `InvalidArgument` for a form with faults, and `NoRoute` for a topic that is not there.
+        """
+        change = await PREPARED_BY[path](self, form)
         ticket = secrets.token_urlsafe(16)
         self._waiting[ticket] = change
         if len(self._waiting) > MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
-        return Shown("confirm.html", {"sentence": change.sentence, "ticket": ticket, "back": change.back})
+        moves = [QueueMove(offsets) for offsets in change.offsets]
+        values = {"sentence": change.sentence, "ticket": ticket, "back": change.back, "moves": moves[:MOST_QUEUES]}
+        totals = {"repeated": sum(move.repeated for move in moves), "skipped": sum(move.skipped for move in moves)}
+        return Shown("confirm.html", {**values, **totals, "queues": len(moves)})
 
     async def perform(self, form: Form) -> Shown:
         """Makes the confirmed change, and returns a page that reports it; a ticket is valid once."""
@@ -61,9 +106,9 @@ class Changes:
             raise InvalidArgument("this confirmation was used before, or is too old; look whether the change is there")
         result = await change.perform()
         self._look_ups.forget()
-        return Shown("done.html", {"result": result, "back": change.back})
+        return Shown("done.html", {"result": result.sentence, "undo": result.undo, "back": change.back})
 
-    def _send(self, form: Form) -> Change:
+    async def _send(self, form: Form) -> Change:
         topic = form.get("topic", "").strip()
         check_topic(topic)
         message = Message(
@@ -73,16 +118,17 @@ class Changes:
             keys=form.get("keys", "").strip() or None,
         )
         check_message(message)
+        await self._look_ups.topic_stats(topic)  # a broker would create a topic that is not there
 
-        async def perform() -> str:
+        async def perform() -> Result:
             result = await self._producer.send(message)
             place = f"{result.message_queue} at {result.queue_offset}"
-            return f"Stored in {place} as {result.msg_id}: {result.status.name}."
+            return Result(f"Stored in {place} as {result.msg_id}: {result.status.name}.")
 
         size = len(message.body)
         return Change(f"Send a message of {size:,} bytes to topic {topic}.", perform, link("/topic", topic=topic))
 
-    def _reset(self, form: Form) -> Change:
+    async def _reset(self, form: Form) -> Change:
         group, topic = (form.get(name, "").strip() for name in ("group", "topic"))
         check_group(group)
         check_topic(topic)
@@ -92,32 +138,51 @@ class Changes:
         if to is None:
             raise InvalidArgument("to is empty; write earliest, latest or a time")
 
-        async def perform() -> str:
+        plan = await self._admin.groups.preview_reset(group, topic, to)  # type: ignore[arg-type] # one of both words
+
+        async def perform() -> Result:
             changes = await self._admin.groups.reset(group, topic, to)  # type: ignore[arg-type] # one of both words
             moved = sum(1 for change in changes if change.before != change.after)
-            return f"{moved} of {len(changes)} queues of {topic} have a new offset."
+            return Result(f"{moved} of {len(changes)} queues of {topic} have a new offset.", undo_of(group, changes))
 
         sentence = f"Reset group {group} to {to if isinstance(to, str) else zone.write(to)} in topic {topic}."
-        return Change(sentence, perform, link("/group", group=group))
+        return Change(sentence, perform, link("/group", group=group), plan)
 
-    def _resend(self, form: Form) -> Change:
+    async def _resend(self, form: Form) -> Change:
         group = form.get("group", "").strip()
         check_group(group)
         queue = MessageQueue(DLQ_PREFIX + group, form.get("brokerName", ""), whole_number(form, "queueId"))
         offset = whole_number(form, "offset")
 
-        async def perform() -> str:
+        async def letter() -> MessageExt:
             message = await self._look_ups.at(queue, offset)
             if message is None:
                 raise missing(queue, offset)
+            return message
+
+        await letter()
+
+        async def perform() -> Result:
+            message = await letter()
             result = await self._admin.messages.resend(group, message)
-            return f"Sent to {group} again, stored in {result.message_queue} at {result.queue_offset}."
+            return Result(f"Sent to {group} again, stored in {result.message_queue} at {result.queue_offset}.")
 
         sentence = f"Send the dead letter in {queue} at {offset} to group {group} again. It also stays where it is."
         return Change(sentence, perform, link("/dead-letters", group=group))
 
 
-PREPARED_BY: Final[Mapping[str, Callable[[Changes, Form], Change]]] = {
+def undo_of(group: str, changes: Sequence[OffsetChange]) -> tuple[str, ...]:
+    """Returns the commands that give each moved queue its former offset, where it had one."""
+    moved = [move for move in map(QueueMove, changes) if move.before not in (None, move.change.after)]
+    return tuple(
+        f"pyrmq group seek {shlex.quote(group)} -t {shlex.quote(queue.topic)} -b {shlex.quote(queue.broker_name)} "
+        f"-q {queue.queue_id} -o {move.before}"
+        for move in moved
+        for queue in (move.change.queue,)
+    )
+
+
+PREPARED_BY: Final[Mapping[str, Callable[[Changes, Form], Awaitable[Change]]]] = {
     "/send": Changes._send,
     "/reset": Changes._reset,
     "/resend": Changes._resend,

@@ -273,17 +273,6 @@ async def test_a_test_message_after_a_confirmation(changing: Served) -> None:
     assert (again.status_code, "used before" in again.text) == (400, True)
 
 
-async def test_a_reset(changing: Served) -> None:
-    token = await token_of(changing, "/reset?group=billing")
-    form = {"token": token, "group": "billing", "topic": "orders", "to": "latest"}
-    asked = await changing.http.post("/reset", data=form)
-    ticket = re.search(r'name="ticket" value="([^"]+)"', asked.text)
-    assert ticket is not None
-    done = await changing.http.post("/confirmed", data={"token": token, "ticket": ticket[1]})
-    assert "4 of 4 queues of orders have a new offset" in done.text
-    assert ">0 messages behind" in (await changing.get("/group", group="billing")).text
-
-
 async def test_a_dead_letter_is_sent_again(changing: Served) -> None:
     nameserver = changing.cluster.nameserver
     async with Admin(nameserver=nameserver) as admin:

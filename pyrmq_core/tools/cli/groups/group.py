@@ -174,13 +174,19 @@ def progress_text(group_progress: GroupProgress, *, members: bool, as_json: bool
 )
 @click.option("--to", "target", required=True, help="earliest, latest, or an ISO-8601 time.")
 @click.option("--offline", is_flag=True, help="Fail while members are connected.")
+@click.option("--dry-run", is_flag=True, help="Show the new offsets, and change nothing.")
 @json_option
-def reset(name: str, connection: Connection, topic: str, target: str, offline: bool, as_json: bool) -> None:
+def reset(
+    name: str, connection: Connection, topic: str, target: str, offline: bool, dry_run: bool, as_json: bool
+) -> None:
     """Give a group new offsets in all queues of a topic; connected members follow."""
     to = target if target in ("earliest", "latest") else instant(target, "--to", or_else="earliest, latest or ")
 
     async def work(admin: Admin) -> None:
-        changes = await admin.groups.reset(name, topic, to, offline=offline)  # type: ignore[arg-type]
+        if dry_run:
+            changes = await admin.groups.preview_reset(name, topic, to)  # type: ignore[arg-type]
+        else:
+            changes = await admin.groups.reset(name, topic, to, offline=offline)  # type: ignore[arg-type]
         show([change_row(change) for change in changes], CHANGE_COLUMNS, as_json=as_json)
 
     with_admin(connection, work)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument, NoRoute
-from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_dead_letter_topic
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_dead_letter_topic, is_retry_topic
 from pyrmq_core.tools.web.history import Curve
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.message_reads import FoundMessages, Wanted
@@ -117,10 +117,14 @@ async def send_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def reset_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the form that gives a group new offsets, with the topics it has offsets of."""
+    """Returns the form that gives a group new offsets; it offers the topics that the group consumes, and fills in none.
+
+    A reset cannot be taken back as a whole, and the first topic by name may be the group's own retry topic.
+    """
     group = needed(request, "group")
     progress = await look_ups.progress(group)
-    return Shown("reset.html", {"group": group, "topics": sorted({row.queue.topic for row in progress.queues})})
+    topics = {row.queue.topic for row in progress.queues if not is_retry_topic(row.queue.topic)}
+    return Shown("reset.html", {"group": group, "topic": query(request, "topic"), "topics": sorted(topics)})
 
 
 def curve_data(request: Request, look_ups: LookUps) -> dict[str, object]:
