@@ -1,4 +1,4 @@
-"""What the page shows before and after a change, and what it refuses before it asks for a confirmation."""
+"""Changes on the page: their question, their result, and the refusals that come before the question."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def undo_of(text: str) -> list[str]:
 
 
 async def test_a_reset(changing: Served) -> None:
-    """What will happen to each queue is shown before, and the commands that take it back afterwards."""
+    """Its effect on each queue is shown before, and afterwards the commands that take it back."""
     async with Admin(nameserver=changing.cluster.nameserver) as admin:
         before = {row.queue: row for row in (await admin.groups.progress("billing", topic="orders")).queues}
         _, text, confirmation = await asked(changing, "/reset", group="billing", topic="orders", to="latest")
