@@ -21,7 +21,7 @@ from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQu
 from pyrmq_core.protocol.requests.broker.pull_message import PullMessage
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
 from pyrmq_core.protocol.routes.route import TopicRouteData
-from tests.support.apache import ApacheBroker, ask, boot_broker, boot_cluster
+from tests.support.apache import NEWEST, ApacheBroker, ask, boot_broker, boot_cluster
 from tests.support.copies import Server, log_end
 from tests.support.maven import ApacheUnavailable
 from tests.support.our_cluster import boot_our_broker, boot_our_cluster
@@ -58,7 +58,7 @@ class Group:
 
 
 @contextmanager
-def booted(slave: str, home: Path) -> Iterator[Group]:
+def booted(slave: str, version: str, home: Path) -> Iterator[Group]:
     """Yields a Java pair with our NameServer, or our slave of a Java master with a Java NameServer."""
     with ExitStack() as stack:
         try:
@@ -66,14 +66,14 @@ def booted(slave: str, home: Path) -> Iterator[Group]:
                 ours = stack.enter_context(boot_our_cluster([], nameserver_settings=SUPPORT))
                 nameserver = ours.nameserver.address
             else:
-                theirs = stack.enter_context(boot_cluster("5.4.0", (), nameserver_settings=SUPPORT))
+                theirs = stack.enter_context(boot_cluster(version, (), nameserver_settings=SUPPORT))
                 nameserver = theirs.nameserver.address
-            master = stack.enter_context(boot_broker("5.4.0", nameserver, "broker-a", settings=MASTER))
+            master = stack.enter_context(boot_broker(version, nameserver, "broker-a", settings=MASTER))
         except ApacheUnavailable as reason:
-            pytest.skip(f"Apache RocketMQ 5.4.0: {reason}")
+            pytest.skip(f"Apache RocketMQ {version}: {reason}")
         second: Server
         if slave == "java":
-            second = stack.enter_context(boot_broker("5.4.0", nameserver, "broker-a", settings=SLAVE))
+            second = stack.enter_context(boot_broker(version, nameserver, "broker-a", settings=SLAVE))
         else:
             second = stack.enter_context(boot_our_broker("broker-a", nameserver, home, SLAVE))
         yield Group(nameserver, master, second)
@@ -104,9 +104,13 @@ def committed(address: str) -> str | None:
     return answer.ext.get("offset") if answer.code == 0 else None
 
 
-@pytest.mark.parametrize("slave", ["java", "ours"])
-def test_a_slave_acts_while_its_java_master_is_gone(slave: str, tmp_path: Path) -> None:
-    with booted(slave, tmp_path / "slave") as group:
+@pytest.mark.parametrize(
+    ("slave", "version"),
+    [("java", "5.4.0"), ("ours", "5.4.0"), ("ours", NEWEST)],
+    ids=["java", "ours", f"ours-{NEWEST}"],
+)
+def test_a_slave_acts_while_its_java_master_is_gone(slave: str, version: str, tmp_path: Path) -> None:
+    with booted(slave, version, tmp_path / "slave") as group:
         master, second = group.master, group.slave
         for number in range(5):
             assert ask(master.address, message(TOPIC, 0, b"%d" % number).to_command()).code == 0

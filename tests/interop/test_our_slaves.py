@@ -11,7 +11,7 @@ from shutil import copytree
 import pytest
 
 from pyrmq_core.protocol.messages.record import StoredRecord
-from tests.support.apache import BROKER_SETTINGS, NEWEST_AND_LONG_OLDER, boot_broker
+from tests.support.apache import BROKER_SETTINGS, WITH_LONG_NEWEST, boot_broker
 from tests.support.copies import (
     Server,
     check_copy,
@@ -76,7 +76,7 @@ class Stage:
         return self.home / f"home-{self.booted}"
 
 
-@pytest.fixture(params=["ours", *NEWEST_AND_LONG_OLDER])
+@pytest.fixture(params=["ours", *WITH_LONG_NEWEST])
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     with boot_our_cluster([]) as cluster:
         yield Stage(request.param, cluster.nameserver.address, cluster.nameserver.store.parent)
@@ -85,7 +85,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
 def test_our_slave_has_what_its_master_has(stage: Stage) -> None:
     home, version = stage.home, stage.version
     with stage.master(home / "master") as master:
-        if version == "5.4.0":
+        if version != "4.9.7":
             make_batch_topic(master.address)
         send_turn(master.address, version, 0)
         with stage.slave(home / "slave") as slave:
@@ -109,7 +109,7 @@ def test_our_slave_has_what_its_master_has(stage: Stage) -> None:
             assert slave_contents == contents(master.address)
             slave.terminate()
             master.terminate()
-        end = check_copy(slave.store, master.store, has_index=version == "5.4.0")
+        end = check_copy(slave.store, master.store, has_index=version != "4.9.7")
         assert end > 2 * SEGMENT_BYTES
     check_others(stage, slave_contents)
 
@@ -124,7 +124,7 @@ def check_others(stage: Stage, slave_contents: Contents) -> None:
     with stage.master(store) as master:
         end = log_end(master.address)
         assert SEGMENT_BYTES < end < 2 * SEGMENT_BYTES
-        if stage.version == "5.4.0":
+        if stage.version != "4.9.7":
             left = contents_left(master.address)
             for key, records in slave_contents.items():
                 assert left[key] == [record for record in records if SEGMENT_BYTES <= record.commit_log_offset < end]
@@ -134,7 +134,7 @@ def check_others(stage: Stage, slave_contents: Contents) -> None:
             wait_copied(master, slave, [])
             send_turn(master.address, stage.version, 2)
             wait_copied(master, slave, USED_QUEUES)
-            if stage.version == "5.4.0":
+            if stage.version != "4.9.7":
                 assert contents_left(slave.address) == contents_left(master.address)
             slave.terminate()
         logs, others = log_files(slave.store), log_files(master.store)

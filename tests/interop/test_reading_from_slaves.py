@@ -13,7 +13,7 @@ from pyrmq_core.protocol.requests.broker.pull_message import PullMessage
 from pyrmq_spark import worker
 from pyrmq_spark.spark_errors import RocketMQSparkError
 from tests.interop.conftest import cluster_or_skip
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ask, boot_broker, registered_brokers
+from tests.support.apache import WITH_LONG_NEWEST, ask, boot_broker, registered_brokers
 from tests.support.spark_streams import wait_until
 from tests.support.stream_queries import Query, numbers
 
@@ -33,7 +33,7 @@ def serves(address: str) -> bool:
     return answer.code == ResponseCode.SUCCESS
 
 
-@pytest.mark.parametrize("version", NEWEST_AND_LONG_OLDER)
+@pytest.mark.parametrize("version", WITH_LONG_NEWEST)
 def test_the_slave_serves_when_its_master_is_gone(version: str) -> None:
     settings = {"brokerId": "1", "brokerRole": "SLAVE", "slaveReadEnable": "true"}
     with cluster_or_skip(version, ("broker-a",)) as cluster:

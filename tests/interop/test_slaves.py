@@ -12,7 +12,15 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import load_object
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
-from tests.support.apache import BROKER_SETTINGS, NEWEST_AND_LONG_OLDER, ApacheBroker, ask, boot_broker
+from tests.support.apache import (
+    BROKER_SETTINGS,
+    NEWEST,
+    NEWEST_AND_LONG_OLDER,
+    WITH_LONG_NEWEST,
+    ApacheBroker,
+    ask,
+    boot_broker,
+)
 from tests.support.copies import lag, send_turn
 from tests.support.maven import ApacheUnavailable
 from tests.support.our_cluster import OurServer, boot_our_broker, boot_our_cluster
@@ -63,7 +71,7 @@ def files_of(store: Path) -> dict[str, bytes]:
     return {str(path.relative_to(store)): path.read_bytes().rstrip(b"\0") for path in files}
 
 
-@pytest.fixture(params=NEWEST_AND_LONG_OLDER)
+@pytest.fixture(params=WITH_LONG_NEWEST)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """A slave that has the master's topics from its first start: it makes a batch topic's queues by them."""
     try:
@@ -113,13 +121,13 @@ def test_a_slave_has_what_its_master_has(pair: Pair) -> None:
         return load_object(answer.body, "offsets")["offsetTable"].get("Single@G")
 
     wait_until(lambda: offset_on(pair.slave.address) == offset_on(pair.master.address), METADATA_SECONDS)
-    if pair.slave.version == "5.4.0":  # 4.9.7 writes no log here
+    if pair.slave.version != "4.9.7":  # 4.9.7 writes no log here
         assert refused_fetches(pair.slave) == []
     slave_contents = contents(pair.slave.address)
     pair.slave.terminate()
     pair.master.terminate()
     assert files_of(pair.slave.store) == files_of(pair.master.store)
-    if pair.slave.version == "5.4.0":  # 4.9.7 has no keys of tags
+    if pair.slave.version != "4.9.7":  # 4.9.7 has no keys of tags
         assert index_bytes(pair.slave.store) == index_bytes(pair.master.store)
     settings = {name: BROKER_SETTINGS[name] for name in LENGTHS} | {"storePathRootDir": str(pair.slave.store)}
     home = pair.master.store.parent / "promoted"
@@ -127,6 +135,7 @@ def test_a_slave_has_what_its_master_has(pair: Pair) -> None:
         assert contents(promoted.address) == slave_contents
 
 
+@pytest.mark.parametrize("pair", [*NEWEST_AND_LONG_OLDER, NEWEST], indirect=True)
 def test_a_send_waits_for_the_slave(pair: Pair) -> None:
     pair.wait_copied(1)
     configure(pair.master, inSyncReplicas="2")

@@ -16,7 +16,7 @@ from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_core.protocol.messages.record import StoredRecord
 from pyrmq_core.protocol.requests.broker.offsets import OffsetFound, SearchOffset
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
-from tests.support.apache import BROKER_SETTINGS, NEWEST_AND_LONG_OLDER, ask, boot_broker, boot_cluster
+from tests.support.apache import BROKER_SETTINGS, WITH_LONG_NEWEST, ask, boot_broker, boot_cluster
 from tests.support.maven import ApacheUnavailable
 from tests.support.spark_streams import wait_until
 from tests.support.store_jobs import (
@@ -84,7 +84,7 @@ def ours(directory: Path, *, kill: bool, **others: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("entries", ["200000", pytest.param("64", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-@pytest.mark.parametrize("version", NEWEST_AND_LONG_OLDER)
+@pytest.mark.parametrize("version", WITH_LONG_NEWEST)
 def test_a_store_goes_from_broker_to_broker(version: str, kill: bool, entries: str) -> None:
     """The index has one file, or one for every 64 entries."""
     with ExitStack() as stack:
@@ -108,7 +108,7 @@ def test_a_store_goes_from_broker_to_broker(version: str, kill: bool, entries: s
                     check_index(broker.address, turn, before, least=1 if kill else turn + 1)
                     if not kill:
                         broker.terminate()
-        if version == "5.4.0" and not kill:  # one file, of which each broker wrote a part: as ours alone makes it
+        if version != "4.9.7" and not kill:  # one file, of which each broker wrote a part: as ours alone makes it
             written = index_bytes(directory)
             shutil.rmtree(directory / "index")
             with ours(directory, kill=False, messageIndexSafe="true", **index):
