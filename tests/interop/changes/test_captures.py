@@ -1,0 +1,54 @@
+"""The golden messages of changes: whole, and of the tables that are kept beside them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.interop.changes.captures import Capture, read_capture
+from tests.interop.changes.judge import differences
+from tests.interop.changes.record import GOLDEN
+from tests.interop.changes.work import Table
+
+FILES = sorted(GOLDEN.glob("*.jsonl"))
+
+
+def keys_by_offset(capture: Capture, table: Table) -> set[tuple[str, ...]]:
+    """Returns the keys that a table has when each queue's changes are taken in the order of offsets."""
+    keys: set[tuple[str, ...]] = set()
+    own = [message for message in capture.messages if message.topic == capture.topics[table.full_name]]
+    for message in sorted(own, key=lambda message: (message.queue, message.offset)):
+        key, change = json.loads(message.keys or "null")["payload"], json.loads(message.body)["payload"]
+        values = tuple(str(key[name]) for name in table.keys)
+        (keys.discard if change["op"] == "d" else keys.add)(values)
+    return keys
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_golden_messages_have_the_keys_of_their_tables(path: Path) -> None:
+    capture = read_capture(path)
+    assert {"tool", "version", "database", "database version", "date", "seed"} <= set(capture.origin)
+    for table in capture.tables:
+        rows = [json.loads(line) for line in capture.rows[table.full_name]]
+        assert rows
+        assert keys_by_offset(capture, table) == {tuple(row[: len(table.keys)]) for row in rows}
+
+
+def test_a_capture_is_written_as_it_was_read(tmp_path: Path) -> None:
+    first = FILES[0]
+    read_capture(first).write(tmp_path / "again")
+    assert (tmp_path / "again").read_text() == first.read_text()
+
+
+def test_differences_are_named() -> None:
+    capture = read_capture(FILES[0])
+    table = capture.tables[0]
+    rows = [json.loads(line) for line in capture.rows[table.full_name]]
+    assert list(differences(table, rows, rows)) == []
+    spoiled = [row.copy() for row in rows[1:]]
+    spoiled[0][-1] = "other"
+    lines = "".join(differences(table, rows, [*spoiled, ["0", *rows[0][1:]], spoiled[-1]]))
+    assert f"row ('{rows[0][0]}',) is missing" in lines
+    assert "row ('0',) is too many" in lines
+    assert "is 'other', the database has" in lines
+    assert "1 keys are there twice" in lines
