@@ -204,8 +204,24 @@ def test_rocketmqs_checkpoint_has_rocketmqs_fields_alone() -> None:
     store.flush()
     data = bytes(files.contents["checkpoint"])
     assert struct.unpack_from(">qq", data, 32) == (store.end, store.end)
+    assert data[:8] == data[8:16] > bytes(8)
     assert len(data) == 4096
     assert not any(data[48:])
+
+
+def test_a_checkpoint_without_an_offset_has_no_time() -> None:
+    """RocketMQ 5.5.0 does not start with such a file if its recovery is accelerated."""
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, Sent("T", 0, (b"1",)))
+    for sync in store.unsynced_queues():
+        sync()
+    store.synced_queues()
+    store.mark_safe(store.synced_mark)  # of the log nothing is synced yet
+    for sync in store.unsynced_mark():
+        sync()
+    store.publish_mark()
+    assert not any(files.contents["checkpoint"])
 
 
 def test_the_own_checkpoint_counts_unless_another_broker_stored_messages_since() -> None:

@@ -366,10 +366,12 @@ class MessageStore:
         behind = self._waiting and self._waiting[0].end <= mark.end
         if behind or self.failure or mark.deletions != self._deletions:
             return
+        # With a time and no offset, RocketMQ 5.5.0 does not start (enableAcceleratedRecovery).
+        time_ms = self._last_store_ms if mark.end else 0
         safe = replace(
             self._checkpoint.value,
-            log_time_ms=self._last_store_ms,
-            queue_time_ms=self._last_store_ms,
+            log_time_ms=time_ms,
+            queue_time_ms=time_ms,
             confirmed_offset=mark.end,
             safe_offset=mark.end,
             queues=self._synced_queues,
