@@ -89,7 +89,7 @@ async def wait_for_readers(admin: Admin) -> None:
     for group in (GROUP, STREAM_GROUP):
         while True:
             progress = await admin.groups.progress(group)
-            if progress.lag <= MOST_BEHIND:
+            if progress.lag is not None and progress.lag <= MOST_BEHIND:
                 break
             await trio.sleep(LOOK_AGAIN_SECONDS)
 

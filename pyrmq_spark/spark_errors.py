@@ -80,6 +80,12 @@ class OldPySpark(RocketMQError):
     condition = "RMQ_OLD_PYSPARK"
 
 
+class NoProgress(RocketMQError):
+    """A query without a progress yet: its lag is not known."""
+
+    condition = "RMQ_NO_PROGRESS"
+
+
 class RowsUnaccounted(RocketMQError):
     """The number of acknowledged rows differs from the number of rows to write."""
 

@@ -19,7 +19,7 @@ from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, check_names, hide_secrets, read_connection
 from pyrmq_spark.pyspark_releases import has_admission_control
 from pyrmq_spark.session import name_server_variable, restore_session
-from pyrmq_spark.spark_errors import InvalidCheckpoint, InvalidOption, OldPySpark, as_spark_error
+from pyrmq_spark.spark_errors import InvalidCheckpoint, InvalidOption, NoProgress, OldPySpark, as_spark_error
 from pyrmq_spark.stream.stream_offset import ROWS_BEHIND, Offsets, StreamOffset
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ class QueueLag:
 
 
 def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
-    """Returns the lag of every queue that the query reads, by its last progress; empty before the first progress.
+    """Returns the lag of every queue that the query reads, by its last progress.
 
-    A listener passes its event instead of the query. Raises `OldPySpark` before 4.2: there a query's progress has no
-    ends of queues, and every lag would be 0.
+    A listener passes its event instead of the query. Raises `NoProgress` before the first progress, and `OldPySpark`
+    before 4.2: there a query's progress has no ends of queues, and every lag would be 0.
     """
     if not has_admission_control():
         raise OldPySpark(
@@ -68,8 +68,13 @@ def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
         )
     restore_session()
     progress = query.progress if hasattr(query, "progress") else query.lastProgress
+    if progress is None:
+        raise NoProgress(
+            "the query has no progress yet, so its lag is not known: ask again when query.lastProgress is there, or "
+            "pass the events of a listener"
+        )
     lags = []
-    for source in _sources({} if progress is None else json.loads(progress.json)):
+    for source in _sources(json.loads(progress.json)):
         latest = source.latest or source.end
         lags += [
             QueueLag(queue, offset, max(offset, latest.get(queue, offset)), source.rows_behind)

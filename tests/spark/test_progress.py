@@ -15,7 +15,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_spark import LagListener, OffsetPublisher, QueueLag, commit_offsets, lag, worker
-from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.spark_errors import NoProgress, RocketMQSparkError
 from pyrmq_spark.stream.lag_listener import QUERIES_KEPT
 from pyrmq_spark.stream.stream_offset import StreamOffset
 
@@ -59,8 +59,12 @@ def test_a_listener_passes_its_event() -> None:
     assert lag(Event()) == [QueueLag(A, 5, 9)]  # type: ignore[arg-type]
 
 
-def test_lag_never_raises_before_the_first_batch_or_for_other_sources() -> None:
-    assert lag(NotStarted()) == []  # type: ignore[arg-type]
+def test_lag_is_not_0_before_the_first_progress() -> None:
+    with pytest.raises(NoProgress, match="no progress yet, so its lag is not known"):
+        lag(NotStarted())  # type: ignore[arg-type]
+
+
+def test_lag_never_raises_for_other_sources() -> None:
     others: list[dict[str, Any]] = [{"endOffset": None}, {"endOffset": '{"orders":{"0":5}}'}, {"endOffset": "0"}]
     assert lag(Progress(*others)) == []  # type: ignore[arg-type]
     assert lag(Progress(source({A: 5}))) == [QueueLag(A, 5, 5)]  # type: ignore[arg-type]

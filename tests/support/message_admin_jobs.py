@@ -109,9 +109,15 @@ class MessageAdminJobs:
             letter = await dead(nameserver, admin, group, topic)
             assert letter.topic == f"%DLQ%{group}"
             assert letter.body == b"poison"
+            original = await found(admin, topic, letter.msg_id)
             async with consuming(nameserver, group, topic, seen):
+                (track,) = await admin.messages.track(original)
+                assert track.track_type is TrackType.DEAD_LETTER
                 await admin.messages.resend(group, letter)
                 await seen.wait(1)
+                await eventually(
+                    lambda: admin.messages.track(original), lambda tracks: tracks[0].track_type is TrackType.CONSUMED
+                )
             assert len((await admin.messages.dead_letters(group)).messages) == 1
         (message,) = seen.messages
         assert (message.body, message.topic, message.msg_id) == (b"poison", topic, letter.msg_id)
@@ -146,8 +152,11 @@ class MessageAdminJobs:
         assert (of_group(tracks, live).dead_letters, of_group(tracks, live).retries) == ((), ())
         assert of_group(tracks, live).consumer_offset == message.queue_offset + 1
         away = of_group(tracks, gone)
-        assert (away.track_type, away.consumer_offset) == (TrackType.NOT_ONLINE, message.queue_offset + 1)
+        assert (away.track_type, away.consumer_offset) == (TrackType.DEAD_LETTER, message.queue_offset + 1)
         assert [dead_letter.body for dead_letter in away.dead_letters] == [b"poison"]
+        async with administering(nameserver) as admin:
+            (track,) = await admin.messages.track(letter)
+        assert (track.group, track.track_type) == (gone, TrackType.DEAD_LETTER)
         assert of_group(tracks, pulling).consumer_offset == 0
         assert {track.error for track in tracks} == {None}
 

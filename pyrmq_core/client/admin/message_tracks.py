@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyrmq_core.client.admin.group_tables import connections_of, progress_of
@@ -18,7 +18,7 @@ from pyrmq_core.client.query_many import query_many
 from pyrmq_core.errors import NoRoute, RocketMQError
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt
-from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, is_dead_letter_topic
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 from pyrmq_core.protocol.requests.figures.topic_stats import QueryTopicGroups, TopicGroups
@@ -32,8 +32,9 @@ COPY_BODY_BYTES: Final = 1024
 
 
 class TrackType(enum.Enum):
-    """The state of a message in one group, by Java's names."""
+    """The state of a message in one group, by Java's names, and DEAD_LETTER for a message that was given up."""
 
+    DEAD_LETTER = "DEAD_LETTER"
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
     PULL = "PULL"
@@ -64,6 +65,9 @@ async def tracks_of(servers: AdminServers, queries: MessageQueries, message: Mes
     """Returns a row for each group that subscribes to the message's topic, or has offsets of it."""
     brokers = await servers.brokers()
     topic = servers.on_wire(message.topic)
+    if is_dead_letter_topic(message.topic):
+        group = message.topic.removeprefix(DLQ_PREFIX)
+        return (MessageTrack(group, TrackType.DEAD_LETTER, dead_letters=(message,)),)
 
     async def groups_at(server: Server) -> tuple[str, ...]:
         answer = await servers.ask(server, QueryTopicGroups(topic).to_command(), f"topic {message.topic}")
@@ -85,9 +89,17 @@ async def _track(
         offset = await _offset(servers, brokers, message, group)
         retries = await _copies(queries, f"{RETRY_PREFIX}{own}", message.msg_id)
         letters = await _copies(queries, f"{DLQ_PREFIX}{own}", message.msg_id)
+        kind = _track_type(message, servers.on_wire(message.topic), online, offset)
+        if (latest := max((*retries.messages, *letters.messages), key=_stored_ms, default=None)) is not None:
+            if latest in letters.messages:
+                kind = TrackType.DEAD_LETTER
+            elif kind is TrackType.CONSUMED:
+                reached = await _offset(servers, brokers, replace(latest, topic=f"{RETRY_PREFIX}{own}"), group)
+                waits = reached is None or reached <= latest.queue_offset
+                kind = TrackType.NOT_CONSUME_YET if waits else kind
         return MessageTrack(
             own,
-            _track_type(message, servers.on_wire(message.topic), online, offset),
+            kind,
             offset,
             retries.messages,
             letters.messages,
@@ -95,6 +107,10 @@ async def _track(
         )
     except RocketMQError as error:
         return MessageTrack(own, TrackType.UNKNOWN, error=error)
+
+
+def _stored_ms(message: MessageExt) -> int:
+    return message.store_timestamp_ms
 
 
 async def _offset(servers: AdminServers, brokers: Mapping[str, Server], message: MessageExt, group: str) -> int | None:

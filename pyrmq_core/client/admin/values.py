@@ -251,9 +251,12 @@ class GroupProgress(ShownAsTable):
     failures: Mapping[str, RocketMQError]
 
     @property
-    def lag(self) -> int:
-        """The number of messages that are not consumed; an offset beyond its queue's end hides no other lag."""
-        return sum(max(0, queue.lag) for queue in self.queues)
+    def lag(self) -> int | None:
+        """The number of messages that are not consumed; an offset beyond its queue's end hides no other lag.
+
+        None for a group without offsets, such as one that no broker knows.
+        """
+        return sum(max(0, queue.lag) for queue in self.queues) if self.queues else None
 
     @property
     def waiting_since(self) -> datetime | None:

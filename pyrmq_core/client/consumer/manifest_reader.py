@@ -12,7 +12,7 @@ from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.committed.deciding import Commit, commits_between, decided_at, known_from, needed_from
 from pyrmq_core.committed.ranges import CommittedRange, check_ids, ids_by_queue
 from pyrmq_core.committed.records import DecidedBatches, Entry, entry_of
-from pyrmq_core.errors import DataLost, ManifestError
+from pyrmq_core.errors import DataLost, ManifestError, NoRoute
 from pyrmq_core.model import MessageQueue, OffsetRange
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import RawPull, decode
@@ -60,7 +60,17 @@ class ManifestReader:
 
     async def queue(self, manifest: str) -> MessageQueue:
         """Returns the manifest's only queue; raises `NoRoute` without a manifest, `ManifestError` with more queues."""
-        queues = await self._lookups.message_queues(manifest)
+        try:
+            queues = await self._lookups.message_queues(manifest)
+        except NoRoute as error:
+            reason, advice, _ = str(error).partition("; create the topic (")
+            if not advice:
+                raise
+            raise NoRoute(  # without the advice: the first committed write creates the topic
+                f"{reason}. {manifest} would be the manifest of committed writes: either no write with "
+                "delivery=committed was made, or its manifestTopic names another one",
+                topic=manifest,
+            ) from error
         if len(queues) != 1:
             raise ManifestError(
                 f"{manifest} is no manifest: it has {len(queues)} queues ({', '.join(map(str, queues)) or 'none'}), "

@@ -87,6 +87,11 @@ def is_system_group(group: str) -> bool:
     return group.rpartition("%")[2] in SYSTEM_GROUPS
 
 
+def is_tools_group(group: str) -> bool:
+    """Returns whether the group is that of tools, which look at messages and consume none."""
+    return group.rpartition("%")[2] == TOOLS_GROUP
+
+
 def is_retry_topic(topic: str) -> bool:
     """Returns whether the topic is a group's retry topic."""
     return topic.startswith(RETRY_PREFIX)

@@ -159,7 +159,8 @@ class LookUps:
 
         async def look_up() -> GroupProgress:
             progress = await self._admin.groups.progress(group, members=True)
-            self.history.add(Curve("lag", group), Sample(time.time(), {"messages behind": progress.lag}))
+            if progress.lag is not None:
+                self.history.add(Curve("lag", group), Sample(time.time(), {"messages behind": progress.lag}))
             return progress
 
         return await self._get(("progress", group), look_up, SAMPLE_SECONDS / 2)

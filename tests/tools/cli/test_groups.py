@@ -202,7 +202,7 @@ def test_messages_are_found_with_their_life(cluster: EmbeddedCluster, terminal: 
     (row,) = terminal.rows("query", topic, "--key", "k7", "--track", "--trace")
     assert (row["body"], row["msgId"], row["keys"], row["trace"]) == ("poison", letter.msg_id, "k7", [])
     (track,) = row["tracks"]
-    assert (track["group"], track["trackType"]) == (group, "NOT_ONLINE")
+    assert (track["group"], track["trackType"]) == (group, "DEAD_LETTER")
     assert track["deadLetters"] == [letter.offset_msg_id]
     for arguments in (("--unique-key", letter.msg_id), ("--id", letter.msg_id), ("--id", row["offsetMsgId"])):
         rows = terminal.rows("query", topic, *arguments)

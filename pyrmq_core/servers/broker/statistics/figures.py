@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
+from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC, is_tools_group
 from pyrmq_core.servers.broker.statistics.store_rates import StoreRates
 from pyrmq_core.servers.broker.statistics.tallies import MINUTE, Period, Tally
 
@@ -94,17 +94,19 @@ class BrokerFigures:
         self.note_put(topic, 1, size_bytes, 0)
 
     def note_get(self, topic: str, group: str, queue_id: int, messages: int, size_bytes: int, took_ms: int) -> None:
-        """Counts messages that a group got by one pull."""
+        """Counts messages that a group got by one pull; those of tools are none that the broker delivered."""
         key = f"{topic}@{group}"
         tally = self._gets.get(key)
         if tally is None:
             tally = self._make(self._gets, key, topic)
+            tally.is_tool = tally is not self._rest and is_tools_group(group)
         tally.messages += messages
         tally.requests += 1
         tally.size_bytes += size_bytes
-        self._get.messages += messages
-        if not tally.is_system:
-            self._get_by_users.messages += messages
+        if not tally.is_tool:
+            self._get.messages += messages
+            if not tally.is_system:
+                self._get_by_users.messages += messages
         key = f"{queue_id}@{key}"
         latency = self._latencies.get(key)
         if latency is None:

@@ -88,11 +88,11 @@ class StoreRates:
         if took_ms > self.put_longest_ms:
             self.put_longest_ms = took_ms
 
-    def note_get(self, messages: int, took_ms: int) -> None:
-        """Counts a read of messages: a miss if it found none."""
+    def note_get(self, messages: int, took_ms: int, *, is_tool: bool = False) -> None:
+        """Counts a read of messages: a miss if it found none; a tool looks at messages, and gets none delivered."""
         if messages:
             self.found += 1
-            self.transferred += messages
+            self.transferred += 0 if is_tool else messages
         else:
             self.missed += 1
         if took_ms > self.get_longest_ms:

@@ -48,9 +48,13 @@ NO_FIGURE: Final = Figure()
 
 @dataclass(slots=True)
 class Tally:
-    """Counters that only grow, and their samples by period; `is_system` is True for RocketMQ's own topics or groups."""
+    """Counters that only grow, and their samples by period.
+
+    `is_system` is True for RocketMQ's own topics or groups, `is_tool` for the group of tools.
+    """
 
     is_system: bool = False
+    is_tool: bool = False
     messages: int = 0
     requests: int = 0
     size_bytes: int = 0

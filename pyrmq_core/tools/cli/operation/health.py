@@ -214,7 +214,7 @@ async def _check_lag(admin: Admin, groups: tuple[str, ...], max_lag: int) -> lis
         if groups:
             for group in groups:
                 progress = await admin.groups.progress(group)
-                if progress.queues:
+                if progress.lag is not None:
                     lags[group] = progress.lag
                     beyond[group] = sum(row.lag < 0 for row in progress.queues)
                 else:

@@ -21,6 +21,7 @@ import trio
 from pyrmq_core.network import LateAnswer, Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.messages.names import is_tools_group
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
@@ -152,7 +153,7 @@ def _look(broker: Broker, header: PullMessage, chosen: PullFilter) -> Command:
     began = time.perf_counter_ns()
     result = unmoved(broker, _get(broker, header, most, chosen), header.queue_offset)
     took_ms = (time.perf_counter_ns() - began) // 1_000_000
-    broker.figures.store.note_get(result.count, took_ms)
+    broker.figures.store.note_get(result.count, took_ms, is_tool=is_tools_group(header.consumer_group))
     if result.count:
         broker.figures.note_get(
             header.topic, header.consumer_group, header.queue_id, result.count, len(result.records), took_ms
