@@ -72,7 +72,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().cluster_info()
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it."""
+        """Returns the queues to read; raises `NoRoute` for an unknown topic, `ResponseError` if none may be read."""
         return await self._asking().message_queues(topic)
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:

@@ -15,7 +15,7 @@ from pyrmq_core.client.consumer.retry_topic import give_back_nothing
 from pyrmq_core.client.consumer.sql_checks import check_filter
 from pyrmq_core.client.consumer.topic_statistics import TopicStatistics
 from pyrmq_core.client.query_many import query_many
-from pyrmq_core.client.routing.publish_info import broker_addresses, order_brokers, topic_queues
+from pyrmq_core.client.routing.publish_info import broker_addresses, not_readable, order_brokers, topic_queues
 from pyrmq_core.errors import HeaderError, ResponseError, RocketMQError
 from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus, TopicQueues
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -89,15 +89,21 @@ class QueueOffsets:
         return _cluster_of_routes(list(current.values()))
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it.
+        """Returns the queues the topic may be read from.
+
+        Raises `NoRoute` if no NameServer knows it, and `ResponseError` if none of its queues may be read.
 
         Queried each time, as Java does (MQAdminImpl.fetchSubscribeMessageQueues): a route learned while brokers were
         still making the topic lacks some of them for up to 30 s.
         """
-        queues = (await self.current_queues([topic]))[topic]
+        queues = (await self.topic_queues([topic]))[topic]
         if queues is None:
             raise self._client.routes.no_route(topic)
-        return queues
+        if not queues.readable:
+            refusal = not_readable(topic, await self._client.routes.route(self._on_wire(topic), timeout=self._timeout))
+            if refusal is not None:
+                raise refusal
+        return queues.readable
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
         """Returns each topic's queues as a NameServer knows them at this moment; None for a topic it does not know."""

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from pyrmq_core.errors import NoRoute
+from pyrmq_core.errors import NoRoute, ResponseError
 from pyrmq_core.model import MessageQueue, Permission, TopicQueues
+from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.java.string_hash import string_hash_code
 from pyrmq_core.protocol.routes.route import BrokerData, TopicRouteData, order_counts
 
@@ -172,6 +173,27 @@ def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
         if broker.master is None or (broker.enable_acting_master and broker.broker_name not in writable)
     )
     return TopicQueues(subscribe_queues(topic, route), _read_queues(topic, route, 0), frozenset(masterless))
+
+
+def not_readable(topic: str, route: TopicRouteData) -> ResponseError | None:
+    """Returns the error for the brokers at which the topic has queues without the READ permission; None if all may be
+    read.
+
+    A broker would refuse a pull by the same code, but queues that may not be read are never pulled from.
+    """
+    names = {queue.broker_name for queue in _read_queues(topic, route, 0)}
+    if not names:
+        return None
+    addresses = {broker.broker_name: reading_address(broker) for broker in route.broker_datas}
+    places = ", ".join(f"{name} ({addresses.get(name) or 'no address'})" for name in sorted(names))
+    remark = "the topic lacks the READ permission"
+    return ResponseError(
+        f"topic {topic} may not be read at {places}: it lacks the READ permission there; give it back (pyrmq topic "
+        f"perm {topic} 6), nothing was skipped",
+        code=ResponseCode.NO_PERMISSION,
+        remark=remark,
+        address=addresses.get(min(names)) or "",
+    )
 
 
 def order_brokers(order_topic_conf: str) -> frozenset[str]:

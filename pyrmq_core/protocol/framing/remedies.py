@@ -20,6 +20,7 @@ REMEDIES: Final = {
     ResponseCode.NO_PERMISSION: "check the topic's permission and, with ACL on, the access key and its policies",
     ResponseCode.TOPIC_NOT_EXIST: "create the topic, or switch on autoCreateTopicEnable at the broker",
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create the group, or switch autoCreateSubscriptionGroup on",
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED: "correct the expression of tags or SQL92",
     ResponseCode.INVALID_PARAMETER: "correct the named value",
 }
 # The first entry whose code and remark match gives the remedy.

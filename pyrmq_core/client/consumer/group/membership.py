@@ -148,7 +148,7 @@ class Membership:
             for topic, own in self._subscriptions.items():
                 other = kept.get(topic)
                 if other is None or not own.is_like(other):
-                    self._report(topic, own, other, broker.broker_name)
+                    self._report(topic, own, other, f"{broker.broker_name} ({broker.master})")
 
     def _report(self, topic: str, own: Subscription, other: SubscriptionData | None, broker_name: str) -> None:
         theirs = "none" if other is None else repr(other.sub_string)

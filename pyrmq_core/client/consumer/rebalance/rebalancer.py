@@ -16,7 +16,7 @@ import trio
 
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.rebalance.strategies import AllocateMessageQueueStrategy, sort_client_ids, sort_queues
-from pyrmq_core.client.routing.publish_info import reading_address, subscribe_queues
+from pyrmq_core.client.routing.publish_info import not_readable, reading_address, subscribe_queues
 from pyrmq_core.errors import InvalidState, ProtocolError, ResponseError, RoutingError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.network.problems import Problems
@@ -32,6 +32,7 @@ LEAST_SECONDS: Final = 1.0
 # The most members of a group: consistent hashing for this many takes half a second of the loop.
 MOST_MEMBERS: Final = 20_000
 DIVISION: Final = "dividing the queues of"
+READING: Final = "reading"
 
 
 class QueueTable(Protocol):
@@ -88,6 +89,7 @@ class Rebalancer:
         """Divides the queues of each topic once; returns whether this consumer reads all queues that it should."""
         topics = self._topics()
         self._problems.keep(DIVISION, topics)
+        self._problems.keep(READING, topics)
         settled = await self._table.drop_others(topics)
         for topic in self.known_queues.keys() - set(topics):
             del self.known_queues[topic]
@@ -105,6 +107,7 @@ class Rebalancer:
         route = await self._client.routes.route(topic)
         queues = sort_queues(subscribe_queues(topic, route))
         self.known_queues[topic] = tuple(queues)
+        self._note_permission(topic, route)
         if self._strategy is None or not queues:
             self._problems.passed(DIVISION, topic)
             return queues
@@ -118,6 +121,14 @@ class Rebalancer:
         allocated = frozenset(self._strategy.allocate(self._group, client_id, queues, ids))
         self._problems.passed(DIVISION, topic)
         return [queue for queue in queues if queue in allocated]
+
+    def _note_permission(self, topic: str, route: TopicRouteData) -> None:
+        """Warns at once of queues without the READ permission: no pull of them would be refused."""
+        refusal = None if is_retry_topic(topic) else not_readable(topic, route)
+        if refusal is None:
+            self._problems.passed(READING, topic)
+        else:
+            self._problems.failed(READING, topic, refusal, at_once=True)
 
     async def _client_ids(self, topic: str, route: TopicRouteData) -> Sequence[str]:
         """Returns the members' ids at one of the topic's brokers, chosen at random as in Java."""
