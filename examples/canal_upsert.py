@@ -5,28 +5,21 @@ import tempfile
 import uuid
 
 from example_session import demonstration, write
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+from pyspark.sql import DataFrame, SparkSession
 
-from pyrmq_spark.cdc import canal
+from pyrmq_spark import cdc
 
 COLUMNS = "id bigint, name string, amount decimal(12,2), note string"
 
 
 def keep_table(spark: SparkSession, nameserver: str, topic: str, directory: str) -> DataFrame:
     """Returns the table after all changes that the topic holds; called again, it goes on where it was."""
+    table = f"{directory}/table"
 
     def upsert(batch: DataFrame, number: int) -> None:
-        """Writes a new version of the table: a batch that failed and runs again begins with the same one before."""
-        changes = canal(batch, COLUMNS, key="id", table="shop.customers")
-        if number:
-            changes = changes.unionByName(spark.read.parquet(f"{directory}/version={number - 1}"))
-        latest = Window.partitionBy("key").orderBy(F.col("sequence").desc())
-        kept = changes.withColumn("rank", F.row_number().over(latest)).where("rank = 1").drop("rank")
-        kept.write.mode("overwrite").parquet(f"{directory}/version={number}")
-        versions.append(number)
+        """Applies a batch. One that failed and runs again changes nothing twice."""
+        cdc.apply(batch, table, tool="canal", schema=COLUMNS, key="id", table="shop.customers")
 
-    versions: list[int] = []
     messages = (
         spark.readStream.format("rocketmq")
         .options(nameServer=nameserver, topic=topic, startingOffsets="earliest", maxOffsetsPerTrigger=100)
@@ -34,9 +27,7 @@ def keep_table(spark: SparkSession, nameserver: str, topic: str, directory: str)
     )
     query = messages.writeStream.foreachBatch(upsert).option("checkpointLocation", f"{directory}/checkpoint")
     query.trigger(availableNow=True).start().awaitTermination()
-    rows = spark.read.parquet(f"{directory}/version={versions[-1]}")
-    # A deleted row stays as its delete, so that a change from before comes too late.
-    return rows.where("op <> 'delete'").select("after.*")
+    return cdc.table(spark, table)
 
 
 if __name__ == "__main__":

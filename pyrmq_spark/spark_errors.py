@@ -44,10 +44,34 @@ class InvalidChange(InvalidMessage):
     condition = "RMQ_INVALID_CHANGE"
 
 
+class LackingColumn(InvalidMessage):
+    """A change lacks the value of a declared column: absence is not null."""
+
+    condition = "RMQ_LACKING_COLUMN"
+
+
+class UnorderedChanges(InvalidMessage):
+    """Changes of one key whose order the messages do not have."""
+
+    condition = "RMQ_UNORDERED_CHANGES"
+
+
+class UnfitCapture(InvalidMessage):
+    """A setting of Canal or Debezium by which its messages have values that the database has not."""
+
+    condition = "RMQ_UNFIT_CAPTURE"
+
+
 class InvalidOffsets(InvalidArgument):
     """Positions that do not fit the topic's queues or one another."""
 
     condition = "RMQ_INVALID_OFFSETS"
+
+
+class MissingChanges(InvalidOffsets):
+    """Messages between those that a table has and those of this batch are not there."""
+
+    condition = "RMQ_MISSING_CHANGES"
 
 
 class InvalidCheckpoint(InvalidArgument):

@@ -92,7 +92,7 @@ def test_rows_of_canal(spark: SparkSession) -> None:
         json.dumps(
             {"isDdl": True, "type": "ALTER", "database": "shop", "table": "customers", "sql": "ALTER ...", "es": 9}
         ),
-        canal_message([("c", None, {"id": 5, "name": "new", "later": 1})]),
+        canal_message([("c", None, {**ANN, "id": 5, "name": "new", "later": 1})]),
     ]
     frame = messages(spark, bodies)
     assert rows_of(of_canal(frame)) == [
@@ -146,9 +146,13 @@ def test_the_names_in_a_body_are_read_only_where_it_has_no_op(spark: SparkSessio
         for number in range(1 if node.nodeName() == "CaseWhen" else children.size()):
             yield from always_computed(children.apply(number))
 
+    def expressions(node: Any) -> Iterator[Any]:
+        yield from (node.expressions().apply(number) for number in range(node.expressions().size()))
+        for number in range(node.children().size()):
+            yield from expressions(node.children().apply(number))
+
     plan = changes._jdf.queryExecution().optimizedPlan()
-    expressions = plan.children().apply(0).children().apply(0).expressions()  # of what is below the explode
-    names = [name for number in range(expressions.size()) for name in always_computed(expressions.apply(number))]
+    names = [name for expression in expressions(plan) for name in always_computed(expression)]
     assert "JsonToStructs" in names
     assert "jsonObjectKeys" in plan.toString()
     assert not [name for name in names if "jsonObjectKeys" in name]
@@ -240,16 +244,20 @@ def test_what_is_no_change_ends_the_query_or_is_left_out(spark: SparkSession, re
 
 
 def test_a_schema_of_last_week(spark: SparkSession) -> None:
-    """A column that the table lost is null, one that it got is left out, and a wider type ends the query."""
-    lost, new = {"id": 1, "name": "ann"}, {**BOB, "points": 7}
-    assert [row.after for row in of_canal(messages(spark, [canal_message([("c", None, lost)])])).collect()] == [
-        Row(id=1, name="ann", amount=None, note=None)
-    ]
-    bodies = [debezium_message("u", lost, new, number=1), debezium_message("c", None, {**ANN, "amount": 10**12})]
-    frame = messages(spark, bodies)
-    assert rows_of(of_debezium(frame, corrupt="skip")) == [("delete", 1, "ann", None), ("insert", 2, None, "bob")]
-    with pytest.raises(PySparkException, match=r"RMQ_INVALID_CHANGE.*customers/b/0/1 "):
-        of_debezium(frame).collect()
+    """A column that the table got is left out; one that it lost, or renamed, ends the query, as a wider type does."""
+    lost, new = {"id": 1, "name": "ann", "amount": "1.50", "Note": None}, {**BOB, "points": 7}
+    bodies = [debezium_message("u", ANN, new, number=1), debezium_message("c", None, lost)]
+    for form in (str, lambda body: body.replace(": ", ":")):
+        frame = messages(spark, map(form, bodies))
+        assert rows_of(of_debezium(frame, corrupt="skip")) == [("delete", 1, "ann", None), ("insert", 2, None, "bob")]
+        with pytest.raises(PySparkException, match=r"RMQ_LACKING_COLUMN.*customers/b/0/1 lacks the column note"):
+            of_debezium(frame).collect()
+        frame = messages(spark, [form(canal_message([("u", ANN, new)])), form(canal_message([("c", None, lost)]))])
+        with pytest.raises(PySparkException, match=r"RMQ_LACKING_COLUMN.*customers/b/0/1 lacks the column note"):
+            of_canal(frame).collect()
+    wide = messages(spark, [debezium_message("c", None, {**ANN, "amount": 10**12})])
+    with pytest.raises(PySparkException, match=r"RMQ_INVALID_CHANGE.*customers/b/0/0 has `amount` = 1000000000000"):
+        of_debezium(wide).collect()
 
 
 def test_arguments(spark: SparkSession) -> None:

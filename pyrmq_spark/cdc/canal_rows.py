@@ -1,0 +1,247 @@
+"""The changes of a table from Canal's flat messages, in which every value is a text.
+
+The format: Canal's FlatMessage.java and MQMessageUtils.java (1.1.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+from pyspark.sql.types import StructType
+
+from pyrmq_spark.cdc.changes import COLUMNS, CORRUPT, PLACE, RECORD, Corrupt, changes_of, fault_at, is_table, refusal_of
+from pyrmq_spark.cdc.columns import Field, Row, quoted, row_and_keys, text_of
+from pyrmq_spark.cdc.order import in_order
+from pyrmq_spark.spark_errors import InvalidChange, LackingColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BLOB_CHARSET: Final = "ISO-8859-1"  # the charset by which Canal writes the bytes of a BLOB
+ANY_TEXT: Final = ("string", "binary")  # types in which each of Canal's texts has a value
+KINDS_BY_TYPE: Final = ("string", "binary", "timestamp")  # whose values depend on the column's type in MySQL
+# Names outside of a row that may be null in a message.
+NULL_OUTSIDE: Final = ("old", "data", "sql", "gtid", "pkNames", "mysqlType", "sqlType", "table", "database", "type")
+
+
+def canal(
+    frame: DataFrame,
+    schema: str | StructType,
+    *,
+    key: str | Sequence[str],
+    table: str,
+    corrupt: Corrupt = "fail",
+    timestamp_zone: str | None = None,
+) -> DataFrame:
+    """Returns the changes of one table from Canal's flat messages in `body`.
+
+    The frame also needs `topic`, `brokerName`, `queueId` and `queueOffset`, for the order and the errors' texts.
+
+    `schema` are the table's columns, as a struct or as DDL, `key` the columns of its primary key, `table` its name, or
+    `database.table`. Messages of other tables, and statements (see `statements`), are skipped. A message is corrupt if
+    it is not in Canal's format, has no table or time, lacks a column, or has a value that does not fit the schema. It
+    ends the query with an error that names the message, or with `corrupt="skip"` is left out.
+
+    `timestamp_zone` is the time zone of Canal's JVM, in which it writes TIMESTAMP. It is needed to read such a column
+    as `timestamp`. `sequence` is `(read, queueOffset, index)`, of
+    which Canal's messages have no `read`. In a batch, changes of a key in several queues are brought
+    into order, or refused.
+    """
+    rows = canal_rows(frame, schema, key=key, table=table, corrupt=corrupt, timestamp_zone=timestamp_zone)
+    return in_order(rows, COLUMNS)
+
+
+def canal_rows(
+    frame: DataFrame,
+    schema: str | StructType,
+    *,
+    key: str | Sequence[str],
+    table: str,
+    corrupt: Corrupt = "fail",
+    timestamp_zone: str | None = None,
+) -> DataFrame:
+    """Returns the changes as `in_order` takes them; arguments are as in `canal`."""
+    row, keys = row_and_keys(schema, key)
+    message = F.from_json(F.col("body").cast("string"), _message(row), RECORD).alias("m")
+    is_statement = F.coalesce("m.isDdl", F.lit(False))
+    is_change = F.col("m.type").isin("INSERT", "UPDATE", "DELETE") & ~is_statement
+    is_own = is_table(table, F.col("m.database"), F.col("m.table"))
+    has_rows = F.col("m.data").isNotNull()
+    is_complete = F.when(is_change, has_rows & F.col("m.es").isNotNull() & is_own.isNotNull()).otherwise(
+        is_statement | ~has_rows
+    )
+    is_message = F.col("m.corrupt").isNull() & F.col("m.type").isNotNull() & is_complete
+    data = F.when(~F.coalesce(is_message, F.lit(False)), refusal_of(corrupt, "is no flat message of Canal"))
+    has_images = is_change & is_own & (F.col("m.type") != "DELETE")
+    rows = frame.select(message, "body", *PLACE).select(
+        *PLACE,
+        "m.type",
+        "m.ts",
+        F.col("m.mysqlType").alias("types"),
+        F.col("m.old").alias("olds"),
+        (F.size("m.data") - F.size("m.old")).alias("lead"),
+        F.when(has_images, _lacking(row)).alias("lacking"),
+        F.posexplode(data.when(is_change & is_own, F.col("m.data"))).alias("index", "texts"),
+    )
+    # The changed columns with their old values. Canal omits the maps of the first rows if they are empty, as when its
+    # filter hides the changed columns.
+    old = F.get("olds", F.col("index") - F.col("lead"))
+    rows = rows.withColumns({"old": old}).withColumns({"now": _now(row, timestamp_zone)})
+    is_update = (F.col("type") == "UPDATE") & F.col("old").isNotNull()
+    rows = rows.withColumns({"was": F.when(is_update, _row_before(row, timestamp_zone))})
+    is_delete = F.col("type") == "DELETE"
+    changes = rows.select(
+        *PLACE,
+        F.lower("type").alias("op"),
+        F.when(is_delete, F.col("now")).otherwise(F.col("was")).alias("before"),
+        F.when(~is_delete, F.col("now")).alias("after"),
+        _fits(row).alias("fits"),
+        _fault(row, timestamp_zone).alias("fault"),
+        "index",
+        F.lit(None).cast("array<string>").alias("unavailable"),
+        F.lit(0).cast("bigint").alias("read"),
+        F.col("ts").alias("written"),
+        F.lit(None).cast("string").alias("transaction"),
+        F.lit(None).cast("struct<file:string,pos:bigint>").alias("log"),
+        F.lit(False).alias("snapshot"),
+    )
+    refusal = refusal_of(corrupt, f"has values or keys that do not fit {text_of(row)}")
+    return changes_of(changes, keys, corrupt, refusal)
+
+
+def _message(row: Row) -> str:
+    texts = ", ".join(f"{quoted(field.name)} string" for field in row)
+    types = ", ".join(f"{quoted(field.name)} string" for field in row if field.kind in KINDS_BY_TYPE)
+    strings = f"database string, `table` string, type string, {CORRUPT} string"
+    maps = f"data array<struct<{texts}>>, old array<map<string, string>>"
+    types = types or "`no column` string"
+    return f"{strings}, isDdl boolean, es bigint, ts bigint, {maps}, mysqlType struct<{types}>"
+
+
+def _lacking(row: Row) -> Column:
+    """Returns the first column that the rows of a message lack, or null.
+
+    Spark reads an absent column as null. So a null that does not stand in the body as such is looked at once more.
+    """
+    data, body = F.col("m.data"), F.col("body").cast("string")
+    has_null = F.exists(data, lambda texts: _any_null(texts, row))
+    maps = F.from_json(body, "data array<map<string, string>>").getField("data")
+    lacking: list[Column] = []
+    for field in row:
+        name = field.name
+        is_null = F.exists(data, _is_null(name))
+        is_absent = F.exists(maps, _is_absent(name))
+        stands = F.lit(False)
+        if name not in NULL_OUTSIDE:
+            stands = body.contains(f'"{name}":null') | body.contains(f'"{name}": null')
+        lacking.append(F.when(is_null & ~stands & F.when(is_null & ~stands, is_absent), F.lit(name)))
+    return F.when(has_null, F.coalesce(*lacking))
+
+
+def _is_null(name: str) -> Callable[[Column], Column]:
+    return lambda texts: texts.getField(name).isNull()
+
+
+def _is_absent(name: str) -> Callable[[Column], Column]:
+    return lambda texts: ~F.map_contains_key(texts, name)
+
+
+def _any_null(texts: Column, row: Row) -> Column:
+    is_any = F.lit(False)
+    for field in row:
+        is_any |= texts.getField(field.name).isNull()
+    return is_any
+
+
+def _typed(text: Column, field: Field, zone: str | None) -> Column:
+    """Returns Canal's text of a value as the column's type; null if it does not fit."""
+    if field.kind not in KINDS_BY_TYPE:
+        return text.try_cast(field.type)
+    kind = F.col("types").getField(field.name)
+    if field.kind == "string":
+        is_label = (kind.startswith("enum(") | kind.startswith("set(")) & text.rlike("^[0-9]+$")
+        return F.when(is_label, _label(text, kind)).otherwise(text)
+    if field.kind == "binary":
+        octets = F.encode(text, BLOB_CHARSET)
+        size = F.regexp_extract(kind, r"^\w+\((\d+)\)", 1).try_cast("int")
+        digits = F.lpad(F.conv(text, 10, 16), F.ceil(size / 8).cast("int") * 2, F.lit("0"))
+        padded = F.rpad(octets, size, F.lit(b"\0"))
+        return (
+            F.when(kind.startswith("binary("), padded).when(kind.startswith("bit("), F.unhex(digits)).otherwise(octets)
+        )
+    if zone is None:
+        return text.try_cast(field.type)
+    is_instant = kind.startswith("timestamp")
+    return F.when(is_instant, F.concat_ws(" ", text, F.lit(zone))).otherwise(text).try_cast(field.type)
+
+
+def _label(text: Column, kind: Column) -> Column:
+    """Returns the label of an ENUM's number, or those of a SET's bits: Canal writes numbers, and labels in the type."""
+    number = text.try_cast("bigint")
+    start = F.when(kind.startswith("enum("), 7).otherwise(6)
+    labels = F.split(F.substr(kind, start, F.length(kind) - start - 1), "','")
+    labels = F.transform(labels, lambda label: F.replace(label, F.lit("''"), F.lit("'")))
+    of_enum = F.when(number == 0, "").otherwise(F.get(labels, (number - 1).cast("int")))
+    chosen = F.filter(
+        labels, lambda _, index: number.bitwiseAND(F.call_function("shiftleft", F.lit(1).cast("bigint"), index)) != 0
+    )
+    return F.when(kind.startswith("enum("), of_enum).when(number.isNotNull(), F.array_join(chosen, ","))
+
+
+def _now(row: Row, zone: str | None) -> Column:
+    """Returns the struct of a message's row."""
+    texts = F.col("texts")
+    values = (_typed(texts.getField(field.name), field, zone).alias(field.name) for field in row)
+    return F.when(texts.isNotNull(), F.struct(*values))
+
+
+def _row_before(row: Row, zone: str | None) -> Column:
+    """Returns the row before an update: the columns of `old`, and the others from `now`."""
+    old, now = F.col("old"), F.col("now")
+    values = (
+        F.when(F.map_contains_key(old, field.name), _typed(F.element_at(old, field.name), field, zone))
+        .otherwise(now.getField(field.name))
+        .alias(field.name)
+        for field in row
+    )
+    return F.struct(*values)
+
+
+def _fits(row: Row) -> Column:
+    """Returns whether each text of a row has a value in the type of its column."""
+    fits = F.lit(True)
+    for field in row:
+        old = F.element_at("old", field.name)
+        fits &= F.col("texts").getField(field.name).isNull() | F.col("now").getField(field.name).isNotNull()
+        fits &= F.col("was").isNull() | old.isNull() | F.col("was").getField(field.name).isNotNull()
+    return fits
+
+
+def _fault(row: Row, zone: str | None) -> Column:
+    """Returns the text of an error about a column that is absent, or whose values Canal cannot write; else null."""
+    lacks = (
+        "lacks the column ",
+        F.col("lacking"),
+        ", which the schema has: renamed, or left out by binlog_row_image or Canal's filter (absent is not null). "
+        "Read it with the columns that the table has, and set binlog_row_image=FULL",
+    )
+    fault = F.when(F.col("lacking").isNotNull(), fault_at(LackingColumn, *lacks))
+    for field in row:
+        if field.kind not in KINDS_BY_TYPE:
+            continue
+        kind = F.col("types").getField(field.name)
+        name = f"has `{field.name}` as a "
+        fault = fault.when(kind == "uuid", fault_at(InvalidChange, name, "uuid, whose bytes Canal loses: use char(36)"))
+        if field.kind == "string":
+            is_address = kind.isin("inet4", "inet6")
+            fault = fault.when(
+                is_address, fault_at(InvalidChange, name, kind, ", of which Canal writes bytes: declare binary")
+            )
+        if field.kind == "timestamp" and zone is None:
+            words = (
+                "TIMESTAMP in the time zone of Canal's JVM: name it (timestamp_zone='UTC'), or declare timestamp_ntz"
+            )
+            fault = fault.when(kind.startswith("timestamp"), fault_at(InvalidChange, name, words))
+    return fault

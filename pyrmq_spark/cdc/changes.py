@@ -1,0 +1,126 @@
+"""Rows of changes, from what a tool's messages say of each: an operation, two images of the row, and faults.
+
+What orders the changes of a key is the order in which the tool read them, which is the database's. Canal sends in that
+order, so the offset in the queue has it. Debezium's sink sends up to `max.batch.size` changes at once, so their offsets
+are mixed, and the time at which it read each comes first. No position in the database's log has the order, nor Canal's
+time of an event. MySQL stamps a row with the time at which its statement began, before it waited for locks. LSNs of
+transactions that were open at a snapshot are below the snapshot's. Log files of a promoted replica have other names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+
+from pyrmq_spark.cdc.order import HINTS
+from pyrmq_spark.spark_errors import InvalidChange
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pyrmq_core import RocketMQError
+
+Corrupt: TypeAlias = Literal["fail", "skip"]
+
+CORRUPT: Final = "corrupt"
+RECORD: Final = {"columnNameOfCorruptRecord": CORRUPT}
+PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
+COLUMNS: Final = ("op", "key", "before", "after", "sequence")
+DEFAULT_SCHEMAS: Final = ("", "public")  # of PostgreSQL; other databases have none, or one that a user has to name
+
+
+def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: Column) -> DataFrame:
+    """Returns the place of each message, its hints and its changes, each as a struct `change`.
+
+    `rows` have the place of a message, `op` (a word of a change, or `pass`), `before`, `after`, `index` in the message,
+    `read` (the time at which the tool read the change, or 0), `fits`, `fault` (the text of an error, or null),
+    `unavailable` (names of columns, or null) and the hints of `HINTS`.
+    """
+    before, after, op = F.col("before"), F.col("after"), F.col("op")
+    key_before, key_after = _key(before, keys), _key(after, keys)
+    lacks_key = ((op != "insert") & before.isNotNull() & _has_null(before, keys)) | (
+        (op != "delete") & _has_null(after, keys)
+    )
+    lacks_key |= (op == "delete") & before.isNull()
+    fits = F.col("fits") & op.isNotNull() & ~lacks_key
+
+    def change(word: str, key: Column, old: Column, new: Column, part: int, *, moved: bool = False) -> Column:
+        index = (F.col("index") * 2 + part).cast("bigint").alias("index")
+        sequence = F.struct(F.col("read"), F.col("queueOffset"), index)
+        values = [F.lit(word), key, old, new, sequence]
+        fields = [value.alias(name) for name, value in zip(COLUMNS, values, strict=True)]
+        names = F.col("unavailable") if word != "delete" else F.lit(None)
+        fields.append(F.coalesce(names.cast("array<string>"), F.array().cast("array<string>")).alias("unavailable"))
+        return F.struct(*fields, F.lit(moved).alias("moved"))
+
+    none_before, none_after = (F.when(F.lit(False), column) for column in (before, after))
+    gone = change("delete", key_before, before, none_after, 0)
+    is_moved = before.isNotNull() & ~key_before.eqNullSafe(key_after)
+    moved = F.array(
+        change("delete", key_before, before, none_after, 0, moved=True),
+        change("insert", key_after, none_before, after, 1),
+    )
+    changed = (
+        F.when(op == "pass", None)
+        .when(F.col("fault").isNotNull(), error_of(corrupt, F.col("fault")))
+        .when(~F.coalesce(fits, F.lit(False)), refusal)
+        .when(op == "insert", F.array(change("insert", key_after, none_before, after, 0)))
+        .when(op == "delete", F.array(gone))
+        .when(is_moved, moved)
+        .otherwise(F.array(change("update", key_after, before, after, 0)))
+    )
+    return rows.select(*PLACE, *HINTS, F.explode(changed).alias("change"))
+
+
+def refusal_of(corrupt: Corrupt, fault: str) -> Column:
+    """Returns an expression that ends the query with an error about the message; null if `corrupt` is to skip it."""
+    return error_of(corrupt, fault_at(InvalidChange, fault))
+
+
+def error_of(corrupt: Corrupt, text: Column) -> Column:
+    return F.lit(None) if corrupt == "skip" else F.raise_error(text)
+
+
+def fault_at(kind: type[RocketMQError], *words: Column | str) -> Column:
+    """Returns the text of an error about the message whose place is in the row."""
+    position = F.concat_ws("/", *(F.col(name).cast("string") for name in PLACE))
+    parts = [F.lit(word) if isinstance(word, str) else word for word in words]
+    return F.concat(F.lit(f"[{kind.condition}] the message at "), position, F.lit(" "), *parts)
+
+
+def is_table(table: str, database: Column, name: Column, schema: Column | None = None) -> Column:
+    """Returns whether a message is of the table `name`, `database.name`, `schema.name` or `database.schema.name`.
+
+    Names may have dots. The result is null for a message without a table name, or without the owner that `table` names.
+    """
+    own = F.lit(table)
+    if "." not in table:
+        return name == own
+    is_own = (name == own) | (F.concat(database, F.lit("."), name) == own)
+    if schema is None:
+        return is_own
+    of_schema = F.concat(schema, F.lit("."), name)
+    return F.when(F.coalesce(schema, F.lit("")) == "", is_own).otherwise(
+        is_own | (of_schema == own) | (F.concat(database, F.lit("."), of_schema) == own)
+    )
+
+
+def is_without_schema(table: str, database: Column, name: Column, schema: Column) -> Column:
+    """Returns whether `table` leaves out a schema that is not the default one, so that two tables could be meant."""
+    is_named = F.concat(schema, F.lit("."), name).isin(table) | (
+        F.concat(database, F.lit("."), schema, F.lit("."), name) == table
+    )
+    return ~F.coalesce(schema, F.lit("")).isin(*DEFAULT_SCHEMAS) & ~is_named
+
+
+def _key(row: Column, keys: Sequence[str]) -> Column:
+    return F.struct(*(row.getField(name).alias(name) for name in keys))
+
+
+def _has_null(row: Column, keys: Sequence[str]) -> Column:
+    lacking = row.isNull()
+    for name in keys:
+        lacking |= row.getField(name).isNull()
+    return lacking

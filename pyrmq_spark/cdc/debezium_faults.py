@@ -1,0 +1,135 @@
+"""Errors of envelopes of Debezium that cannot be read: their texts name the setting to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+
+from pyrmq_spark.cdc.changes import fault_at
+from pyrmq_spark.cdc.columns import Row
+from pyrmq_spark.cdc.debezium_values import AS_TEXT, after_fields, first_name, hidden, is_flattened, token_of
+from pyrmq_spark.spark_errors import InvalidChange, LackingColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+Unavailable: TypeAlias = Literal["fail", "mark"]
+
+# What to do where a value does not fit the type of its column.
+REMEDIES: Final = {
+    "decimal": "set decimal.handling.mode=string (and bigint.unsigned.handling.mode=precise), and for NaN or Infinity "
+    "declare string",
+    "date": "send the schema with each message (converter.schemas.enable=true), or declare the type of the JSON",
+    "timestamp": "declare timestamp_ntz for a column without a time zone and send the schema with each message "
+    "(converter.schemas.enable=true), or declare the type of the JSON",
+    "timestamp_ntz": "send the schema with each message (converter.schemas.enable=true), declare timestamp for a "
+    "column with a time zone, or declare the type of the JSON",
+    "binary": "set binary.handling.mode=bytes, and send the schema with each message (converter.schemas.enable=true), "
+    "or declare string",
+}
+# Names outside of a row that may be null in an envelope, or in values of several parts.
+NULL_OUTSIDE: Final = (
+    "before", "after", "source", "transaction", "op", "ts_ms", "ts_us", "ts_ns", "snapshot", "db", "sequence",
+    "schema", "table", "txId", "lsn", "xmin", "origin", "origin_lsn", "server_id", "gtid", "file", "pos", "row",
+    "thread", "query", "payload", "ddl", "change_lsn", "commit_lsn", "event_serial_no", "scn", "commit_scn",
+    "rs_id", "ssn", "redo_thread", "user_name", "default", "wkb", "srid", "x", "y", "scale", "value",
+)  # fmt: skip
+
+
+def is_unavailable(name: str) -> Column:
+    return F.col("unavailable").isNotNull() & F.array_contains("unavailable", name)
+
+
+def fault_of(row: Row, keys: Sequence[str], table: str, unavailable: Unavailable, *, full_images: bool) -> Column:
+    """Returns the text of an error about a change that cannot be read, or null."""
+    op, after, of_postgres = F.col("op"), F.col("after"), F.col("is_of_postgres")
+    lacking, missing = _lacking(row), F.get("unavailable", F.lit(0))
+    owner = F.concat_ws(".", "source.schema", "source.table")
+    vague = ("is of the table ", owner, f", and table={table!r} could mean several: name the schema")
+    absent = ("lacks the column ", lacking, ", which the schema has: absent is not null. It was renamed, left out or "
+              "added later, or is generated. Read the table with the columns that its messages have")  # fmt: skip
+    unchanged = "has no value of the column ", missing, ", as it is long and did not change: set REPLICA IDENTITY FULL"
+    fault = (
+        F.when(F.col("is_vague"), fault_at(InvalidChange, *vague))
+        .when(lacking.isNotNull(), fault_at(LackingColumn, *absent))
+        .when(missing.isNotNull() & (op != "u"), fault_at(LackingColumn, *unchanged, " (its key changed)"))
+    )
+    if unavailable == "fail":
+        hint = ", or read with unavailable='mark' and keep the value that the table has"
+        fault = fault.when(missing.isNotNull(), fault_at(LackingColumn, *unchanged, hint))
+    is_partial = of_postgres & (op == "u") & F.col("before").isNull()
+    silent = first_name(row, [hidden(after.getField(field.name), field) for field in row])
+    words = ("may lack the column ", silent, ": Debezium writes null for long arrays that did not change. "
+             "Set REPLICA IDENTITY FULL")  # fmt: skip
+    flat = first_name(row, [is_flattened(after.getField(field.name), field) for field in row])
+    dimensions = ("has nulls alone in the array ", flat, ", as Debezium writes one of several dimensions. Store it in "
+                  "another type, or leave the column out")  # fmt: skip
+    fault = fault.when(is_partial & silent.isNotNull(), fault_at(LackingColumn, *words))
+    if full_images:
+        fault = fault.when(is_partial, fault_at(InvalidChange, "has no row before it: REPLICA IDENTITY is not FULL"))
+    else:
+        zero = "deletes a key of zeros, which Debezium also writes for a key that REPLICA IDENTITY USING INDEX leaves "
+        zero += "out: set REPLICA IDENTITY FULL, and read with full_images=True"
+        fault = fault.when(of_postgres & (op == "d") & _may_be_of_index(row, keys), fault_at(InvalidChange, zero))
+    fault = fault.when(of_postgres & flat.isNotNull(), fault_at(InvalidChange, *dimensions))
+    return _unfit(fault, row, full_images=full_images)
+
+
+def _unfit(fault: Column, row: Row, *, full_images: bool) -> Column:
+    """Adds the faults of values that have no value in the type of their column."""
+    is_fragment = F.col("is_of_postgres") & (F.col("op") == "d") & F.lit(not full_images)
+    for field in row:
+        if field.kind not in AS_TEXT:
+            continue
+        raw, value = (F.col(name).getField(field.name) for name in ("after", "now"))
+        old, was = (F.col(name).getField(field.name) for name in ("before", "was"))
+        is_unfit = raw.isNotNull() & value.isNull() & ~F.coalesce(is_unavailable(field.name), F.lit(False))
+        is_unfit |= ~is_fragment & old.isNotNull() & was.isNull()
+        shown = F.substring(F.coalesce(raw, old), 1, 40)
+        token = F.coalesce(token_of(after_fields(F.col("fields")), field.name)["name"], F.lit("no name of a type"))
+        remedy = f"), which is not read as {field.type}: {REMEDIES[field.kind]}"
+        fault = fault.when(is_unfit, fault_at(InvalidChange, f"has `{field.name}` = ", shown, " (", token, remedy))
+    return fault
+
+
+def _lacking(row: Row) -> Column:
+    """Returns the first column that the row of a message lacks, or null.
+
+    Spark reads an absent column as null. So a null that does not stand in the body as such is looked at once more.
+    """
+    text, after = F.col("text"), F.col("after")
+    image = F.when(F.col("is_wrapped"), F.get_json_object(text, "$.payload.after")).otherwise(
+        F.get_json_object(text, "$.after")
+    )
+    names = F.json_object_keys(image)
+    lacking = []
+    for field in row:
+        stands = F.lit(False)
+        if field.name not in NULL_OUTSIDE:
+            stands = text.contains(f'"{field.name}":null') | text.contains(f'"{field.name}": null')
+        is_suspect = after.getField(field.name).isNull() & ~stands
+        lacking.append(F.when(F.when(is_suspect, ~F.array_contains(names, field.name)), F.lit(field.name)))
+    return F.when(F.col("op").isin("c", "u", "r") & after.isNotNull() & F.col("is_row"), F.coalesce(*lacking))
+
+
+def _may_be_of_index(row: Row, keys: Sequence[str]) -> Column:
+    """Returns whether a deleted key has zeros that may be those of columns which the message does not have."""
+    image = F.col("was")
+
+    def is_zero(name: str) -> Column:
+        return image.getField(name).cast("string").isin("0", "", "false", "0.0", "0.00")
+
+    of_keys = [F.coalesce(is_zero(name), F.lit(False)) for name in keys]
+    others = [
+        F.col("before").getField(field.name).isNotNull() & ~is_zero(field.name)
+        for field in row
+        if field.name not in keys and field.kind not in ("array", "map", "struct", "binary")
+    ]
+    any_zero, all_zero, has_value = F.lit(False), F.lit(True), F.lit(False)
+    for is_zero_key in of_keys:
+        any_zero, all_zero = any_zero | is_zero_key, all_zero & is_zero_key
+    for is_value in others:
+        has_value |= F.coalesce(is_value, F.lit(False))
+    return any_zero & (all_zero | has_value)

@@ -1,0 +1,230 @@
+"""The changes of a table from Debezium's envelopes in JSON, with or without `schema` and `payload` around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+from pyspark.sql.types import StructType
+
+from pyrmq_spark.cdc.changes import (
+    COLUMNS,
+    CORRUPT,
+    PLACE,
+    RECORD,
+    Corrupt,
+    changes_of,
+    is_table,
+    is_without_schema,
+    refusal_of,
+)
+from pyrmq_spark.cdc.columns import Row, ddl, quoted, row_and_keys, text_of
+from pyrmq_spark.cdc.debezium_faults import Unavailable, fault_of, is_unavailable
+from pyrmq_spark.cdc.debezium_values import (
+    AS_TEXT,
+    SCHEMA,
+    Parsed,
+    Placeholder,
+    after_fields,
+    read_type,
+    token_of,
+    typed,
+    unescaped,
+)
+from pyrmq_spark.cdc.order import in_order
+from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+PLACEHOLDER: Final = "__debezium_unavailable_value"
+# Debezium's operations without rows: a truncation, and a logical message of PostgreSQL.
+NO_ROWS: Final = ("t", "m")
+BLANKS: Final = " \t\r\n"
+SOURCE: Final = (
+    "connector string, db string, `schema` string, `table` string, file string, pos bigint, lsn bigint, txId string"
+)
+
+
+def debezium(
+    frame: DataFrame,
+    schema: str | StructType,
+    *,
+    key: str | Sequence[str],
+    table: str,
+    corrupt: Corrupt = "fail",
+    unavailable: Unavailable = "fail",
+    placeholder: str = PLACEHOLDER,
+    full_images: bool = False,
+) -> DataFrame:
+    """Returns the changes of one table from Debezium's envelopes in `body`; other arguments and errors as in `canal`.
+
+    `table` is `table`, `database.table`, `schema.table` or `database.schema.table`. Rows of a snapshot are inserts,
+    tombstones are skipped. `sequence` is `(read, queueOffset, index)`, where `read` is the time
+    in ns at which Debezium read the change: its sink mixes the offsets of a batch.
+
+    `schema` has the types of the JSON, in which a DATE is an int of days. As `date`, `timestamp_ntz`, and as a decimal
+    of bytes, a column is read by the schema in the message (`schemas.enable`), without which a value of more than one
+    meaning is refused.
+
+    A change that lacks an unchanged long value of PostgreSQL, for which it has the `placeholder`, ends the query. With
+    `unavailable="mark"` the changes have another column, `unavailable`, with the names of those columns of `after`,
+    which are null there. `full_images` says that PostgreSQL's table has REPLICA IDENTITY FULL. Without it, `before` of
+    its deletes has the key alone, since the other columns have values that no row had.
+    """
+    rows = debezium_rows(
+        frame,
+        schema,
+        key=key,
+        table=table,
+        corrupt=corrupt,
+        unavailable=unavailable,
+        placeholder=placeholder,
+        full_images=full_images,
+    )
+    return in_order(rows, (*COLUMNS, "unavailable") if unavailable == "mark" else COLUMNS)
+
+
+def debezium_rows(
+    frame: DataFrame,
+    schema: str | StructType,
+    *,
+    key: str | Sequence[str],
+    table: str,
+    corrupt: Corrupt = "fail",
+    unavailable: Unavailable = "fail",
+    placeholder: str = PLACEHOLDER,
+    full_images: bool = False,
+) -> DataFrame:
+    """Returns the changes as `in_order` takes them; arguments are as in `debezium`."""
+    row, keys = row_and_keys(schema, key)
+    if unavailable not in ("fail", "mark"):
+        with as_spark_error("cdc"):
+            raise InvalidOption(f"unavailable={unavailable!r} has to be 'fail' or 'mark'")
+    parts = _parts_of(frame, row)
+    text, op, source, is_corrupt = (F.col(name) for name in ("text", "op", "source", "is_corrupt"))
+    is_own = is_table(table, source["db"], source["table"], source["schema"])
+    words = F.when(op.isin("c", "r"), "insert").when(op == "u", "update").when(op == "d", "delete")
+    has_no_rows = ~is_own | op.isin(*NO_ROWS) | F.col("is_statement")
+    # Inside `when`, Spark evaluates this only if the condition is true; common operands of an AND it would evaluate
+    # always.
+    is_tombstone = F.when(op.isNull(), _is_tombstone(text, is_corrupt))
+    is_passed = F.coalesce(has_no_rows, F.lit(False)) | F.coalesce(is_tombstone, text.isNull())
+    is_of_postgres = source["connector"] == "postgresql"
+    parts = parts.select(
+        *PLACE,
+        *("text", "source", "op", "is_wrapped", "before", "after", "ts_ms", "ts_ns"),
+        F.when(is_passed, "pass").otherwise(words).alias("word"),
+        (~is_corrupt & is_own).alias("is_row"),
+        (is_own & is_without_schema(table, source["db"], source["table"], source["schema"])).alias("is_vague"),
+        F.coalesce(is_of_postgres, F.lit(False)).alias("is_of_postgres"),
+        *(["fields"] if _has_tokens(row) else []),
+    )
+    parts = parts.withColumns({"unavailable": _unavailable(row, Placeholder(placeholder))})
+    parts = parts.withColumns({"now": _image(row, "after"), "was": _image(row, "before")})
+    is_fragment = F.col("is_of_postgres") & (op == "d") & F.lit(not full_images)
+    number = F.coalesce(source["lsn"], source["pos"])
+    changes = parts.select(
+        *PLACE,
+        F.col("word").alias("op"),
+        F.when(is_fragment, _key_alone(row, keys)).otherwise(F.col("was")).alias("before"),
+        F.col("now").alias("after"),
+        F.col("is_row").alias("fits"),
+        F.when(F.col("word") != "pass", fault_of(row, keys, table, unavailable, full_images=full_images)).alias(
+            "fault"
+        ),
+        F.lit(0).alias("index"),
+        "unavailable",
+        F.coalesce("ts_ns", F.col("ts_ms") * 1_000_000, F.lit(0)).alias("read"),
+        F.lit(None).cast("bigint").alias("written"),
+        source["txId"].alias("transaction"),
+        F.when(
+            number.isNotNull(), F.struct(F.coalesce(source["file"], F.lit("")).alias("file"), number.alias("pos"))
+        ).alias("log"),
+        (op == "r").alias("snapshot"),
+    )
+    refusal = refusal_of(corrupt, f"is no envelope of Debezium with a key and rows of {text_of(row)}")
+    return changes_of(changes, keys, corrupt, refusal)
+
+
+def _parts_of(frame: DataFrame, row: Row) -> DataFrame:
+    """Returns the parts of the envelopes, with `fields` of their schema where the types of `row` need it."""
+    text = F.col("body").cast("string")
+    columns = ", ".join(f"{quoted(field.name)} {read_type(field)}" for field in row)
+    message = F.from_json(text, _envelope(columns, SCHEMA if _has_tokens(row) else None), RECORD)
+    # Each part repeats `from_json`: Spark computes equal expressions of a projection once, and writes only the parts to
+    # the row. A separate projection of the message would also write the complete message.
+    payload = message.getField("payload")
+
+    def part(name: str) -> Column:
+        return F.when(payload.isNotNull(), payload.getField(name)).otherwise(message.getField(name))
+
+    fields = [message.getField("schema").getField("fields").alias("fields")] if _has_tokens(row) else []
+    return frame.select(
+        *PLACE,
+        text.alias("text"),
+        *(part(name).alias(name) for name in ("op", "before", "after", "source", "ts_ms", "ts_ns")),
+        part("ddl").isNotNull().alias("is_statement"),
+        payload.isNotNull().alias("is_wrapped"),
+        message.getField(CORRUPT).isNotNull().alias("is_corrupt"),
+        *fields,
+    )
+
+
+def _envelope(columns: str, schema: str | None) -> str:
+    """Returns the DDL of an envelope's fields, also if the envelope is inside `payload`."""
+    rows = f"before struct<{columns}>, after struct<{columns}>"
+    envelope = f"op string, {rows}, source struct<{SOURCE}>, ddl string, ts_ms bigint, ts_ns bigint"
+    outside = f"`schema` {schema}, " if schema else ""
+    return f"{outside}payload struct<{envelope}>, {envelope}, {CORRUPT} string"
+
+
+def _has_tokens(row: Row) -> bool:
+    return any(field.kind in AS_TEXT for field in row)
+
+
+def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
+    """Returns whether a text is a tombstone: blank, `null`, or an envelope with an empty `payload`."""
+    names = F.json_object_keys(text)  # null for anything but an object
+    others = F.array_except(names, F.array(F.lit("payload"), F.lit("schema")))
+    is_wrapper = F.array_contains(names, "payload") & (F.size(others) == 0)
+    is_empty = F.get_json_object(text, "$.payload").isNull() & ~is_corrupt
+    return F.btrim(text, F.lit(BLANKS)).isin("", "null") | (is_wrapper & is_empty)
+
+
+def _unavailable(row: Row, placeholder: Placeholder) -> Column:
+    """Returns the names of the columns whose unchanged long values PostgreSQL left out, or null if there are none."""
+    conditions = [(field, placeholder.stands_in(F.col("after").getField(field.name), field)) for field in row]
+    names = [F.when(stands, F.lit(field.name)) for field, stands in conditions if stands is not None]
+    if not names:
+        return F.lit(None).cast("array<string>")
+    lacking = F.array_compact(F.array(*names))
+    return F.when(F.col("is_of_postgres") & F.col("op").isin("c", "u", "r"), F.when(F.size(lacking) > 0, lacking))
+
+
+def _image(row: Row, name: str) -> Column:
+    """Returns an image of a row in the types of its columns."""
+    image, text, connector = F.col(name), F.col("text"), F.col("source.connector")
+    columns = []
+    for field in row:
+        value = image.getField(field.name)
+        if field.kind in AS_TEXT:
+            token = token_of(after_fields(F.col("fields")), field.name)
+            exact = F.from_json(text, _envelope(ddl((field,)), None))
+            exact = F.coalesce(exact["payload"][name], exact[name]).getField(field.name)
+            value = typed(Parsed(value, field, token, exact, text, connector))
+        elif field.kind == "string":
+            is_escaped = connector.isin("mysql", "mariadb") & value.contains("\\,")
+            value = F.when(is_escaped, unescaped(value, text, field.name)).otherwise(value)
+        if name == "after":
+            value = F.when(~F.coalesce(is_unavailable(field.name), F.lit(False)), value)
+        columns.append(value.alias(field.name))
+    return F.when(image.isNotNull(), F.struct(*columns))
+
+
+def _key_alone(row: Row, keys: Sequence[str]) -> Column:
+    image = F.col("was")
+    values = {field.name: image.getField(field.name) for field in row}
+    columns = [(value if name in keys else F.when(F.lit(False), value)).alias(name) for name, value in values.items()]
+    return F.when(image.isNotNull(), F.struct(*columns))

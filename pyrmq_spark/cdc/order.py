@@ -1,0 +1,134 @@
+"""The order of a key's changes where a frame is a batch: by the queue's offset, and refused where that is none.
+
+A stream has no such look at several messages. Its changes are in order if each key stays in one queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+
+from pyrmq_spark.spark_errors import UnorderedChanges
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# What a message says of its order: the time at which Canal wrote it, the transaction, its position in the database's
+# log, and whether it is of a snapshot.
+HINTS: Final = ("written", "transaction", "log", "snapshot")
+QUEUE: Final = ("topic", "brokerName", "queueId")
+LAST: Final = 1 << 60  # as the index of a change: behind all others of its offset
+SPREAD: Final = (
+    " has changes in several queues, which have no order among them: write a table into one queue, or choose the queue "
+    "by the primary key (canal.mq.partitionHash, or the sink's hash of the key) and do not change the number of queues"
+)
+MOVED: Final = (
+    " changed into another key and may exist again: Canal wrote both into different queues at the same time. Set "
+    "canal.mq.partitionHash to the table alone, without $pk$"
+)
+SET_BACK: Final = (
+    " has changes whose times and places in the database's log contradict each other: the clock of Debezium's host was "
+    "set back. Set max.batch.size=1 in Debezium, by which the queue alone has the order, and make the table anew"
+)
+EXCHANGED: Final = (
+    " was given to another row while its own row still had it, in one transaction: the changes of keys that are "
+    "exchanged have no order. Read such a table from a snapshot, or make its primary key not deferrable"
+)
+
+
+def in_order(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Returns the columns `names` of the changes, with `sequence` in the order of the database where that needs a look.
+
+    `rows` have the place of the message, the hints and `change`.
+    """
+    if _is_stream(rows):
+        return rows.select(*(f"change.{name}" for name in names))
+    columns = [F.col("position").alias(name) if name == "sequence" else name for name in names]
+    return ordered(rows).select(*columns)
+
+
+def ordered(rows: DataFrame) -> DataFrame:
+    """Returns the changes of a batch, with `position`, which orders those of a key, beside `sequence`.
+
+    A key whose changes cannot be ordered ends the query.
+    """
+    changes = rows.select(F.struct(*QUEUE).alias("queue"), *HINTS, "change.*")
+    of_key = Window.partitionBy("key").orderBy("queue", "sequence")
+    whole = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    before = {name: F.lag(name).over(of_key) for name in ("op", "log", "snapshot")}
+    is_other_row = (before["log"] < F.col("log")) | before["snapshot"]
+    is_taken = (F.col("op") == "insert") & ~F.col("snapshot") & (before["op"] != "delete") & is_other_row
+    # The change that stands last in the queue, and the one that was read last.
+    stored, read = F.struct(F.col("sequence.queueOffset"), "log", "snapshot"), F.struct("sequence", "log", "snapshot")
+    stored, read = F.max(stored).over(whole), F.last(read).over(whole)
+    is_set_back = (stored["queueOffset"] != read["sequence"]["queueOffset"]) & (stored["log"] > read["log"])
+    changes = changes.select(
+        "*",
+        F.coalesce(is_set_back & ~stored["snapshot"] & ~read["snapshot"], F.lit(False)).alias("is_set_back"),
+        (~F.first("queue").over(whole).eqNullSafe(F.last("queue").over(whole))).alias("spread"),
+        F.when(is_taken, F.col("transaction")).alias("taker"),
+    )
+    taker = F.last("taker", ignorenulls=True).over(of_key.rowsBetween(Window.unboundedPreceding, -1))
+    item = F.struct("queue", "sequence", "op", "written", "moved")
+    items = F.collect_list(F.when(F.col("spread"), item)).over(whole)
+    changes = changes.select(
+        "*",
+        ((F.col("op") == "delete") & (taker == F.col("transaction"))).alias("exchanged"),
+        F.when(F.col("spread"), _place_among(items)).alias("place"),
+    )
+    fault = F.when(F.coalesce("exchanged", F.lit(False)), EXCHANGED).when(F.col("spread"), F.col("place.fault"))
+    fault = fault.when(F.col("is_set_back"), SET_BACK)
+    error = F.raise_error(F.concat(F.lit(f"[{UnorderedChanges.condition}] the key "), F.to_json("key"), fault))
+    changes = changes.where(F.when(fault.isNotNull(), error.isNull()).otherwise(F.lit(True)))
+    is_last, is_first = F.col("spread") & F.col("place.last"), F.col("spread") & F.col("place.first")
+    index = F.when(is_last, LAST).otherwise(F.col("sequence.index"))
+    offset = F.when(is_last, F.col("place.offset")).when(is_first, -1).otherwise(F.col("sequence.queueOffset"))
+    numbers = {"read": F.col("sequence.read"), "queueOffset": offset, "index": index}
+    position = F.struct(*(number.cast("bigint").alias(name) for name, number in numbers.items()))
+    return changes.select("*", position.alias("position")).drop("spread", "taker", "exchanged", "place", "is_set_back")
+
+
+def _place_among(items: Column) -> Column:
+    """Returns where the row's change stands among those of its key, which lie in several queues, or a fault.
+
+    Only the delete of a key that became another one lies in another queue than the key's own: in that of the new key.
+    Canal's time of writing orders both. Where it is the same, each insert over a row that is there needs a delete
+    before it, and a delete that is left over is the last change.
+    """
+    homes = F.array_distinct(F.transform(F.filter(items, lambda item: ~item["moved"]), lambda item: item["queue"]))
+    home = F.get(homes, F.lit(0))
+    own = F.filter(items, lambda item: item["queue"] == home)  # in order: the window is
+    away = F.array_sort(
+        F.transform(
+            F.filter(items, lambda item: item["queue"] != home),
+            lambda item: F.struct(item["written"].alias("written"), item["sequence"].alias("sequence"), item["queue"]),
+        )
+    )
+    last, last_away = F.try_element_at(own, F.lit(-1)), F.try_element_at(away, F.lit(-1))
+    words = F.transform(own, lambda item: item["op"])
+    follows = F.transform(words, lambda word, index: (word == "insert") & (F.get(words, index - 1) != "delete"))
+    gaps = F.size(F.filter(follows, lambda is_gap: is_gap))
+    later = F.when(last_away["written"] != last["written"], last_away["written"] > last["written"])
+    later = F.coalesce(later, F.when(F.size(away) == gaps + 1, F.lit(True)), F.when(F.size(away) == gaps, F.lit(False)))
+    fault = F.when(F.size(homes) > 1, SPREAD).when((last["op"] != "delete") & later.isNull(), MOVED)
+    is_away = (F.size(homes) == 1) & (F.col("queue") != home)
+    is_last = is_away & F.coalesce(later, F.lit(True)) & (F.col("sequence") == last_away["sequence"])
+    is_last &= F.col("queue") == last_away["queue"]
+    return F.struct(
+        fault.alias("fault"),
+        F.coalesce(is_last, F.lit(False)).alias("last"),
+        F.coalesce(is_away & ~is_last, F.lit(False)).alias("first"),
+        last["sequence"]["queueOffset"].alias("offset"),
+    )
+
+
+def _is_stream(rows: DataFrame) -> bool:
+    """Returns whether a frame is a stream, or is one of a pipeline, which does not let its functions ask."""
+    try:
+        return rows.isStreaming
+    except PySparkException:
+        return True

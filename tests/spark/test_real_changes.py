@@ -1,0 +1,207 @@
+"""Messages that Canal and Debezium wrote (`golden/changes`) become the rows of their databases, or are refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from pyrmq_spark.cdc import canal, check, debezium
+
+pytestmark = pytest.mark.spark
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "changes"
+CANAL = json.loads((GOLDEN / "canal_1.1.8_mariadb_10.11.json").read_text())
+POSTGRES = json.loads((GOLDEN / "debezium_3.6.1_postgresql_15.18.json").read_text())
+MARIADB = json.loads((GOLDEN / "debezium_3.2.0_mariadb_10.11.json").read_text())
+COLUMNS = "topic string, brokerName string, queueId int, queueOffset bigint, body binary"
+
+
+def frame(spark: SparkSession, *topics: str, reverse: bool = False, **changed: Any) -> DataFrame:
+    """Returns the messages of topics of Debezium, with other values of an envelope; `reverse` mixes their offsets."""
+    captured = [message for message in POSTGRES + MARIADB if message["topic"] in topics]
+    places = [(m.get("queueId", 0), m.get("queueOffset", number)) for number, m in enumerate(captured)]
+    rows = [
+        (m["topic"], "broker-a", queue, -offset if reverse else offset, json.dumps(m["body"] | changed).encode())
+        for m, (queue, offset) in zip(captured, places, strict=True)
+    ]
+    return spark.createDataFrame(rows, COLUMNS)
+
+
+def rows_of(changes: DataFrame) -> list[tuple[object, ...]]:
+    """Returns the table: the latest change of each key counts."""
+    last = {row.key: row.after for row in sorted(changes.collect(), key=lambda row: tuple(row.sequence))}
+    return sorted(tuple(row) for row in last.values() if row is not None)
+
+
+def refused(changes: DataFrame, text: str) -> None:
+    with pytest.raises(PySparkException, match=text):
+        changes.collect()
+
+
+def test_the_order_of_postgresql(spark: SparkSession) -> None:
+    """A transaction that is open at the snapshot has LSNs below the snapshot's; Debezium's sink mixes offsets."""
+    two = "id bigint, v string"
+    for reverse in (False, True):
+        race = frame(spark, "d_public_race", reverse=reverse)
+        changes = debezium(race, two, key="id", table="public.race")
+        assert rows_of(changes) == [(1, "new"), (3, "old"), (4, "new")]
+    added = frame(spark, "d_public_addcol").where("queueOffset > 0")
+    changes = debezium(added, f"{two}, n int", key="id", table="public.addcol")
+    assert rows_of(changes) == [(1, "a", 5), (2, "bb", 5), (3, "c", 5)]
+    refused(
+        debezium(frame(spark, "b_public_swap_f"), two, key="id", table="swap_f"),
+        r'RMQ_UNORDERED_CHANGES\] the key \{"id":2\} was given to another row',
+    )
+    refused(
+        debezium(race.withColumn("queueId", race.queueOffset.cast("int")), two, key="id", table="race"),
+        r"RMQ_UNORDERED_CHANGES.*several queues",
+    )
+
+
+def test_values_that_no_row_had(spark: SparkSession) -> None:
+    columns = "id bigint, nn int, nt string, v string, d int"
+    gone = debezium(frame(spark, "b_public_def"), columns, key="id", table="public.def").where("key.id = 3").collect()
+    assert [tuple(row.before) for row in gone] == [(3, None, None, None, None)]
+    refused(
+        debezium(frame(spark, "b_public_uidx"), "id bigint, code int, v string", key="id", table="uidx"),
+        r"RMQ_INVALID_CHANGE.*REPLICA IDENTITY USING INDEX",
+    )
+    refused(
+        debezium(frame(spark, "b_public_gend"), "id bigint, total string", key="id", table="gend"),
+        r"RMQ_LACKING_COLUMN.*lacks the column total",
+    )
+    settings = {finding.setting for finding in check(frame(spark, "b_public_def")) if finding.wrong}
+    assert settings == {"converter.replace.null.with.default"}
+    assert not [finding for finding in check(frame(spark, "e_public_def")) if finding.wrong]
+
+
+def test_unchanged_long_values(spark: SparkSession) -> None:
+    long = frame(spark, "b_public_long_d")
+    shown = "id bigint, v int, tx string, `by` binary, ai array<int>, at array<string>, hs string, nu decimal(38,5), "
+    shown += "ab array<bigint>, au array<string>"
+    refused(debezium(long, shown, key="id", table="long_d"), "RMQ_LACKING_COLUMN.*REPLICA IDENTITY FULL")
+    (row,) = debezium(long, shown, key="id", table="long_d", unavailable="mark").collect()
+    assert row.unavailable == ["tx", "by", "ai", "at", "hs", "nu", "ab", "au"]
+    assert tuple(row.after) == (1, 2, *[None] * 8)
+    for column in ("bo array<boolean>", "db array<double>", "a2 array<string>"):
+        hidden = debezium(long, f"id bigint, {column}", key="id", table="long_d", unavailable="mark")
+        refused(hidden, f"RMQ_LACKING_COLUMN.*may lack the column {column[:2]}")
+
+
+def test_types_of_postgresql(spark: SparkSession) -> None:
+    types = frame(spark, "b_public_types").where("queueId = 3 AND queueOffset = 1")
+    right = "id bigint, n38_10 decimal(38,10), n20_0 decimal(20,0), `by` binary, tstz timestamp, b10 binary, da int"
+    (row,) = debezium(types, right, key="id", table="types").collect()
+    assert row.after.n38_10 == Decimal("1234567890123456789012345678.0123456789")
+    assert (row.after.n20_0, row.after.by, row.after.b10) == (2**64 - 1, b"\x00\xff\x10", b"\x01\x02")
+    for column in ("da date", "ts timestamp", "ts timestamp_ntz", "ttz timestamp", "tstz timestamp_ntz", "tstz date",
+                   "a2 array<int>", "a2 array<array<int>>", "ti timestamp", "da timestamp"):  # fmt: skip
+        refused(debezium(types, f"id bigint, {column}", key="id", table="types"), "RMQ_INVALID_CHANGE")
+    special = frame(spark, "b_public_types").where("queueId = 2")
+    refused(debezium(special, "id bigint, n10_2 decimal(10,2)", key="id", table="types"), "RMQ_INVALID_CHANGE.*`n10_2`")
+
+
+def with_schema(spark: SparkSession, value: object, **field: object) -> DataFrame:
+    """Returns a message of one column, as Debezium writes it with its schema."""
+    fields = [{"field": "id", "type": "int64"}, {"field": "c", **field}]
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": "t", "snapshot": None}
+    payload = {"op": "c", "before": None, "after": {"id": 1, "c": value}, "source": source, "ts_ns": 1}
+    body = json.dumps({"schema": schema, "payload": payload}, separators=(",", ":"))
+    return spark.createDataFrame([("t", "b", 0, 0, body.encode())], COLUMNS)
+
+
+def test_types_by_the_schema_in_the_message(spark: SparkSession) -> None:
+    time = "io.debezium.time."
+    local = datetime(2024, 2, 29, 23, 59, 59, 123456)
+    decimal, scale = "org.apache.kafka.connect.data.Decimal", {"scale": "2"}
+    cases: list[tuple[object, dict[str, object], str, object]] = [
+        (19782, {"type": "int32", "name": f"{time}Date"}, "date", local.date()),
+        (1709251199123456, {"type": "int64", "name": f"{time}MicroTimestamp"}, "timestamp_ntz", local),
+        (1709251199123456789, {"type": "int64", "name": f"{time}NanoTimestamp"}, "timestamp_ntz", local),
+        (
+            -1,
+            {"type": "int64", "name": f"{time}Timestamp"},
+            "timestamp_ntz",
+            local.replace(year=1969, month=12, day=31, microsecond=999000),
+        ),
+        ("2024-02-29T23:59:59.123456Z", {"type": "string", "name": f"{time}IsoTimestamp"}, "timestamp_ntz", local),
+        ("0000", {"type": "bytes", "name": decimal, "parameters": scale}, "decimal(12,2)", Decimal("-29293.56")),
+        ("AMA=", {"type": "bytes", "name": decimal, "parameters": scale}, "decimal(12,2)", Decimal("1.92")),
+        ({"scale": 1, "value": "Cw=="}, {"type": "struct"}, "decimal(12,2)", Decimal("1.10")),
+        ("00ff", {"type": "bytes"}, "binary", b"\xd3G\xdf"),
+    ]
+    for value, field, kind, expected in cases:
+        (row,) = debezium(with_schema(spark, value, **field), f"id int, c {kind}", key="id", table="t").collect()
+        assert row.after.c == expected, field
+    wrong: list[tuple[object, dict[str, object], str]] = [
+        (9223372036825200000, {"type": "int64", "name": f"{time}MicroTimestamp"}, "timestamp_ntz"),
+        (1709251199123456, {"type": "int64", "name": f"{time}MicroTimestamp"}, "timestamp"),
+        ("2024-02-29T23:59:59Z", {"type": "string", "name": f"{time}IsoTimestamp"}, "timestamp"),
+        ("00ff", {"type": "string"}, "binary"),
+        (1.8446744073709552e19, {"type": "double"}, "decimal(20,0)"),
+        ([None, None], {"type": "array"}, "array<int>"),
+    ]
+    for value, field, kind in wrong:
+        changes = debezium(with_schema(spark, value, **field), f"id int, c {kind}", key="id", table="t")
+        refused(changes, "RMQ_INVALID_CHANGE")
+
+
+def test_names_of_tables(spark: SparkSession) -> None:
+    two = "id bigint, v string"
+    for name in ("dot.ted", "public.dot.ted", "shop.public.dot.ted"):
+        assert rows_of(debezium(frame(spark, "b_public_dot_ted"), two, key="id", table=name)) == [(1, "aa")]
+    both = frame(spark, "b_public_again", "b_other_again")
+    assert rows_of(debezium(both, two, key="id", table="other.again")) == [(1, "OTHER")]
+    assert rows_of(debezium(both, two, key="id", table="public.again")) == [(1, "a")]
+    refused(debezium(both, two, key="id", table="shop.again"), "RMQ_INVALID_CHANGE.*other.again.*name the schema")
+    (finding,) = [finding for finding in check(both, table="public.agains") if finding.setting == "table"]
+    assert finding.wrong
+    assert "shop.other.again" in finding.fault
+
+
+def of_canal(spark: SparkSession, columns: str, **options: Any) -> DataFrame:
+    rows = [("changes", "broker-a", m["queueId"], m["queueOffset"], json.dumps(m["body"]).encode()) for m in CANAL]
+    return canal(spark.createDataFrame(rows, COLUMNS), columns, key="id", table="shop.odd", **options)
+
+
+def test_types_of_canal(spark: SparkSession) -> None:
+    columns = "id decimal(20,0), en string, st string, bin binary, bt binary, bu decimal(20,0), dt timestamp_ntz, "
+    columns += "b1 boolean, inet binary, ts timestamp"
+    first = of_canal(spark, columns, timestamp_zone="UTC").where("after.bu > 9 AND op = 'insert'").collect()[0].after
+    assert (first.en, first.st, first.bin, first.bt) == ("medium", "a,c", b"\x00\xff\x10\x00", b"\x02\x01")
+    assert first.bu == 2**64 - 1
+    assert first.ts.timestamp() == 1709222399.123456  # 23:59:59 at +08:00
+    assert first.inet == bytes(15) + b"\x01"
+    assert rows_of(of_canal(spark, "id decimal(20,0), vc string")) == [(1, None), (2**64 - 1, 'é😀"\\')]
+    for column, text in (("ts timestamp", "timestamp_zone"), ("uu string", "uuid"), ("inet string", "declare binary")):
+        refused(of_canal(spark, f"id decimal(20,0), {column}"), f"RMQ_INVALID_CHANGE.*{text}")
+
+
+def moved(spark: SparkSession, parts: list[tuple[int, str, str, str | None, int | None]]) -> DataFrame:
+    """Returns changes of Canal: of each the queue, the type, the key, the key before it, and the time of writing."""
+    base = {"database": "shop", "table": "mv", "es": 1795886731000, "isDdl": False}
+    rows = []
+    for number, (queue, kind, key, old, written) in enumerate(parts):
+        body = base | {"type": kind, "data": [{"id": key}], "old": [{"id": old}] if old else None, "ts": written}
+        rows.append(("moved", "broker-a", queue, 100 - number if queue == 1 else number, json.dumps(body).encode()))
+    return canal(spark.createDataFrame(rows, COLUMNS), "id int", key="id", table="shop.mv")
+
+
+def test_a_changed_key_lies_in_two_queues_of_canal(spark: SparkSession) -> None:
+    inserted, changed = (2, "INSERT", "83", None), (1, "UPDATE", "4", "83")
+    assert rows_of(moved(spark, [(*inserted, None), (*changed, None)])) == [(4,)]
+    assert rows_of(moved(spark, [(*changed, 2), (*inserted, 1)])) == [(4,)]
+    again = [(*inserted, 1), (*changed, 2), (*inserted, 3)]
+    assert rows_of(moved(spark, again)) == [(4,), (83,)]  # type: ignore[arg-type]
+    at_once = [(*inserted, 5), (*changed, 5), (*inserted, 5)]
+    assert rows_of(moved(spark, at_once)) == [(4,), (83,)]  # type: ignore[arg-type]
+    unclear = moved(spark, [(*inserted, 5), (*changed, 5), (3, "UPDATE", "5", "83", 5)])
+    refused(unclear, r'RMQ_UNORDERED_CHANGES\] the key \{"id":83\} changed into another key')
