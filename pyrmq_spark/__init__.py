@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
-    from pyrmq_spark.session import activate_session, session_settings
+    from pyrmq_spark.session import activate_session, register, session_settings
     from pyrmq_spark.source import RocketMQDataSource
     from pyrmq_spark.stream.lag_listener import LagListener
     from pyrmq_spark.stream.lineage_listener import LineageListener
@@ -32,6 +32,7 @@ __all__ = [
     "commit_offsets",
     "infer_schema",
     "lag",
+    "register",
     "session_settings",
     "topics",
     "typed",
@@ -49,6 +50,7 @@ _LAZY: Final = {
     "commit_offsets": "pyrmq_spark.stream.progress",
     "infer_schema": "pyrmq_spark.tables",
     "lag": "pyrmq_spark.stream.progress",
+    "register": "pyrmq_spark.session",
     "session_settings": "pyrmq_spark.session",
     "topics": "pyrmq_spark.tables",
     "typed": "pyrmq_spark.tables",

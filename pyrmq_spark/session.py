@@ -41,7 +41,7 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     PySpark with its bytecode; otherwise each new query compiles it anew. These processes also compute with one thread
     where `OMP_NUM_THREADS` is not set, as Spark's tasks do anyway. A query's process collects garbage more rarely, and
     a worker that Spark no longer needs prints no traceback. Append paths of your own with `os.pathsep`. Spark passes
-    the folder to a registered source (`spark.dataSource.register(RocketMQDataSource)`). For a source that Spark finds
+    the folder to a registered source (`register(spark)`). For a source that Spark finds
     itself, set the driver's environment variable PYTHONPATH instead.
 
     `spark.sql.execution.pyspark.udf.hideTraceback.enabled`: an error in Python, of this source or of a function, is
@@ -61,6 +61,23 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     if FOLDER.is_dir():  # the package may lie in an archive
         settings["spark.executorEnv.PYTHONPATH"] = str(FOLDER)
     return settings
+
+
+def register(spark: SparkSession) -> None:
+    """Registers the source `rocketmq` with a session; may be repeated, and is right for a source that Spark has found.
+
+    PySpark 4.0 refuses to register a source that it finds by its name, which then serves the session as it is. Later
+    releases use the registered one.
+    """
+    from pyspark.errors import PySparkException
+
+    from pyrmq_spark.source import RocketMQDataSource
+
+    try:
+        spark.dataSource.register(RocketMQDataSource)
+    except PySparkException as error:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
 
 
 def activate_session(spark: SparkSession) -> None:

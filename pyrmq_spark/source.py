@@ -53,7 +53,7 @@ SCHEMA: Final = (
 class RocketMQDataSource(DataSource):
     """The source behind `spark.read`, `df.write`, `spark.readStream` and `df.writeStream` with `.format("rocketmq")`.
 
-    Spark finds it without registration where this package is installed; otherwise use `spark.dataSource.register`.
+    Spark finds it without registration where this package is installed; otherwise use `pyrmq_spark.register`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:

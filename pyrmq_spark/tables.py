@@ -1,12 +1,16 @@
 """Topics as tables: a view of Spark SQL for each topic, with the columns of its bodies.
 
 A view is a batch read of its topic: each query reads the messages stored at that time. No body makes a query fail.
+
+Spark plans a Python source once for the life of a view that is made of a frame. So a view's SQL calls a table function
+of the session, and each query that names the view calls it anew: a function of this process, which loads the source.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+import uuid
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
@@ -38,6 +42,8 @@ def topics(
     that cannot be sampled now is logged and has a view without them. Spark takes a tenth of a second or more for a
     view, so more than `limit` topics are refused. `options` are options of the source: nameServer, accessKey,
     startingOffsets, ...
+
+    Over Spark Connect a view shows what its first query read, and a warning says so: call `topics` again.
     """
     options = hide_secrets(options)
     restore_session(spark)
@@ -53,27 +59,71 @@ def topics(
             )
     views: dict[str, str] = {}
     for topic in names:
-        frame = spark.read.format("rocketmq").options(**options).option("topic", topic).load()
+        schema: BodySchema | None = None
         if sample:
             try:
-                frame = typed(frame, _inferred(connection, topic, sample))
+                schema = _inferred(options, topic, sample)
             except RocketMQError as error:
                 log.warning(
                     "the view of %s has no columns of its bodies, since they cannot be sampled: %s", topic, error
                 )
         views[topic] = _view_name(topic, views)
-        frame.createOrReplaceTempView(views[topic])
+        _make_view(views[topic], _Load(spark, {**options, "topic": topic}, schema))
     return views
+
+
+class _Load:
+    """The load of a view's topic, with the columns of its bodies; Spark calls `apply` for each query of the view."""
+
+    class Java:
+        """The interface of the JVM by which it calls this object."""
+
+        implements: Final = ("scala.Function1",)
+
+    def __init__(self, spark: SparkSession, options: dict[str, str], schema: BodySchema | None) -> None:
+        self.spark = spark
+        self._options = options
+        self._schema = schema
+
+    def frame(self) -> DataFrame:
+        frame = self.spark.read.format("rocketmq").options(**self._options).load()
+        return frame if self._schema is None else typed(frame, self._schema)
+
+    def apply(self, arguments: object) -> object:
+        frame: Any = self.frame()
+        return frame._jdf.queryExecution().analyzed()
+
+
+def _make_view(name: str, load: _Load) -> None:
+    """Makes a view that is planned for each query, or, where the session has no JVM here, a view of a frame."""
+    session: Any = load.spark
+    if not hasattr(session, "_jsparkSession"):
+        log.warning(
+            "the view %s shows what its first query reads, since Spark Connect plans it once: call topics again for "
+            "what the topic holds then",
+            name,
+        )
+        load.frame().createOrReplaceTempView(name)
+        return
+    from pyspark import java_gateway
+
+    start_callbacks: Any = java_gateway.ensure_callback_server_started
+    start_callbacks(session.sparkContext._gateway)
+    registry = session._jsparkSession.sessionState().tableFunctionRegistry()
+    function = f"rocketmq_{uuid.uuid5(uuid.NAMESPACE_URL, name.lower()).hex}"
+    registry.createOrReplaceTempFunction(function, load, "scala_udf")
+    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {function}()")
 
 
 def infer_schema(topic: str, *, sample: int = 100, **options: str) -> BodySchema:
     """Returns the columns of a topic's bodies, inferred from each queue's newest `sample` messages; needs no session.
 
-    `options` describe the connection; the default of `nameServer` is NAMESRV_ADDR.
+    `options` describe the connection, and with `tags` or `sql` the messages; the default of `nameServer` is
+    NAMESRV_ADDR. Logs a warning if the bodies have more names than columns are made for.
     """
     options = hide_secrets(options)
     with as_spark_error(f"topic {topic}"):
-        return _inferred(_connection(options), topic, sample)
+        return _inferred(options, topic, sample)
 
 
 def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
@@ -117,11 +167,15 @@ def _connection(options: dict[str, str]) -> ConnectionOptions:
     return read_connection(options, name_server_variable())
 
 
-def _inferred(connection: ConnectionOptions, topic: str, sample: int) -> BodySchema:
-    from pyrmq_spark.options import SourceOptions
-
-    consumer = worker.consumer_of(connection, SourceOptions())
-    return consumer.infer_schema(worker.name_on_brokers(connection, topic), sample=sample)
+def _inferred(options: dict[str, str], topic: str, sample: int) -> BodySchema:
+    connection, source = _connection(options), read_source({**options, "topic": topic})
+    consumer = worker.consumer_of(connection, source)
+    schema = consumer.infer_schema(
+        worker.name_on_brokers(connection, topic), sample=sample, tags=source.tags, sql=source.sql
+    )
+    if schema.is_cut:
+        log.warning("the bodies of %s have more names than columns are made for: the rest stays in the body", topic)
+    return schema
 
 
 def _view_name(topic: str, views: dict[str, str]) -> str:

@@ -25,11 +25,11 @@ SECONDS = 500
 JOB = """
 import json, os, sys
 from pyspark.sql import SparkSession
-from pyrmq_spark import RocketMQDataSource
+from pyrmq_spark import register
 
 nameserver, topic = sys.argv[1:]
 spark = SparkSession.builder.getOrCreate()
-spark.dataSource.register(RocketMQDataSource)
+register(spark)
 options = {"nameServer": nameserver, "topic": topic}
 frame = spark.range(0, 1000, 1, 4).selectExpr("cast(id as string) as body")
 frame.write.format("rocketmq").options(**options).mode("append").save()

@@ -57,4 +57,4 @@ def test_no_example_registers_the_source_of_an_installed_package() -> None:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     blocks = [block for page in pages for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
     assert any('format("rocketmq")' in block for block in blocks)
-    assert not [block for block in blocks if "dataSource.register" in block]
+    assert not [block for block in blocks if "dataSource.register" in block or "register(spark)" in block]

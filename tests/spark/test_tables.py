@@ -6,6 +6,7 @@ import json
 import logging
 import struct
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
@@ -85,6 +86,39 @@ def test_from_an_address_to_a_select(
         (None, 1.5, 9007199254740993),
         (None, 3.0, 2),
     ]
+
+
+def test_each_query_of_a_view_reads_what_the_topic_holds_then(
+    spark: SparkSession, cluster: EmbeddedCluster, topic: str, producer: Producer
+) -> None:
+    def sent(count: int, tags: str, body: bytes) -> None:
+        for _ in range(count):
+            producer.send(Message(topic, body, tags=tags))
+
+    def count(query: str) -> int:
+        return int(spark.sql(query).first()[0])  # type: ignore[index]
+
+    sent(1, "a", b'{"a": 1}')
+    sent(2, "b", b'{"b": 1}')
+    wait_readable(cluster.nameserver, topic, 3)
+    (view,) = topics(spark, nameServer=cluster.nameserver, pattern=topic, tags="a", sample=1).values()
+    assert spark.table(view).columns[MESSAGE_COLUMNS:] == ["a", "_corrupt"]
+    frame = spark.table(view)
+    assert (count(f"SELECT count(a) FROM {view}"), frame.count()) == (1, 1)
+    sent(1, "a", b'{"a": 2}')
+    wait_readable(cluster.nameserver, topic, 4)
+    assert count(f"SELECT sum(a) FROM {view}") == 3
+    assert spark.table(view).count() == 2
+    assert count(f"SELECT count(*) FROM {view} one JOIN {view} other ON one.a = other.a") == 2
+    assert frame.count() == 1  # planned once, as each frame
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW of_{topic} AS SELECT a FROM {view} WHERE a > 0")
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(count, [f"SELECT count(*) FROM of_{topic}"] * 4)) == [2] * 4
+    # The next call finds other columns, and takes the old view's place.
+    sent(1, "b", b'{"c": 1}')
+    wait_readable(cluster.nameserver, topic, 5)
+    topics(spark, nameServer=cluster.nameserver, pattern=topic)
+    assert count(f"SELECT count(b) + count(c) FROM {view}") == 3
 
 
 def test_topics_that_get_no_columns_or_no_views(

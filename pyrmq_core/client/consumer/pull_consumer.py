@@ -14,6 +14,7 @@ import trio
 from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, offset_of, queue_of, seconds_of, whole_number
 from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.client.client import Client
+from pyrmq_core.client.consumer.body_sample import sampled_schema
 from pyrmq_core.client.consumer.group.subscriptions import filter_of
 from pyrmq_core.client.consumer.manifest_reader import Commits, ManifestEnd, ManifestReader, read_proven
 from pyrmq_core.client.consumer.pull.puller import Filter, Puller, ReadWindow
@@ -22,8 +23,8 @@ from pyrmq_core.client.consumer.retry_topic import RetryTopic
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.session_owner import SessionOwner
-from pyrmq_core.client.unpacking import in_steps, in_thread, unpacked_messages
-from pyrmq_core.columnar.body_schema import BodySampler, BodySchema
+from pyrmq_core.client.unpacking import unpacked_messages
+from pyrmq_core.columnar.body_schema import BodySchema
 from pyrmq_core.committed.ranges import manifest_of, ranges_to_read
 from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.filtering.sql import SqlFilter
@@ -31,14 +32,9 @@ from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull
-from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 
 LONGEST_WAIT_SECONDS: Final = 600.0
-# The most body bytes of a sample: the bodies are not kept, but reading them takes time.
-SAMPLE_BYTES: Final = 64 * 1024 * 1024
-# The longest body of a sample: parsing a longer one would take seconds, and many times its size.
-SAMPLED_BODY_BYTES: Final = 4 * 1024 * 1024
 
 
 class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
@@ -259,17 +255,23 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         self._pulling()
         return await self._manifests.end(manifest, window)
 
-    async def infer_schema(self, topic: str, *, sample: int = 100) -> BodySchema:
+    async def infer_schema(
+        self, topic: str, *, sample: int = 100, tags: str = "*", sql: str | None = None
+    ) -> BodySchema:
         """Returns the columns of a topic's bodies, inferred from the newest `sample` messages of each queue.
 
-        At most 64 MiB of bodies are looked at, and none of more than 4 MiB. Raises as `message_queues` and `read`, but
-        never for what a body holds.
+        With `tags` or `sql`, as in `read`, these are the newest that pass the filter, among the newest million. At most
+        64 MiB of bodies are looked at, and none of more than 4 MiB. Raises as `message_queues` and `read`; never for
+        what a body holds.
         """
         whole_number("sample", sample, 1)
+        wanted = filter_of(tags, sql)
         queues = await self._asking().message_queues(topic)
+        if isinstance(wanted, SqlFilter):
+            for queue in {queue.broker_name: queue for queue in queues}.values():
+                await self._asking().check_filter(queue, wanted)
         bounds = await self._asking().offset_bounds(queues)
-        newest = [(queue, OffsetRange(max(kept.start, kept.end - sample), kept.end)) for queue, kept in bounds.items()]
-        return await sampled_schema(self._pulling(), [(queue, kept) for queue, kept in newest if len(kept)])
+        return await sampled_schema(self._pulling(), bounds, wanted, sample)
 
     async def check_sql(self, queue: MessageQueue, sql: str) -> None:
         """Raises `ResponseError` if the queue's broker cannot evaluate the expression: code 1 without
@@ -383,29 +385,6 @@ def check_range(queue: MessageQueue, start: int, end: int) -> None:
     queue_of(queue)
     offset_of("start", start)
     offset_of("end", end)
-
-
-async def sampled_schema(puller: Puller, ranges: Sequence[tuple[MessageQueue, OffsetRange]]) -> BodySchema:
-    """Returns the columns of the bodies in these ranges, at most of the first 64 MiB, of bodies up to 4 MiB each."""
-    sampler, rules, body_bytes = BodySampler(), BodyRules(verify_crc=False, keep_undecodable=True), 0
-
-    def add(item: Readable) -> int:
-        if isinstance(item, UnreadableRecord):
-            return 0
-        if len(item.body) <= SAMPLED_BODY_BYTES:
-            sampler.add(item.body)
-        return len(item.body)
-
-    async with puller.read_ranges(ranges, tags=TagFilter(), window=ReadWindow()) as lists:
-        async for pulls in lists:
-            for pull in pulls:
-                items = iterate_readable(pull, OffsetRange(pull.start, pull.next_offset), rules)
-                async with aclosing(in_steps(items, add)) as steps:
-                    async for sizes in steps:
-                        body_bytes += sum(sizes)
-                        if body_bytes > SAMPLE_BYTES:
-                            return await in_thread(sampler.schema)
-    return await in_thread(sampler.schema)
 
 
 class ArrowRules(TypedDict):

@@ -140,7 +140,7 @@ def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
     elif "pyspark_rocketmq" in has["sources"]:
         checks.append(Check("pyrmq", OK, f"{versions['pyrmq_core'] or 'no version'}, found by its name"))
     elif "pyspark" in versions:
-        advice = "spark.dataSource.register(pyrmq_spark.RocketMQDataSource), or install the package with pip"
+        advice = "pyrmq_spark.register(spark), or install the package with pip"
         checks.append(Check("pyrmq", WARN, "can be imported, but Spark does not find it by its name", advice))
     checks += [_at_least("pyarrow", MIN_PYARROW, versions, errors), _at_least("numpy", (), versions, errors)]
     checks += [

@@ -137,7 +137,7 @@ def test_a_package_that_is_importable_but_not_found(tmp_path: Path) -> None:
     checks = check_python({**given, "PYSPARK_PYTHON": str(tmp_path / "bare" / "bin" / "python")})
     [check] = [check for check in checks if check.status != OK]
     assert (check.check, check.status) == ("pyrmq", WARN)
-    assert "spark.dataSource.register" in check.advice
+    assert "pyrmq_spark.register(spark)" in check.advice
 
 
 @pytest.mark.parametrize(

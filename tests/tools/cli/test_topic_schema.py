@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import trio
 
-from pyrmq_core import InvalidArgument, Message, NoRoute
+from pyrmq_core import InvalidArgument, Message, NoRoute, ResponseError
+from pyrmq_core import PullConsumer as AsyncPullConsumer
 from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.testing import PASS, Command, Peer, RequestCode
 from tests.support.spark import wait_readable
 from tests.support.terminal import Terminal
 
@@ -26,7 +30,8 @@ BODIES = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=2, topics={**dict.fromkeys(BODIES, 2), "nothing": 1}) as cluster:
+    topics = dict.fromkeys(BODIES, 2) | dict.fromkeys(("nothing", "tagged", "wide", "long"), 1)
+    with EmbeddedCluster(brokers=2, topics=topics, settings={"enablePropertyFilter": "true"}) as cluster:
         with Producer("setup", nameserver=cluster.nameserver) as producer:
             for topic, bodies in BODIES.items():
                 for body in bodies:
@@ -89,6 +94,67 @@ def test_the_newest_of_each_queue_are_the_sample(consumer: PullConsumer) -> None
         consumer.infer_schema("orders", sample=0)
     with pytest.raises(NoRoute, match="Nowhere"):
         consumer.infer_schema("Nowhere")
+
+
+def test_the_sample_has_the_messages_that_pass_the_filter(cluster: EmbeddedCluster, consumer: PullConsumer) -> None:
+    with Producer("setup", nameserver=cluster.nameserver) as producer:
+        for number in range(10):
+            producer.send(Message("tagged", b'{"of_a": 1}', tags="a", properties={"n": str(number)}))
+        for _ in range(40):
+            producer.send(Message("tagged", b'{"of_b": 1}', tags="b"))
+    wait_readable(cluster.nameserver, "tagged", 50)
+    assert consumer.infer_schema("tagged", sample=3).ddl == "of_b bigint"
+    schema = consumer.infer_schema("tagged", sample=3, tags="a")
+    assert (schema.ddl, schema.sampled >= 3) == ("of_a bigint", True)
+    assert consumer.infer_schema("tagged", sample=100, sql="TAGS = 'a'").ddl == "of_a bigint"
+    assert consumer.infer_schema("tagged", tags="c").form == "empty"
+    with pytest.raises(ResponseError, match="SQL"):
+        consumer.infer_schema("tagged", sql="TAGS = ")
+    with pytest.raises(InvalidArgument, match="exclude each other"):
+        consumer.infer_schema("tagged", tags="a", sql="n = '1'")
+
+
+def test_a_schema_beyond_its_bounds_says_so(cluster: EmbeddedCluster, terminal: Terminal) -> None:
+    inner = {f"name{number}": number for number in range(1800)}
+    body = json.dumps({f"o{number}": inner for number in range(8)}, separators=(",", ":"))
+    with Producer("setup", nameserver=cluster.nameserver) as producer:
+        producer.send(Message("wide", body.encode()))
+    wait_readable(cluster.nameserver, "wide", 1)
+    shown = terminal.run("topic", "schema", "wide", "--ddl")
+    assert len(shown.stdout) <= 256 * 1024
+    assert shown.stderr == "the bodies have more names than columns are made for: the rest stays in the body\n"
+    assert terminal.run("topic", "schema", "orders").stderr == ""
+
+
+def test_others_run_while_a_body_is_looked_into(cluster: EmbeddedCluster) -> None:
+    """A body of a million values takes a second of work, in which the loop could not hear an interrupt."""
+    with Producer("setup", nameserver=cluster.nameserver) as producer:
+        producer.send(Message("long", b'{"a": [' + b"1," * 1_000_000 + b"1]}"))
+    wait_readable(cluster.nameserver, "long", 1)
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        nonlocal turns
+        async with trio.open_nursery() as nursery, AsyncPullConsumer("look", nameserver=cluster.nameserver) as looking:
+            rule = cluster.control(RequestCode.PULL_MESSAGE, noted, times=1)
+            nursery.start_soon(take_turns)
+            assert (await looking.infer_schema("long")).ddl == "a array<bigint>"
+            rule.remove()
+            nursery.cancel_scope.cancel()
+
+    async def noted(request: Command, peer: Peer) -> Any:
+        nonlocal turns
+        turns = 0
+        return PASS
+
+    trio.run(main)
+    assert turns > 100
 
 
 def test_wrong_use(terminal: Terminal) -> None:

@@ -204,6 +204,8 @@ def schema(name: str, connection: Connection, sample: int, ddl: bool, as_json: b
             ) as consumer,
         ):
             body_schema = await consumer.infer_schema(name, sample=sample)
+        if body_schema.is_cut:
+            click.echo("the bodies have more names than columns are made for: the rest stays in the body", err=True)
         if ddl:
             click.echo(visible_text(body_schema.json_ddl))
             return

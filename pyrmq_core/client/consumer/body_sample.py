@@ -1,0 +1,92 @@
+"""The sample of a topic's bodies from which its columns are inferred: the newest messages of each queue.
+
+Bodies are read in a thread, one after another, so that the loop goes on and an interrupt ends the sample at once,
+whatever the bodies hold.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.consumer.pull.puller import Filter, Puller, ReadWindow
+from pyrmq_core.columnar.body_schema import MAX_BODY_BYTES, BodySampler, BodySchema
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import MessageQueue, OffsetRange
+from pyrmq_core.protocol.messages.bodies import BodyRules
+from pyrmq_core.protocol.messages.payload import RawPull
+from pyrmq_core.protocol.messages.readable import UnreadableRecord, iterate_readable
+
+# The most body bytes of a sample: the bodies are not kept, but reading them takes time.
+SAMPLE_BYTES: Final = 64 * 1024 * 1024
+# With a filter, so many messages of a queue are looked at for those that pass it; each further step back is longer.
+MOST_BEHIND: Final = 1_000_000
+STEP_GROWTH: Final = 8
+# A larger body is taken as it is stored, so that it is counted, and not decompressed.
+RULES: Final = BodyRules(verify_crc=False, keep_undecodable=True, max_body_bytes=MAX_BODY_BYTES)
+
+
+async def sampled_schema(
+    puller: Puller, bounds: Mapping[MessageQueue, OffsetRange], wanted: Filter, sample: int
+) -> BodySchema:
+    """Returns the columns of the newest `sample` bodies of each queue that pass the filter, at most of 64 MiB."""
+    reading = _SampleReading(wanted)
+    step, ends = sample, {queue: kept.end for queue, kept in bounds.items()}
+    while ends and not reading.is_full:
+        ranges = [(queue, OffsetRange(max(bounds[queue].start, end - step), end)) for queue, end in ends.items()]
+        ranges = [(queue, part) for queue, part in ranges if len(part)]
+        await reading.read(puller, ranges)
+        if wanted.passes_all:
+            break
+        ends = {
+            queue: part.start
+            for queue, part in ranges
+            if reading.counts.get(queue, 0) < sample and bounds[queue].end - part.start < MOST_BEHIND
+        }
+        step *= STEP_GROWTH
+    return await trio.to_thread.run_sync(reading.sampler.schema, abandon_on_cancel=True)
+
+
+class _SampleReading:
+    """The bodies that were read so far."""
+
+    def __init__(self, wanted: Filter) -> None:
+        self.sampler = BodySampler()
+        self.counts: dict[MessageQueue, int] = {}
+        self._wanted = wanted
+        self._bytes_left = SAMPLE_BYTES
+        self._is_abandoned = threading.Event()
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes_left <= 0
+
+    async def read(self, puller: Puller, ranges: list[tuple[MessageQueue, OffsetRange]]) -> None:
+        """Adds the bodies of the ranges."""
+        within = dict(ranges)
+        async with puller.read_ranges(ranges, tags=self._wanted, window=ReadWindow()) as lists:
+            async for pulls in lists:
+                for pull in pulls:
+                    try:
+                        await trio.to_thread.run_sync(self._add, pull, within[pull.queue], abandon_on_cancel=True)
+                    except trio.Cancelled:
+                        self._is_abandoned.set()
+                        raise
+                    if self.is_full:
+                        return
+
+    def _add(self, pull: RawPull, within: OffsetRange) -> None:
+        """Adds the bodies of a pull, in a thread that is left behind after an interrupt, and ends with this body."""
+        for message in iterate_readable(pull, within, RULES):
+            if self.is_full or self._is_abandoned.is_set():
+                return
+            if isinstance(message, UnreadableRecord):
+                continue
+            if isinstance(self._wanted, TagFilter) and not self._wanted.matches(message.tags):
+                continue
+            self.sampler.add(message.body)
+            self._bytes_left -= len(message.body)
+            self.counts[pull.queue] = self.counts.get(pull.queue, 0) + 1
