@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
-    from pyrmq_spark.session import activate_session, register, session_settings
-    from pyrmq_spark.source import RocketMQDataSource
+    from pyrmq_spark.session import activate_session, session_settings
+    from pyrmq_spark.source import RocketMQDataSource, register
     from pyrmq_spark.stream.lag_listener import LagListener
     from pyrmq_spark.stream.lineage_listener import LineageListener
     from pyrmq_spark.stream.progress import OffsetPublisher, QueueLag, commit_offsets, lag
@@ -50,7 +50,7 @@ _LAZY: Final = {
     "commit_offsets": "pyrmq_spark.stream.progress",
     "infer_schema": "pyrmq_spark.tables",
     "lag": "pyrmq_spark.stream.progress",
-    "register": "pyrmq_spark.session",
+    "register": "pyrmq_spark.source",
     "session_settings": "pyrmq_spark.session",
     "topics": "pyrmq_spark.tables",
     "typed": "pyrmq_spark.tables",

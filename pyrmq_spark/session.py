@@ -63,23 +63,6 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     return settings
 
 
-def register(spark: SparkSession) -> None:
-    """Registers the source `rocketmq` with a session; may be repeated, and is right for a source that Spark has found.
-
-    PySpark 4.0 refuses to register a source that it finds by its name, which then serves the session as it is. Later
-    releases use the registered one.
-    """
-    from pyspark.errors import PySparkException
-
-    from pyrmq_spark.source import RocketMQDataSource
-
-    try:
-        spark.dataSource.register(RocketMQDataSource)
-    except PySparkException as error:
-        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
-            raise
-
-
 def activate_session(spark: SparkSession) -> None:
     """Makes `spark` the active session of the calling thread, where Spark looks for the source of a write or a stream.
 

@@ -34,6 +34,7 @@ from pyrmq_spark.spark_errors import InvalidOption, OldPySpark, UnsupportedMode,
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
@@ -159,6 +160,21 @@ class RocketMQDataSource(DataSource):
 
             wait_to_write(lambda: ensure_manifest(self._connection, options), options.send_timeout)
         return options, columns
+
+
+def register(spark: SparkSession) -> None:
+    """Registers the source `rocketmq` with a session; may be repeated, and is right for a source that Spark has found.
+
+    PySpark 4.0 refuses to register a source that it finds by its name, which then serves the session as it is. Later
+    releases use the registered one.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.dataSource.register(RocketMQDataSource)
+    except PySparkException as error:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
 
 
 class RocketMQReader(DataSourceReader):

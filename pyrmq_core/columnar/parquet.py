@@ -17,7 +17,9 @@ COLUMNS: Final = (
     *("bornTimestamp", "storeTimestamp", "reconsumeTimes", "properties", "body"),
 )
 READ_COLUMNS: Final = ("brokerName", "queueId", "tags", "keys", "shardingKey", "flag", "properties", "body")
-ROWS_AT_ONCE: Final = 4096
+# The most rows that are read together, and the most bytes of their columns.
+ROWS_AT_ONCE: Final = 512
+BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 
 SCHEMA: Final = schema_of(COLUMNS)
 
@@ -43,14 +45,37 @@ class ParquetWriter:
 def read_rows(file: IO[bytes], name: str) -> Iterator[dict[str, Any]]:
     """Yields the rows of a file by `ParquetWriter`, or of any file with columns of the same names.
 
+    Values have the types of the file's columns. Memory is bounded by what some rows unpack to, or by a row group whose
+    bodies differ much in size: equal bodies lie there once, and each is unpacked when its row is yielded.
+
     The column `body` is needed. Raises `InvalidArgument`, which names the file, if it cannot be read.
     """
     try:
-        parquet = pq.ParquetFile(file)
-        there = [column for column in READ_COLUMNS if column in parquet.schema_arrow.names]
+        schema = pq.ParquetFile(file).schema_arrow
+        there = [column for column in READ_COLUMNS if column in schema.names]
         if "body" not in there:
-            raise InvalidArgument(f"{name} has no column body; it has {', '.join(parquet.schema_arrow.names)}")
-        for batch in parquet.iter_batches(ROWS_AT_ONCE, columns=there):
-            yield from batch.to_pylist()
+            raise InvalidArgument(f"{name} has no column body; it has {', '.join(schema.names)}")
+        once = ["body"] if _has_bytes(schema.field("body").type) else []
+        parquet = pq.ParquetFile(file, read_dictionary=once)
+        for number in range(parquet.num_row_groups):
+            rows = _rows_at_once(parquet.metadata.row_group(number))
+            for batch in parquet.iter_batches(rows, row_groups=[number], columns=there):
+                bodies = batch.column("body")
+                for row, body in zip(
+                    batch.drop_columns(["body"]).to_pylist() or [{}] * len(batch), bodies, strict=True
+                ):
+                    yield {**row, "body": body.as_py()}
     except pa.ArrowException as error:
         raise InvalidArgument(f"{name} cannot be read as Parquet: {error}") from error
+
+
+def _has_bytes(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (pa.types.is_binary, pa.types.is_string))
+
+
+def _rows_at_once(group: pq.RowGroupMetaData) -> int:
+    """Returns how many rows of a row group are read together, by the mean of what they take there."""
+    if not group.num_rows:
+        return 1
+    mean_bytes = max(1, int(group.total_byte_size) // int(group.num_rows))
+    return max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // mean_bytes))

@@ -58,7 +58,7 @@ def of_process(context: ConsumeContext) -> Attributes:
 def add_server(attributes: Attributes, address: str) -> None:
     """Adds the address of a broker, `host:port`."""
     host, _, port = address.rpartition(":")
-    if host and port.isdigit():
+    if host and port.isdigit() and len(port) <= 5:
         attributes[SERVER], attributes[PORT] = host, int(port)
 
 

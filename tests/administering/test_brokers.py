@@ -190,7 +190,7 @@ async def test_a_permission_that_no_nameserver_hears_of_is_reported(cluster: Emb
 
 async def test_an_order_of_another_form_is_named(cluster: EmbeddedCluster) -> None:
     async with Admin(nameserver=cluster.nameserver) as admin:
-        for text in ("broker-a", "broker-a:x", ":3", "broker-a:1,broker-b:1"):
+        for text in ("broker-a", "broker-a:x", ":3", "broker-a:1,broker-b:1", f"broker-a:{'9' * 5000}"):
             await admin.put_kv("ORDER_TOPIC_CONFIG", "T", text)
             with pytest.raises(InvalidArgument, match="the order configuration of T"):
                 await admin.topics.order("T")

@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS: Final = 0.02
 # The KV namespace of order topics (common/namesrv/NamesrvUtil.java): `broker-a:4;broker-b:4` by topic.
+# Of a number of queues.
+MOST_DIGITS: Final = 10
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 PERMISSIONS: Final = (Permission.WRITE, Permission.READ, Permission.READ | Permission.WRITE)
 
@@ -221,8 +223,10 @@ def parse_order(topic: str, text: str) -> dict[str, int]:
     queues = {}
     for part in filter(None, text.split(";")):
         name, _, number = part.partition(":")
-        if not (name and number.isdecimal()):
-            raise InvalidArgument(f"the order configuration of {topic} is {text!r}; it is broker:queues;broker:queues")
+        if not (name and number.isdecimal() and len(number) <= MOST_DIGITS):
+            raise InvalidArgument(
+                f"the order configuration of {topic} has {part[:80]!r}; it is broker:queues;broker:queues"
+            )
         queues[name] = int(number)
     return queues
 

@@ -21,8 +21,10 @@ def parse_nameservers(nameserver: str | Sequence[str]) -> tuple[str, ...]:
     addresses = tuple(dict.fromkeys(part.strip().rpartition("//")[2].rstrip("/") for part in parts if part.strip()))
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or set(host) & set(", /") or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise InvalidArgument(f"the NameServer address {address!r} is not host:port (several are joined by ;)")
+        if not host or set(host) & set(", /") or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
+            raise InvalidArgument(
+                f"the NameServer address {address[:300]!r} is not host:port (several are joined by ;)"
+            )
     return addresses
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import csv
 import errno
+import glob
 import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, closing, contextmanager, suppress
+from functools import partial
 from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -43,6 +45,9 @@ if TYPE_CHECKING:  # loaded by the command that runs, not by its help
 
 FORMATS: Final = ("jsonl", "parquet", "csv")
 UNDECODABLE_NAMED: Final = 10
+QUOTED_CSV: Final = "csv with quoted formulas"
+# The characters with which a cell begins that spreadsheets compute.
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 CSV_FIELDS: Final = (*JSON_FIELDS, "properties", "body", "bodyBase64")
 
 
@@ -54,6 +59,7 @@ CSV_FIELDS: Final = (*JSON_FIELDS, "properties", "body", "bodyBase64")
 @click.option("--to", "target", type=click.Path(dir_okay=False), required=True, help="The file to write.")
 @click.option("--overwrite", is_flag=True, help="Replace a file of this name.")
 @undecodable_option("fail", "skip", "keep", default="fail")
+@click.option("--quote-formulas", is_flag=True, help="csv: put ' before cells that a spreadsheet would compute.")
 @json_option
 def export(
     topic: str,
@@ -63,9 +69,14 @@ def export(
     target: str,
     overwrite: bool,
     on_undecodable: str,
+    quote_formulas: bool,
     as_json: bool,
 ) -> None:
     """Copy messages of a topic to a file."""
+    if quote_formulas:
+        if form != "csv":
+            raise click.BadParameter(f"a file of {form} is not computed", param_hint="--quote-formulas")
+        form = QUOTED_CSV
     if os.path.lexists(target) and not (overwrite and os.path.isfile(target)):
         hint = "--overwrite replaces it" if os.path.isfile(target) else "it is no file"
         raise click.BadParameter(f"{target} exists: {hint}", param_hint="--to")
@@ -90,6 +101,7 @@ async def _export(
     from pyrmq_core.filtering.tags import TagFilter
     from pyrmq_core.tools.cli.progress import progress_line
 
+    _say_unfinished(target)
     wanted = filter_of(part.tags, part.sql)
     tags = wanted if isinstance(wanted, TagFilter) else TagFilter()
     done = 0
@@ -113,7 +125,9 @@ async def _export(
             raise
         except OSError as error:
             raise click.ClickException(
-                visible_text(f"{target}: {error.strerror or error}, after {done:,} messages; it is not written")
+                visible_text(
+                    f"{error.filename or target}: {error.strerror or error}, after {done:,} messages; it is not written"
+                )
             ) from error
         finally:
             if trio.current_effective_deadline() == -math.inf:
@@ -121,6 +135,14 @@ async def _export(
     rows = [{"topic": topic, "messages": done, "file": target}]
     report(f"{done:,} messages of {topic} are in {target}", rows, as_json=as_json)
     undecodable.end(target)
+
+
+def _say_unfinished(target: str) -> None:
+    """Names the files that killed exports of this name left: nothing but the user knows that none of them runs."""
+    for path in sorted(glob.glob(f"{glob.escape(target)}.*.part")):
+        click.echo(
+            visible_text(f"{path} is the unfinished file of another export; remove it if that runs no more"), err=True
+        )
 
 
 @contextmanager
@@ -282,13 +304,18 @@ def _json_lines(text: Any) -> Callable[[MessageExt], object]:
     return lambda message: text.write(json_line(message) + "\n")
 
 
-def _csv_rows(text: Any) -> Callable[[MessageExt], object]:
+def _csv_rows(text: Any, *, quotes_formulas: bool = False) -> Callable[[MessageExt], object]:
     writer = csv.DictWriter(text, CSV_FIELDS, restval="")
     writer.writeheader()
 
     def write(message: MessageExt) -> None:
         members = members_of(message)
-        writer.writerow({**members, "properties": json.dumps(members["properties"], ensure_ascii=False)})
+        members["properties"] = json.dumps(members["properties"], ensure_ascii=False)
+        if quotes_formulas:
+            for name, cell in members.items():
+                if isinstance(cell, str) and cell.startswith(FORMULA):
+                    members[name] = f"'{cell}"
+        writer.writerow(members)
 
     return write
 
@@ -296,5 +323,8 @@ def _csv_rows(text: Any) -> Callable[[MessageExt], object]:
 COPIES: Final[dict[str, Callable[[IO[bytes], Any, Undecodable], Copy]]] = {
     "jsonl": lambda file, tags, undecodable: LinesCopy(file, tags, undecodable, _json_lines),
     "csv": lambda file, tags, undecodable: LinesCopy(file, tags, undecodable, _csv_rows),
+    QUOTED_CSV: lambda file, tags, undecodable: LinesCopy(
+        file, tags, undecodable, partial(_csv_rows, quotes_formulas=True)
+    ),
     "parquet": ParquetCopy,
 }

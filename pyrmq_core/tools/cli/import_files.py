@@ -1,7 +1,8 @@
 """`pyrmq import`: sends the messages of a file that `pyrmq export` wrote, in order within each queue.
 
 Messages of one queue go to one queue: the queue of the same broker and number if the topic has it. Each part of the
-file is sent before the next part is read, so memory is bounded, and a failure lies within the last part.
+file is sent before the next part is read, so memory is bounded by what the rows unpack to, and a failure lies within
+the last part. Rows are counted without blank lines, as `--skip` counts them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import csv
 import itertools
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -19,6 +21,7 @@ import click
 from pyrmq_core import BatchFailed, InvalidMessage, Message, MessageQueue, Outcome, RocketMQError, SendFailed
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.tools.cli.connections import Connection, connection_options
+from pyrmq_core.tools.cli.json_output import shortened
 from pyrmq_core.tools.cli.servers import SectionedCommand, run
 from pyrmq_core.tools.cli.tables import json_option, report
 
@@ -30,6 +33,8 @@ FORMATS: Final = ("jsonl", "parquet", "csv")
 PART_MESSAGES: Final = 8000
 PART_BYTES: Final = 8 * 1024 * 1024
 MAX_FIELD_CHARACTERS: Final = 64 * 1024 * 1024
+# More than a line of the largest message takes: its body as a text and in base 64.
+MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 
 # The broker's name and the number of the queue that a message was read from; None in a file that lacks them.
 Place: TypeAlias = tuple[str, int] | None
@@ -41,17 +46,20 @@ Placed: TypeAlias = tuple[Place, Message]
 @connection_options
 @click.option("--topic", required=True, help="The topic to send to.")
 @click.option("--format", "form", type=click.Choice(FORMATS), help="The format of the file; by default from its name.")
+@click.option(
+    "--skip", default=0, show_default=True, type=click.IntRange(0), help="Begin behind so many rows, as after an error."
+)
 @json_option
-def import_file(source: str, connection: Connection, topic: str, form: str | None, as_json: bool) -> None:
+def import_file(source: str, connection: Connection, topic: str, form: str | None, skip: int, as_json: bool) -> None:
     """Send the messages of a file that export wrote."""
     form = form or os.path.splitext(source)[1].lstrip(".")
     if form not in FORMATS:
         raise click.BadParameter(f"the name of {source} does not end with a format", param_hint="--format")
     with open(source, "rb") as file:
-        run(_import, connection, file, topic, form, as_json)
+        run(_import, connection, file, topic, form, skip, as_json)
 
 
-async def _import(connection: Connection, file: IO[bytes], topic: str, form: str, as_json: bool) -> None:
+async def _import(connection: Connection, file: IO[bytes], topic: str, form: str, skip: int, as_json: bool) -> None:
     from pyrmq_core import Producer
     from pyrmq_core.tools.cli.line_sending import PRODUCER_GROUP
     from pyrmq_core.tools.cli.message_lines import LineForm
@@ -65,8 +73,8 @@ async def _import(connection: Connection, file: IO[bytes], topic: str, form: str
         ) as producer,
     ):
         with progress_line("messages stored", os.fstat(file.fileno()).st_size) as line:
-            rows = READERS[form](file, source, LineForm(topic, {}, as_json=True))
-            importing = _Import(producer, await producer.message_queues(topic), source)
+            rows = READERS[form](file, source, LineForm(topic, {}, as_json=True), skip)
+            importing = _Import(producer, await producer.message_queues(topic), source, skip)
             try:
                 while part := importing.next_part(rows):
                     await importing.send(part)
@@ -81,12 +89,12 @@ async def _import(connection: Connection, file: IO[bytes], topic: str, form: str
 class _Import:
     """The import of one file: the queue of each message, and the counts of stored messages."""
 
-    def __init__(self, producer: Producer, queues: Sequence[MessageQueue], source: str) -> None:
+    def __init__(self, producer: Producer, queues: Sequence[MessageQueue], source: str, skip: int) -> None:
         self._producer = producer
         self._queues = queues
         self._source = source
         self._places: dict[Place, MessageQueue | None] = {None: None}
-        self._read = self._under_way = 0
+        self._read, self._under_way = skip, 0
         self.stored = 0
 
     def next_part(self, rows: Iterator[Placed]) -> dict[MessageQueue | None, list[Message]]:
@@ -96,16 +104,17 @@ class _Import:
         try:
             for place, message in rows:
                 part.setdefault(self._queue_for(place), []).append(message)
-                size += len(message.body)
+                size += len(message.body) + sum(len(name) + len(text) for name, text in message.properties.items())
                 count += 1
                 if count == PART_MESSAGES or size >= PART_BYTES:
                     break
-        except (RocketMQError, ValueError, csv.Error) as error:
+        except (RocketMQError, ValueError, RecursionError, csv.Error) as error:
             if not isinstance(error, RocketMQError):
                 error = InvalidMessage(str(error))
-            first = self._read + count + 1
+            again = f" (--skip {self._read} begins there)" if self._read else ""
             error.add_note(
-                f"{self._source}, row {first}; {self.stored:,} messages are stored, all before row {self._read + 1}"
+                f"{self._source}, row {self._read + count + 1}; {self.stored:,} messages are stored, all before row "
+                f"{self._read + 1}{again}"
             )
             raise error from None
         self._read += count
@@ -130,7 +139,8 @@ class _Import:
             raise click.ClickException(
                 visible_text(
                     f"{self._source}, rows {first} to {self._read}: {errors[0]}; {self.stored:,} messages are stored, "
-                    f"{lost:,} of these rows are not{doubt}; nothing after row {self._read} was sent"
+                    f"{lost:,} of these rows are not{doubt}; nothing after row {self._read} was sent: --skip "
+                    f"{first - 1} sends these rows again, --skip {self._read} the rows after them"
                 )
             )
 
@@ -139,7 +149,8 @@ class _Import:
         if self._under_way:
             click.echo(
                 f"interrupted: {self.stored:,} messages are stored, up to {self._under_way:,} more perhaps; nothing "
-                f"after row {self._read} was sent",
+                f"after row {self._read} was sent: --skip {self._read - self._under_way} sends the rows that are "
+                f"perhaps stored again, --skip {self._read} the rows after them",
                 err=True,
             )
 
@@ -164,8 +175,9 @@ class _Import:
     def _queue_for(self, place: Place) -> MessageQueue | None:
         if place not in self._places:
             same = [queue for queue in self._queues if (queue.broker_name, queue.queue_id) == place]
-            other = self._queues[(len(self._places) - 1) % len(self._queues)]
-            self._places[place] = same[0] if same else other
+            # By the place alone, so that the rows after --skip go where those before it went.
+            number = 0 if place is None else zlib.crc32(place[0].encode(errors="replace")) + place[1]
+            self._places[place] = same[0] if same else self._queues[number % len(self._queues)]
         return self._places[place]
 
 
@@ -174,46 +186,98 @@ def _outcomes(error: RocketMQError) -> Iterator[Outcome]:
     yield from (failed.outcome for failed in parts if isinstance(failed, SendFailed))
 
 
-def _json_lines(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed]:
-    import orjson
+def _json_lines(file: IO[bytes], source: str, form: LineForm, skip: int) -> Iterator[Placed]:
+    from pyrmq_core.tools.cli.message_lines import members_of_line
 
-    for line in file:
-        message = form.message(line.rstrip(b"\r\n"))
-        yield _place_of(orjson.loads(line)), message
+    for line in itertools.islice(_filled_lines(file), skip, None):
+        members = members_of_line(line)
+        yield _place_of(members) if isinstance(members, dict) else None, form.message(line)
 
 
-def _csv_rows(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed]:
+def _filled_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yields the lines that are not blank, without the byte-order mark that some programs write."""
+    if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+        file.seek(0)
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise InvalidMessage(f"the line has more than {MAX_LINE_BYTES} bytes; are these JSON objects, one a line?")
+        if line := line.strip():
+            yield line
+
+
+def _csv_rows(file: IO[bytes], source: str, form: LineForm, skip: int) -> Iterator[Placed]:
     csv.field_size_limit(MAX_FIELD_CHARACTERS)
     head = file.readline().removeprefix(codecs.BOM_UTF8)  # spreadsheets write a byte-order mark
-    for row in csv.DictReader((line.decode() for line in itertools.chain([head], file)), strict=True):
+    rows = csv.DictReader((line.decode() for line in itertools.chain([head], file)), strict=True)
+    for row in itertools.islice(rows, skip, None):
         if None in row or None in row.values():
             raise InvalidMessage("the row has not as many values as the head has names; is the file cut?")
         members: dict[str, Any] = {name: text for name, text in row.items() if text or name == "body"}
         for name in ("queueId", "flag"):
             if name in members:
-                members[name] = int(members[name])
+                members[name] = _cell(name, members[name], int)
         if "properties" in members:
-            members["properties"] = json.loads(members["properties"])
+            members["properties"] = _cell("properties", members["properties"], json.loads)
         yield _place_of(members), form.message(json.dumps(members).encode())
 
 
-def _parquet_rows(file: IO[bytes], source: str, form: LineForm) -> Iterator[Placed]:
+def _cell(name: str, text: str, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidMessage(f"column {name} is {shortened(text)}: {error}") from None
+
+
+def _parquet_rows(file: IO[bytes], source: str, form: LineForm, skip: int) -> Iterator[Placed]:
     from pyrmq_core.client.arrow_library import columnar
 
     columnar()  # raises with the missing extra's name
     from pyrmq_core.columnar.parquet import read_rows
 
-    for row in read_rows(file, source):
-        message = Message(
-            form.topic,
-            row["body"],
+    for row in itertools.islice(read_rows(file, source), skip, None):
+        yield _place_of(row), _message_of(row, form.topic)
+
+
+def _message_of(row: dict[str, Any], topic: str) -> Message:
+    """Returns the checked message of a row; `InvalidMessage` names the column with a value that no message has."""
+    from pyrmq_core.tools.cli.message_lines import checked_message
+
+    body = row["body"].encode() if isinstance(row["body"], str) else row["body"]
+    if not isinstance(body, bytes):
+        raise _unfit("body", body, "bytes or a text")
+    for name in ("tags", "keys", "shardingKey"):
+        value = row.get(name)
+        if not isinstance(value, str | None) and not (name == "keys" and _are_texts(value)):
+            raise _unfit(name, value, "a text")
+    if not isinstance(flag := row.get("flag") or 0, int) or isinstance(flag, bool):
+        raise _unfit("flag", flag, "a whole number")
+    properties = row.get("properties") or ()
+    try:
+        pairs = dict(properties)
+    except (TypeError, ValueError):
+        pairs = {"": None}
+    if not _are_texts([*pairs, *pairs.values()]):
+        raise _unfit("properties", properties, "a map of texts to texts")
+    return checked_message(
+        Message(
+            topic,
+            body,
             tags=row.get("tags"),
             keys=row.get("keys"),
             sharding_key=row.get("shardingKey"),
-            properties=dict(row.get("properties") or ()),
-            flag=row.get("flag") or 0,
+            properties=pairs,
+            flag=flag,
         )
-        yield _place_of(row), message
+    )
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+
+
+def _unfit(column: str, value: object, kinds: str) -> InvalidMessage:
+    shown = "null" if value is None else f"{shortened(value)} ({type(value).__name__})"
+    return InvalidMessage(f"column {column} is {shown}; it has to be {kinds}")
 
 
 def _place_of(members: dict[str, Any]) -> Place:
@@ -223,7 +287,7 @@ def _place_of(members: dict[str, Any]) -> Place:
     return None
 
 
-READERS: Final[dict[str, Callable[[IO[bytes], str, LineForm], Iterator[Placed]]]] = {
+READERS: Final[dict[str, Callable[[IO[bytes], str, LineForm, int], Iterator[Placed]]]] = {
     "jsonl": _json_lines,
     "csv": _csv_rows,
     "parquet": _parquet_rows,

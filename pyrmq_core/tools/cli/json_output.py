@@ -1,4 +1,4 @@
-"""JSON as commands print it: readable, and harmless to a terminal."""
+"""JSON as commands print it, readable and harmless to a terminal, and values as errors show them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from typing import Final
 
 # Characters that JSON allows although they control a terminal (C1 works like ESC there) or disguise a text.
 STEERING: Final = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# The most characters of a value in an error.
+SHOWN_CHARACTERS: Final = 80
+
+
+def shortened(value: object) -> str:
+    """Returns a value for an error, cut if it is long."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 def json_text(value: object) -> str:

@@ -33,6 +33,7 @@ from pyrmq_core.protocol.framing.fast_dataclass import maker_of
 from pyrmq_core.protocol.messages.batch_payloads import checked_ends
 from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.protocol.messages.properties import SHARDING_KEY
+from pyrmq_core.tools.cli.json_output import shortened
 
 try:
     import fcntl
@@ -68,7 +69,7 @@ class LineForm:
         self._as_json = as_json
         self._hint = hint
         model = Message(topic, b"x", **fields)
-        _checked(model)
+        checked_message(model)
         self._rest = tuple(getattr(model, name) for name in MESSAGE_FIELDS[2:])
         self._tags, self._keys, self._sharding_key, self._properties = self._rest[:4]
         self._last_fields = self._rest[4:]
@@ -76,11 +77,11 @@ class LineForm:
     def message(self, line: bytes) -> Message:
         """Returns the checked message of a line; `InvalidMessage` names the line's fault."""
         if not self._as_json:
-            return _checked(self.unchecked_message(line))
+            return checked_message(self.unchecked_message(line))
         with contextlib.suppress(InvalidMessage):  # checking the members one by one gives the better error
-            if (message := self._common_message(_members_of(line, self._hint))) is not None:
-                return _checked(message)
-        return _checked(Message(self.topic, **{**self._fields, **_fields_of(_members_of(line, self._hint))}))
+            if (message := self._common_message(members_of_line(line, self._hint))) is not None:
+                return checked_message(message)
+        return checked_message(Message(self.topic, **{**self._fields, **_fields_of(members_of_line(line, self._hint))}))
 
     def unchecked_message(self, line: bytes) -> Message:
         """Returns the message of a line as `message` does, but unchecked, for a caller that encodes it next.
@@ -92,7 +93,7 @@ class LineForm:
         try:
             members = orjson.loads(line)
         except ValueError:
-            members = _members_of(line, self._hint)
+            members = members_of_line(line, self._hint)
         message = self._common_message(members)
         return self.message(line) if message is None else message
 
@@ -126,7 +127,7 @@ class LineForm:
         return make_message(self.topic, content, tags, keys, sharding_key, properties, *self._last_fields)
 
 
-def _checked(message: Message) -> Message:
+def checked_message(message: Message) -> Message:
     """Returns the message; raises `InvalidMessage` if no producer would send it."""
     check_message(message)
     checked_ends(message)
@@ -160,7 +161,7 @@ def _widen_pipe(descriptor: int) -> None:
             fcntl.fcntl(descriptor, resize, PIPE_BYTES)
 
 
-def _members_of(line: bytes, hint: str) -> object:
+def members_of_line(line: bytes, hint: str = "") -> object:
     """Returns the JSON value of a line, in any encoding that `json` reads, or raises with the line's fault."""
     try:
         return orjson.loads(line)
@@ -197,7 +198,7 @@ def _fields_of(members: object) -> dict[str, Any]:
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidMessage(f"{name} is {value!r}; it has to be a text")
+        raise InvalidMessage(f"{name} is {shortened(value)}; it has to be a text")
     return value
 
 
@@ -221,13 +222,13 @@ def _words(name: str, value: object) -> object:
 
 def _object(name: str, value: object) -> object:
     if not isinstance(value, dict):
-        raise InvalidMessage(f"{name} is {value!r}; it has to be an object of texts")
+        raise InvalidMessage(f"{name} is {shortened(value)}; it has to be an object of texts")
     return value
 
 
 def _whole(name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidMessage(f"{name} is {value!r}; it has to be a whole number")
+        raise InvalidMessage(f"{name} is {shortened(value)}; it has to be a whole number")
     return value
 
 
@@ -237,14 +238,14 @@ def _seconds(name: str, value: object) -> timedelta:
             return timedelta(seconds=value)
     except (ValueError, OverflowError):
         pass
-    raise InvalidMessage(f"{name} is {value!r}; it has to be a number of seconds")
+    raise InvalidMessage(f"{name} is {shortened(value)}; it has to be a number of seconds")
 
 
 def _time(name: str, value: object) -> datetime:
     try:
         when = datetime.fromisoformat(_text(name, value))
     except ValueError:
-        raise InvalidMessage(f"{name} is {value!r}; it has to be an ISO-8601 time") from None
+        raise InvalidMessage(f"{name} is {shortened(value)}; it has to be an ISO-8601 time") from None
     return when if when.tzinfo else when.astimezone(UTC)
 
 

@@ -18,6 +18,8 @@ from pyrmq_core.tools.search.where import Row, Where
 # The longest body that is parsed: a broker's default limit for messages. It takes a second, and 40 times its size.
 MAX_JSON_BYTES: Final = 4 << 20
 QUICK_BYTES: Final = 64 * 1024
+# Python's int takes some digits more from a text.
+INT_DIGITS: Final = 4000
 
 
 class NoJson(ValueError):
@@ -105,7 +107,13 @@ def json_of(body: bytes) -> Any:
         raise LongJson
     decoder = DECODER if len(body) <= QUICK_BYTES else INTERRUPTIBLE
     try:
-        return decoder.decode(body.decode(json.detect_encoding(body)))
+        text = body.decode("utf-8-sig")
+        try:
+            return decoder.decode(text)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # a whole number of more digits than Python's int takes
+            return INTERRUPTIBLE.decode(text)
     except (ValueError, RecursionError, ArithmeticError):
         raise NoJson from None
 
@@ -118,8 +126,8 @@ def _exact(text: str) -> Decimal:
     return Decimal(text)
 
 
-def _whole(text: str) -> int:
-    return int(text)
+def _whole(text: str) -> int | Decimal:
+    return int(text) if len(text) <= INT_DIGITS else Decimal(text)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -128,7 +136,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 # Made once: `json.loads` would make a decoder for each body, which takes longer than reading a small body.
 DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
-# For long bodies: its parts are functions of Python, at which other threads get their turn.
+# For long bodies and long numbers: its parts are functions of Python, at which other threads get their turn.
 INTERRUPTIBLE: Final = json.JSONDecoder(
     parse_float=_exact, parse_int=_whole, parse_constant=_no_constant, object_pairs_hook=_object
 )

@@ -179,7 +179,7 @@ class _Parser:
             return Decimal(number[0]) if number[1] or number[2] else int(number[0])
         if (text := TEXT.match(self._text, at)) is not None:
             self._position = text.end()
-            return ESCAPED.sub(r"\1", text[1] if text[1] is not None else text[2])
+            return _unescaped(text)
         if self._text[at : at + 1] in ("'", '"'):
             raise self._wrong("the text that begins here has no end: a quote closes it")
         if not self._takes("["):
@@ -203,13 +203,19 @@ class _Parser:
         while True:
             if self._text.startswith(".", self._position):
                 self._position += 1
-                steps.append(self._matched(MEMBER, "a member's name")[0])
+                member = self._matched(MEMBER, "a member's name")
+                if member[0].isdecimal():
+                    raise self._wrong(
+                        f"a number stands in brackets: [{member[0]}] is an element, ['{member[0]}'] a name",
+                        member.start(),
+                    )
+                steps.append(member[0])
             elif self._text.startswith("[", self._position):
                 self._position += 1
                 quoted = TEXT.match(self._text, self._position)
                 step = quoted or self._matched(INDEX, "a number, or a name in quotes,")
                 self._position = step.end()
-                steps.append(int(step[0]) if quoted is None else self._text[step.start() + 1 : step.end() - 1])
+                steps.append(int(step[0]) if quoted is None else _unescaped(quoted))
                 self._expect("]")
             else:
                 break
@@ -277,6 +283,11 @@ ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+def _unescaped(quoted: re.Match[str]) -> str:
+    """Returns the text or name that is written in quotes."""
+    return ESCAPED.sub(r"\1", quoted[1] if quoted[1] is not None else quoted[2])
 
 
 def _constant(value: Any) -> Value:

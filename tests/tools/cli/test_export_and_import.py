@@ -11,12 +11,15 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pyrmq_core import Message, MessageExt, OffsetRange, decode
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.columnar.parquet import read_rows
 from pyrmq_core.testing import PASS, Command, CutConnection, Peer, RequestCode
 from tests.support.commands import ended, started
 from tests.support.terminal import Terminal
@@ -113,6 +116,20 @@ def test_other_programs_read_the_files(terminal: Terminal, tmp_path: Path) -> No
         assert line["body"] == row["body"] == columns["body"].decode(errors="replace")
 
 
+def test_cells_that_a_spreadsheet_would_compute_are_quoted_on_request(terminal: Terminal, tmp_path: Path) -> None:
+    rows = {}
+    for name, *options in (("plain",), ("quoted", "--quote-formulas")):
+        target = str(tmp_path / name)
+        terminal.text("export", "T", "--since", "1h", "--format", "csv", "--to", target, *options)
+        with open(target, newline="") as file:
+            rows[name] = list(csv.DictReader(file))
+    assert {row["body"] for row in rows["plain"]} >= {"=1+1", "plain"}
+    assert {row["body"] for row in rows["quoted"]} >= {"'=1+1", "plain"}
+    assert [{**row, "body": row["body"].removeprefix("'")} for row in rows["quoted"]] == rows["plain"]
+    refused = ("--format", "jsonl", "--to", str(tmp_path / "x"), "--quote-formulas")
+    assert terminal.run("export", "T", "--since", "1h", *refused).exit_code == 2
+
+
 def test_nothing_is_a_whole_file_too(terminal: Terminal, tmp_path: Path) -> None:
     for form in ("jsonl", "parquet", "csv"):
         target = str(tmp_path / f"none.{form}")
@@ -153,7 +170,9 @@ def test_an_unfinished_file_of_another_stays(terminal: Terminal, tmp_path: Path)
     part.write_text("another's")
     result = terminal.run("export", "T", "--since", "1h", "--format", "jsonl", "--to", str(target))
     assert result.exit_code == 1
-    assert "File exists" in result.stderr
+    named, failed = result.stderr.splitlines()
+    assert named == f"{part} is the unfinished file of another export; remove it if that runs no more"
+    assert f"{part}: File exists, after 0 messages" in failed
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(part.name, "another's")]
 
 
@@ -221,6 +240,96 @@ def test_files_that_cannot_be_read(
     result = terminal.run("import", name, "--topic", "Empty")
     assert result.exit_code in (1, 2)
     assert said in " ".join(result.stderr.split())
+
+
+TEXTS = pa.map_(pa.string(), pa.string())
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"body": pa.array([b"a", None])}, "column body is null; it has to be bytes or a text (a.parquet, row 2;"),
+        ({"body": [1.5]}, "column body is 1.5 (float); it has to be bytes or a text (a.parquet, row 1;"),
+        ({"body": ["a"], "tags": [7]}, "column tags is 7 (int); it has to be a text"),
+        ({"body": ["a"], "keys": [[1]]}, "column keys is [1] (list); it has to be a text"),
+        ({"body": ["a"], "flag": ["x"]}, "column flag is 'x' (str); it has to be a whole number"),
+        ({"body": ["a", "b"], "properties": [None, "text"]}, "column properties is 'text' (str); it has to be a map"),
+        ({"body": ["a"], "properties": [3]}, "column properties is 3 (int); it has to be a map of texts to texts"),
+        (
+            {"body": ["a"], "properties": pa.array([[("n", 1)]], pa.map_(pa.string(), pa.int64()))},
+            "column properties is [('n', 1)] (list); it has to be a map of texts to texts",
+        ),
+        ({"body": ["a"], "properties": pa.array([[("n", None)]], TEXTS)}, "column properties is [('n', None)]"),
+        ({"body": ["a", ""]}, "brokers refuse empty bodies (a.parquet, row 2; 0 messages are stored"),
+        ({"body": ["a"], "properties": pa.array([[("TAGS", "x")]], TEXTS)}, "(a.parquet, row 1;"),
+        ({"text": ["a"]}, "a.parquet has no column body; it has text"),
+    ],
+)
+def test_rows_of_other_programs_that_are_no_messages(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table(columns), "a.parquet")
+    shown = terminal.refused(1, "import", "a.parquet", "--topic", "Empty")
+    assert said in shown
+    assert "Traceback" not in shown
+
+
+def test_rows_of_other_programs(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:
+    """Texts as bodies, a list of keys, lines with blanks between them and a byte-order mark before the first."""
+    with Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic("Foreign", queues=1)
+    table = {"body": ["a", "\u00e9"], "keys": [["k", "l"], None], "tags": pa.array([None, None], pa.null())}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf\r\n{"body": "c"}\r\n\n  \n {"body": "d", "tags": "t"} \n\n')
+    for form in ("parquet", "jsonl"):
+        assert "2 messages of" in terminal.text("import", str(tmp_path / f"a.{form}"), "--topic", "Foreign")
+    rows = sorted(row[:3] for messages in held(cluster, "Foreign").values() for row in messages)
+    assert [(body, keys) for body, _, keys in rows] == [(b"a", "k l"), (b"c", None), (b"d", None), (b"\xc3\xa9", None)]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_an_import_goes_on_behind_rows(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path, form: str) -> None:
+    """Both halves of a file, the first row of the second marked as skipped, are the file; also in other queues."""
+    source, topic = str(tmp_path / f"a.{form}"), f"Skip-{form}"
+    with Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic(topic, queues=1)
+    terminal.text("export", "T", "--since", "1h", "--format", form, "--to", source)
+    whole = terminal.text("import", source, "--topic", topic, "--skip", "0")
+    assert whole.startswith(f"{COUNT} messages of")
+    first = held(cluster, topic)
+    assert terminal.text("import", source, "--topic", topic, "--skip", "150").startswith(f"{COUNT - 150} messages of")
+    again = {queue: rows[len(first[queue]) :] for queue, rows in held(cluster, topic).items()}
+    assert sum(map(len, again.values())) == COUNT - 150
+    for queue, rows in again.items():
+        assert rows == first[queue][len(first[queue]) - len(rows) :]
+    assert terminal.text("import", source, "--topic", topic, "--skip", str(COUNT + 5)).startswith("0 messages of")
+
+
+def test_a_row_behind_skipped_rows_is_named_by_its_number(terminal: Terminal, tmp_path: Path) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_text('no JSON\n\n{"body": "a"}\n{"body": 5}\n')
+    said = terminal.refused(1, "import", str(source), "--topic", "Empty", "--skip", "1")
+    assert "row 3; 0 messages are stored, all before row 2 (--skip 1 begins there)" in said
+    source.write_bytes(b"[" * 100_000 + b"\n")
+    assert "it is no JSON (" in terminal.refused(1, "import", str(source), "--topic", "Empty")
+    cells = tmp_path / "a.csv"
+    cells.write_text(f"body,properties\na,{'[' * 100_000}\n")
+    assert "column properties is '[[[" in terminal.refused(1, "import", str(cells), "--topic", "Empty")
+    cells.write_text(f"body,flag\na,{'9' * 5000}\n")
+    assert "column flag is '999" in terminal.refused(1, "import", str(cells), "--topic", "Empty")
+
+
+def test_equal_bodies_are_unpacked_row_by_row(tmp_path: Path) -> None:
+    """A small file of large bodies: 200 MiB of them lie in its only row group, once."""
+    body = b"a" * (4 * 1024 * 1024)
+    pq.write_table(pa.table({"body": [body] * 50, "tags": ["t"] * 50}), tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 1024 * 1024
+    before = pa.total_allocated_bytes()
+    with (tmp_path / "a.parquet").open("rb") as file:
+        for row in read_rows(file, "a.parquet"):
+            assert row == {"body": body, "tags": "t"}
+            assert pa.total_allocated_bytes() - before < 32 * 1024 * 1024
 
 
 def test_the_mark_of_a_spreadsheet_is_no_name(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -116,6 +117,8 @@ def test_what_does_not_hold(text: str) -> None:
         ("user.id == 42", "character 1, 'u'"),
         ("json. == 1", "character 6, ' '"),
         ("json[x] == 1", "character 6, 'x'"),
+        ("json.data.0.id == 1", "character 11, '0': a number stands in brackets: [0] is an element, ['0'] a name"),
+        ("json.a == 1 and json.12 == 1", "character 22, '1'"),
         ("(json.a == 1", "character 13, the end"),
         ("json.a == 'open", 'character 11, "\'"'),
         ("born == 'yesterday'", 'character 9, "\'"'),
@@ -158,13 +161,50 @@ def test_whole_numbers_equal_those_of_the_body_alone(value: object, number: int)
 
 @pytest.mark.parametrize(
     "body",
-    [b"text", b"", b"\xff\xfe", b'{"a": NaN}', b"[" * 100_000, b"1" * 5000, b'{"a": 1', b"1e99999999999999999999"],
+    [
+        b"text",
+        b"",
+        b"\xff\xfe",
+        b'{"a": NaN}',
+        b"[" * 100_000,
+        b'{"a": 1',
+        '{"a": 1}'.encode("utf-16"),
+        b"1e99999999999999999999",
+    ],
 )
 def test_a_body_that_is_no_json_meets_no_condition(body: bytes) -> None:
     for text in ("json.a == null", "not json.a == 1", "tags == 'paid' or json.a == 1"):
         with pytest.raises(NoJson):
             holds(text, body)
     assert holds("tags == 'paid'", body)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (r"json['it\'s'] == 1", "it's"),
+        (r'json["it\"s"] == 1', 'it"s'),
+        (r"json['a\\b'] == 1", r"a\b"),
+        (r"json['a\nb'] == 1", "anb"),
+        ("json['it\"s'] == 1", 'it"s'),
+        ("json['0'] == 1", "0"),
+        ("json['']== 1", ""),
+    ],
+)
+def test_a_name_in_brackets_is_read_as_a_text_is(text: str, name: str) -> None:
+    assert holds(text, json.dumps({name: 1}).encode())
+    assert holds(f"json.of[0]{text.removeprefix('json')}", json.dumps({"of": [{name: 1}]}).encode())
+    if name:
+        within = text.replace("json", "properties").replace("== 1", "== '1'")
+        assert Members(Where.parse(within)).holds(replace(message(), properties={name: "1"}))
+
+
+def test_a_body_with_a_mark_and_whole_numbers_beyond_those_of_python() -> None:
+    assert holds("json.a == 1", b'\xef\xbb\xbf{"a": 1}')
+    long = b'{"n": ' + b"9" * 5000 + b', "more": -' + b"9" * 5001 + b', "id": 7}'
+    assert holds("json.id == 7", long)
+    assert holds("json.n > 1e4999 and json.n < 1e5000 and json.more < -1e5000", long)
+    assert not holds("json.n == 1 or json.n == '9'", long)
 
 
 def test_numbers_of_any_length_and_size() -> None:

@@ -144,8 +144,8 @@ def order(name: str, queues: tuple[str, ...], connection: Connection, delete: bo
 
 def _broker_and_queues(text: str) -> tuple[str, int]:
     broker, _, number = text.rpartition(":")
-    if not broker or not number.isdecimal() or not int(number):
-        raise click.BadParameter(f"{text!r} is not BROKER:QUEUES, such as broker-a:8")
+    if not broker or not number.isdecimal() or len(number) > 10 or not int(number):
+        raise click.BadParameter(f"{text[:80]!r} is not BROKER:QUEUES, such as broker-a:8")
     return broker, int(number)
 
 

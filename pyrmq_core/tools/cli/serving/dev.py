@@ -50,8 +50,8 @@ def dev(
 def _name_and_queues(text: str) -> tuple[str, int]:
     """Returns the topic and its number of queues at each broker, by default 8, in `name` or `name=number`."""
     name, colon, number = text.partition(":")
-    if not name or (colon and not number.isdecimal()):
-        raise click.BadParameter(f"{text!r} is not NAME or NAME:QUEUES, such as orders:8", param_hint="--topic")
+    if not name or (colon and not (number.isdecimal() and len(number) <= 10)):
+        raise click.BadParameter(f"{text[:80]!r} is not NAME or NAME:QUEUES, such as orders:8", param_hint="--topic")
     return name, int(number or 8)
 
 
