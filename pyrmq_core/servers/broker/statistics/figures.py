@@ -79,7 +79,7 @@ class BrokerFigures:
 
     def note_put_latency(self, topic: str, queue_id: int, took_ms: int) -> None:
         """Counts the time that one request took to store messages in a queue."""
-        key = KEY.format(queue_id, topic)
+        key = f"{queue_id}@{topic}"
         tally = self._put_latencies.get(key) or self._make(self._put_latencies, key, topic)
         tally.messages += took_ms
         tally.requests += 1
