@@ -123,6 +123,18 @@ def test_javas_recall_handle() -> None:
     assert RecallHandle.decode(GOLDEN_HANDLE) == handle
 
 
+@pytest.mark.parametrize("topic", ["T", "TT", "TTT"])
+def test_a_recall_handle_may_come_without_its_padding(topic: str) -> None:
+    """Java's decoder takes it so; it refuses a padding of another length."""
+    handle = RecallHandle(topic, "b", 1, "u")
+    bare = handle.encode().rstrip("=")
+    assert RecallHandle.decode(bare) == handle
+    for padding in ("=", "==", "==="):
+        if bare + padding != handle.encode():
+            with pytest.raises(InvalidArgument, match="recall handle is invalid"):
+                RecallHandle.decode(bare + padding)
+
+
 @pytest.mark.parametrize("text", ["", "x", "%%%", "djE=", GOLDEN_HANDLE.rstrip("=")[:-2], "djIgVCBiIDEgdQ==", "中"])
 def test_what_is_no_handle_is_reported(text: str) -> None:
     with pytest.raises(InvalidArgument, match="recall handle is invalid"):

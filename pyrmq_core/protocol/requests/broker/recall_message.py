@@ -41,6 +41,8 @@ class RecallHandle:
         """Returns the parts of a handle, with or without its padding; `InvalidArgument` for any other text."""
         padding = "" if "=" in handle else "=" * (-len(handle) % 4)
         try:
+            if len(handle + padding) % 4:
+                raise ValueError("its padding has another length")
             text = base64.b64decode((handle + padding).encode("ascii"), altchars=b"-_", validate=True).decode()
             version, topic, broker_name, deliver_ms, unique_id = text.split(" ")
             if version != VERSION:
