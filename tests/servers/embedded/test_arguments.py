@@ -64,7 +64,7 @@ def test_a_wrong_argument_is_named_when_the_cluster_is_made(
     [
         (TopicConfig("TBW102"), "topic TBW102 of broker-a: .* conflict with system topic"),
         (TopicConfig("orders", perm=99), "topic orders of broker-a: perm .* is 99"),
-        (TopicConfig("orders", attributes={"queue.type": "Round"}), "topic orders of broker-a: queue.type=Round"),
+        (TopicConfig("orders", attributes={"queue.type": "Round"}), "topic orders of broker-a: queue.type is 'Round'"),
     ],
 )
 async def test_a_topic_that_brokers_refuse_is_named_before_the_block(topic: TopicConfig, text: str) -> None:
