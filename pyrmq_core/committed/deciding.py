@@ -5,15 +5,18 @@ second record of a batch can only lie between the end that its committer saw and
 is decided by these entries alone, and a reader may begin anywhere.
 
 The numbers of a writer's batches ascend. A record with a lower number than a decided batch is late, and does not count
-either.
+either. Nor does a record whose ranges are not the rows that it states.
+
+The list of decided batches in a record is a short cut for committers. It is believed if the records that it names are
+there, or have expired.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final, TypeAlias
+from itertools import chain, pairwise
+from typing import Final, TypeAlias, TypeGuard
 
 from pyrmq_core.committed.records import (
     CommitRecord,
@@ -32,8 +35,15 @@ FEW_WRITERS: Final = 8
 RECORDS_WITHOUT_DECIDED: Final = 32
 # A committer must read the manifest again if this many records were added since: its record would not count.
 LONGEST_LOOK_BACK: Final = 1000
-# The most writers that a record lists; the writer that committed longest ago is forgotten first.
-MAX_WRITERS: Final = 1000
+# A list leaves out a writer that has committed nothing for so long: a repeat of its last batch would be another one.
+REMEMBERED_MS: Final = 400 * 24 * 3600 * 1000
+# The most bytes of a list, for some 15,000 writers: a broker accepts messages of 4 MiB. The writers that committed
+# longest ago are left out first.
+MOST_LIST_BYTES: Final = 1024 * 1024
+# The bytes of an entry of a list beside the writer's name.
+BYTES_A_WRITER: Final = 64
+# The most ranges of one batch, and of all batches that are read together.
+MOST_RANGES: Final = 1_000_000
 
 Entries: TypeAlias = Mapping[int, Entry]
 """Entries of a manifest by their offsets; messages that are none are left out."""
@@ -59,16 +69,24 @@ def next_record(
     seen: int,
     decided: DecidedBatches,
     without_decided: int,
+    named: bool = True,
 ) -> CommitRecord | None:
     """Returns the record to append for a batch to a manifest that ends at `seen`; None if the batch is decided.
 
-    `commit` is unique to this attempt.
+    `commit` is unique to this attempt. A writer that commits once is not `named`, and no later record lists it. Raises
+    `ManifestError` for a batch of more than a million ranges, which no reader accepts.
     """
     last = decided.get(writer)
     if last is not None and last.number >= number:
         return None
     whole = tuple(joined(ranges))
-    says_all = len(decided) <= FEW_WRITERS or without_decided >= RECORDS_WITHOUT_DECIDED
+    if len(whole) > MOST_RANGES:
+        raise ManifestError(
+            f"batch {number} of {writer} has {len(whole)} ranges, and a record at most {MOST_RANGES}: write it in "
+            "several batches, or from fewer partitions"
+        )
+    listed = remembered(decided)
+    says_all = len(listed) <= FEW_WRITERS or without_decided >= RECORDS_WITHOUT_DECIDED
     return CommitRecord(
         writer,
         number,
@@ -76,8 +94,20 @@ def next_record(
         whole,
         seen,
         commit,
-        decided=decided if says_all else None,
+        decided=listed if says_all else None,
+        is_named=named,
     )
+
+
+def remembered(decided: DecidedBatches) -> DecidedBatches:
+    """Returns the decided batches that a record lists: not those of writers that commit once, or long ago."""
+    newest = max((last.stored_ms for last in decided.values()), default=0)
+    listed, room = dict[str, Decided](), MOST_LIST_BYTES
+    for writer, last in reversed(list(decided.items())):
+        room -= BYTES_A_WRITER + len(writer.encode())
+        if last.is_named and room >= 0 and (not last.stored_ms or newest - last.stored_ms <= REMEMBERED_MS):
+            listed[writer] = last
+    return dict(reversed(listed.items()))
 
 
 def needed_from(entries: Entries, start: int, end: int) -> int:
@@ -94,7 +124,8 @@ def needed_from(entries: Entries, start: int, end: int) -> int:
 def commits_between(entries: Entries, start: int, end: int) -> list[Commit]:
     """Returns the committed batches whose records lie in `start` to `end`, in the order of their records.
 
-    `entries` are all entries from `needed_from` on. Raises `ManifestError` for a record whose parts are missing.
+    `entries` are all entries from `needed_from` on. Raises `ManifestError` for a record that contradicts itself: its
+    parts are missing or another record's, or its ranges are not the rows that it states.
     """
     return [
         Commit(offset, record.writer, record.number, record.rows, _all_ranges(entries, offset, record))
@@ -103,41 +134,82 @@ def commits_between(entries: Entries, start: int, end: int) -> list[Commit]:
     ]
 
 
+def _may_decide(record: Entry | None, offset: int) -> TypeGuard[CommitRecord]:
+    return (
+        isinstance(record, CommitRecord) and offset - record.seen <= LONGEST_LOOK_BACK and not record.is_contradictory
+    )
+
+
 def _is_first(entries: Entries, offset: int, record: CommitRecord) -> bool:
+    """Returns whether no earlier record decides the batch; a record that contradicts itself may be first."""
     if offset - record.seen > LONGEST_LOOK_BACK:
         return False
-    between = (entries.get(earlier) for earlier in range(record.seen, offset))
+    between = ((earlier, entries.get(earlier)) for earlier in range(record.seen, offset))
     return not any(
-        isinstance(earlier, CommitRecord) and earlier.writer == record.writer and earlier.number >= record.number
-        for earlier in between
+        _may_decide(earlier, at) and earlier.writer == record.writer and earlier.number >= record.number
+        for at, earlier in between
     )
 
 
 def _all_ranges(entries: Entries, offset: int, record: CommitRecord) -> tuple[StoredRange, ...]:
-    if not record.parts:
-        return record.ranges
-    before = (entries.get(earlier) for earlier in range(record.seen, offset))
-    parts = [part for part in before if isinstance(part, RangesPart) and part.commit == record.commit]
-    if len(parts) != record.parts:
-        raise ManifestError(
-            f"the record at offset {offset} of the manifest has {record.parts} parts before it, and {len(parts)} are "
-            "there: its broker lost messages"
-        )
-    return (*(stored for part in parts for stored in part.ranges), *record.ranges)
+    ranges, where = record.ranges, f"the record at offset {offset} of the manifest"
+    if record.parts:
+        of_commit = [
+            entry
+            for earlier in range(record.seen, offset)
+            if (entry := entries.get(earlier)) is not None and entry.commit == record.commit
+        ]
+        parts = [part for part in of_commit if isinstance(part, RangesPart)]
+        if len(of_commit) != len(parts):
+            raise _contradiction(f"{where} names parts that belong to a record before it", offset)
+        if len(parts) != record.parts:
+            raise _contradiction(
+                f"{where} has {record.parts} parts before it, and {len(parts)} are there: its broker lost messages",
+                offset,
+            )
+        ranges = (*chain.from_iterable(part.ranges for part in parts), *ranges)
+    rows = sum(part.count for part in ranges)
+    ordered = sorted(ranges, key=lambda part: (part.queue, part.start))
+    overlap = any(part.queue == behind.queue and part.end > behind.start for part, behind in pairwise(ordered))
+    if rows != record.rows or overlap:
+        raise _contradiction(f"{where} states {record.rows} rows, and its ranges are not as many", offset)
+    return ranges
 
 
-def decided_at(entries: Entries, start: int, end: int) -> tuple[DecidedBatches, int] | None:
+def _contradiction(fault: str, offset: int) -> ManifestError:
+    return ManifestError(
+        f"{fault}. Nothing of its batch is read: find out who may write to the manifest, write the batch again under a "
+        f"higher number, and read on behind it (read_committed(topic, start={offset + 1}), in Spark startingOffsets "
+        "with that offset of the manifest)"
+    )
+
+
+def decided_at(
+    entries: Entries, start: int, end: int, *, disbelieved: Container[int] = ()
+) -> tuple[DecidedBatches, int] | None:
     """Returns the decided batches at `end`, and how many records follow their last list.
 
     None if the last list lies in earlier entries.
 
-    `entries` are the entries from `start` on. If `start` is 0 they need no list.
+    `entries` are the entries from `start` on. If `start` is 0 they need no list. Lists at the offsets `disbelieved` do
+    not count.
     """
     for offset in range(end - 1, start - 1, -1):
         record = entries.get(offset)
-        if isinstance(record, CommitRecord) and record.decided is not None and record.seen >= start:
+        if (
+            _may_decide(record, offset)
+            and record.decided is not None
+            and start <= record.seen <= offset
+            and offset not in disbelieved
+        ):
             return _with_records(entries, record.seen, end, record.decided), end - 1 - offset
     return None if start else (_with_records(entries, 0, end, {}), end)
+
+
+def without_record(entries: Entries, decided: DecidedBatches) -> DecidedBatches:
+    """Returns the decided batches whose records are not among the entries."""
+    there = {(entry.writer, entry.number) for offset, entry in entries.items() if _may_decide(entry, offset)}
+    return {writer: last for writer, last in decided.items() if (writer, last.number) not in there}
 
 
 def known_from(entries: Entries, start: int, end: int) -> tuple[DecidedBatches, int]:
@@ -149,9 +221,11 @@ def _with_records(entries: Entries, start: int, end: int, decided: DecidedBatche
     batches = dict(decided)
     for offset in range(start, end):
         record = entries.get(offset)
-        if isinstance(record, CommitRecord):
+        if _may_decide(record, offset):
             last = batches.get(record.writer)
             if last is None or record.number > last.number:
                 batches.pop(record.writer, None)  # the writer moves to the end
-                batches[record.writer] = Decided(record.number, record.rows)
-    return dict(islice(batches.items(), max(0, len(batches) - MAX_WRITERS), None))
+                batches[record.writer] = Decided(
+                    record.number, record.rows, offset, record.stored_ms, is_named=record.is_named
+                )
+    return batches

@@ -3,17 +3,21 @@
 The manifest of a topic is another topic with one queue. A batch is committed by one message in it, whose body is JSON:
 
     {"writer": "q1", "number": 7, "rows": 150, "seen": 41, "commit": "5f0c...", "parts": 0,
-     "ranges": {"orders": {"broker-a": {"0": [[1200, 150, "first id", "last id"]]}}}, "decided": [["q1", 6, 90]]}
+     "ranges": {"orders": {"broker-a": {"0": [[1200, 150, "first id", "last id"]]}}},
+     "decided": [["q1", 6, 90]], "decidedAt": [[40, 1777766400000]]}
 
-`seen` is the end of the manifest when the committer read it; `decided`, if present, has the batches decided there.
-Ranges that do not fit into one message precede it, in parts. These messages have the property `MANIFEST_VERSION`.
+`seen` is the end of the manifest when the committer read it. `decided`, if present, has the batches decided there, and
+`decidedAt` the offset and the store time of each one's record, -1 and 0 if they are unknown. `"named": false` says that
+the writer commits once. Ranges that do not fit into one message precede it, in parts. These messages have the property
+`MANIFEST_VERSION`. Other messages, and such as cannot be read, are no commits: readers and writers pass over them.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from pyrmq_core.errors import ManifestError
@@ -23,6 +27,9 @@ MANIFEST_VERSION: Final = "manifestVersion"
 VERSION: Final = "1"
 # The most ranges in one message: a range takes some 100 bytes, and a broker accepts messages of 4 MiB.
 RANGES_A_MESSAGE: Final = 10_000
+# The longest body of an entry when it is decompressed; writers make shorter ones.
+MAX_ENTRY_BYTES: Final = 8 * 1024 * 1024
+MAX_LONG: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +50,16 @@ class StoredRange:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The latest batch of a writer that is decided, and its rows."""
+    """The latest batch of a writer that is decided, and its rows; offset and store time of its record, if known.
+
+    A writer that is not `is_named` commits once.
+    """
 
     number: int
     rows: int
+    offset: int = -1
+    stored_ms: int = 0
+    is_named: bool = True
 
 
 DecidedBatches: TypeAlias = Mapping[str, Decided]
@@ -58,7 +71,8 @@ class CommitRecord:
     """The decision that the batch `number` of `writer` consists of the rows in `ranges`.
 
     The committer read the manifest up to the offset `seen`, and found no such batch there. `decided` may have the
-    batches decided there. The ranges of `parts` messages before this one, with the same `commit`, belong to it.
+    batches decided there. The ranges of `parts` messages before this one, with the same `commit`, belong to it. A
+    writer that is not `is_named` commits once. `stored_ms` is the time at which the broker stored the record.
     """
 
     writer: str
@@ -69,6 +83,13 @@ class CommitRecord:
     commit: str
     parts: int = 0
     decided: DecidedBatches | None = None
+    is_named: bool = True
+    stored_ms: int = field(default=0, compare=False)
+
+    @property
+    def is_contradictory(self) -> bool:
+        """True for a record that has all of its ranges, if they are not `rows` rows; it decides nothing then."""
+        return not self.parts and sum(part.count for part in self.ranges) != self.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +101,13 @@ class RangesPart:
 
 
 Entry: TypeAlias = CommitRecord | RangesPart
+
+
+@dataclass(frozen=True, slots=True)
+class NoEntry:
+    """A message of a manifest that is no commit, and the reason."""
+
+    reason: str
 
 
 def joined(ranges: Iterable[StoredRange]) -> list[StoredRange]:
@@ -114,42 +142,62 @@ def _bodies(record: CommitRecord) -> Iterator[bytes]:
         "parts": parts,
         "ranges": _tree(ranges),
     }
+    if not record.is_named:
+        body["named"] = False
     if record.decided is not None:
         body["decided"] = [[writer, last.number, last.rows] for writer, last in record.decided.items()]
+        body["decidedAt"] = [[last.offset, last.stored_ms] for last in record.decided.values()]
     yield _json(body)
 
 
-def entry_of(message: MessageExt) -> Entry | None:
-    """Returns the commit record, or part of its ranges, in a message of a manifest; None for any other message.
+def entry_of(message: MessageExt) -> Entry | NoEntry:
+    """Returns the commit record, or part of its ranges, in a message of a manifest.
 
-    Raises `ManifestError` for an unknown version, and for a body that cannot be read.
+    Raises `ManifestError` for a record of a newer version, which may be a commit.
     """
-    place = f"offset {message.queue_offset} of manifest {message.topic}"
     version = message.properties.get(MANIFEST_VERSION)
     if version is None:
-        return None
-    if version != VERSION:
-        raise ManifestError(f"{place} is of version {version!r}, and this release reads version {VERSION}: update it")
-    try:
-        data = json.loads(message.body)
-        ranges = tuple(_ranges(data["ranges"]))
-        if "writer" not in data:
-            return RangesPart(_text(data["commit"]), ranges)
-        decided = data.get("decided")
-        return CommitRecord(
-            writer=_text(data["writer"]),
-            number=_count(data["number"]),
-            rows=_count(data["rows"]),
-            ranges=ranges,
-            seen=_count(data["seen"]),
-            commit=_text(data["commit"]),
-            parts=_count(data["parts"]),
-            decided=None
-            if decided is None
-            else {_text(writer): Decided(_count(number), _count(rows)) for writer, number, rows in decided},
+        return NoEntry(f"it lacks the property {MANIFEST_VERSION}")
+    if re.fullmatch("[1-9][0-9]{0,8}", version) and int(version) > int(VERSION):
+        raise ManifestError(
+            f"offset {message.queue_offset} of manifest {message.topic} is of version {version}, and this release of "
+            f"pyrmq reads version {VERSION}: update it"
         )
+    if version != VERSION:
+        return NoEntry(f"its {MANIFEST_VERSION} is {version[:20]!a}")
+    if len(message.body) > MAX_ENTRY_BYTES:
+        return NoEntry(f"it has {len(message.body)} bytes")
+    try:
+        return _entry(json.loads(message.body), message.store_timestamp_ms)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ManifestError(f"{place} is no commit record: {type(error).__name__} {error}") from None
+        return NoEntry(f"{type(error).__name__} {str(error)[:100]!a}")
+
+
+def _entry(data: Any, stored_ms: int) -> Entry:
+    ranges = tuple(_ranges(data["ranges"]))
+    if "writer" not in data:
+        return RangesPart(_text(data["commit"]), ranges)
+    return CommitRecord(
+        writer=_text(data["writer"]),
+        number=_count(data["number"]),
+        rows=_count(data["rows"]),
+        ranges=ranges,
+        seen=_count(data["seen"]),
+        commit=_text(data["commit"]),
+        parts=_count(data["parts"]),
+        decided=None if data.get("decided") is None else _decided(data["decided"], data.get("decidedAt")),
+        is_named=data.get("named") is not False,
+        stored_ms=stored_ms,
+    )
+
+
+def _decided(batches: Sequence[Any], records: Sequence[Any] | None) -> DecidedBatches:
+    """Returns the decided batches of a list; earlier releases did not add where their records are."""
+    records = [(-1, 0)] * len(batches) if records is None else records
+    return {
+        _text(writer): Decided(_count(number), _count(rows), _count(offset + 1) - 1, _count(stored_ms))
+        for (writer, number, rows), (offset, stored_ms) in zip(batches, records, strict=True)
+    }
 
 
 def _json(data: Mapping[str, Any]) -> bytes:
@@ -174,7 +222,7 @@ def _ranges(tree: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Sto
 
 
 def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_LONG:
         raise ValueError(f"{value!r} is no count")
     return value
 
@@ -182,4 +230,5 @@ def _count(value: object) -> int:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
+    value.encode()  # half a character is refused
     return value

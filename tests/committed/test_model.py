@@ -1,7 +1,8 @@
 """A model of committed writes: drivers, tasks and a reader as values, in every order that hypothesis draws.
 
 A batch of a query has the same rows in every attempt, as Spark's log of offsets fixes them. Two drivers may run the
-same query, tasks go on after their driver, answers are lost, and the reader looks at any moment.
+same query, tasks go on after their driver, answers are lost, and the reader looks at any moment. Other writers commit
+batches without a name, and a stranger writes messages that are no records, and records whose lists are wrong.
 """
 
 import random
@@ -13,9 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from pyrmq_core.committed.deciding import commits_between, decided_at, known_from, needed_from, next_record
+from pyrmq_core.committed.deciding import commits_between, decided_at, needed_from, next_record, without_record
 from pyrmq_core.committed.ranges import ranges_to_read
-from pyrmq_core.committed.records import CommitRecord, DecidedBatches, StoredRange
+from pyrmq_core.committed.records import CommitRecord, Decided, DecidedBatches, StoredRange
+from pyrmq_core.errors import ManifestError
 from pyrmq_core.model import MessageQueue
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -57,7 +59,7 @@ class Delivery(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.log: list[Row] = []
-        self.manifest: list[CommitRecord] = []
+        self.manifest: list[CommitRecord | None] = []  # None for a message that is no record
         self.spark_log = -1  # the last batch in Spark's log of commits
         self.drivers: list[Driver] = []
         self.attempts: list[Attempt] = []
@@ -161,17 +163,35 @@ class Delivery(RuleBasedStateMachine):
         new = Driver(self.spark_log + 1)
         self.drivers = [new] if is_alone else [*self.drivers[-1:], new]
 
+    # --- Others.
+
+    @rule(writer=st.integers(0, 10**6))
+    def another_writer_commits_once(self, writer: int) -> None:
+        end = len(self.manifest)
+        decided, without = self._decided(end)
+        record = next_record(
+            f"once {writer}", 0, (), commit="o", seen=end, decided=decided, without_decided=without, named=False
+        )
+        if record is not None:
+            self.manifest.append(record)
+
+    @rule(batch=st.integers(0, 9), seen=st.integers(0, 3), is_record=st.booleans())
+    def a_stranger_writes(self, batch: int, seen: int, is_record: bool) -> None:
+        end = len(self.manifest)
+        forged = {WRITER: Decided(10**9 + batch, 0, seen - 1)}
+        record = CommitRecord("stranger", batch, 0, (), max(0, end - seen), "s", decided=forged)
+        self.manifest.append(record if is_record else None)
+
     # --- The reader.
 
     @rule(short=st.integers(0, 3))
     def reads(self, short: int) -> None:
         start, end = self.reached, max(self.reached, len(self.manifest) - short)
         self.reached = end
+        needed = start if self.fault == "second record read" else needed_from(self._entries(0, end), start, end)
+        entries = self._entries(needed, end)
         if self.fault == "second record read":
-            entries = {offset: replace(self.manifest[offset], seen=offset) for offset in range(start, end)}
-        else:
-            needed = needed_from(dict(enumerate(self.manifest)), start, end)
-            entries = {offset: self.manifest[offset] for offset in range(needed, end)}
+            entries = {offset: replace(record, seen=offset) for offset, record in entries.items()}
         for readable in ranges_to_read(commits_between(entries, start, end), QUEUE.topic):
             for row in self.log[readable.start : readable.end]:
                 self.read[row] += 1
@@ -190,13 +210,24 @@ class Delivery(RuleBasedStateMachine):
         parts = Counter(row[0] for row in self.read)
         assert {batch for batch, rows in parts.items() if rows != TASKS * ROWS_A_TASK} == set()
 
+    def _entries(self, start: int, end: int) -> dict[int, CommitRecord]:
+        records = enumerate(self.manifest[start:end], start)
+        return {offset: record for offset, record in records if record is not None}
+
     def _decided(self, end: int) -> tuple[DecidedBatches, int]:
         """Returns what is decided, from as few of the last entries as possible."""
-        for start in range(end, -1, -1):
-            entries = dict(list(enumerate(self.manifest))[start:end])
-            if (decided := decided_at(entries, start, end)) is not None:
-                return decided
-        return known_from({}, end, end)
+        disbelieved = set[int]()
+        while True:
+            states = (
+                decided_at(self._entries(start, end), start, end, disbelieved=disbelieved)
+                for start in range(end, -1, -1)
+            )
+            decided, without = next(state for state in states if state is not None)
+            if self.fault == "named writers forgotten" and len(decided) > 2:
+                decided = {writer: last for writer, last in decided.items() if writer != WRITER}
+            if self.fault == "lists believed" or not without_record(self._entries(0, end), decided):
+                return decided, without
+            disbelieved.add(end - 1 - without)
 
 
 SEEDS = 1000
@@ -211,6 +242,8 @@ MOVES = {
     "log": 5,
     "driver": 1,
     "read": 1,
+    "once": 1,
+    "stranger": 1,
 }
 
 
@@ -241,6 +274,10 @@ def play(machine: Delivery, seed: int, steps: int = 150) -> None:
                 machine.another_driver_starts(draw.random() < 0.5)
             case "read":
                 machine.reads(draw.randrange(4))
+            case "once":
+                machine.another_writer_commits_once(draw.randrange(10**6))
+            case "stranger":
+                machine.a_stranger_writes(draw.randrange(10), draw.randrange(4), draw.random() < 0.6)
     machine.teardown()
 
 
@@ -259,7 +296,14 @@ def test_each_row_is_read_once() -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    ["second record read", "record before its rows", "another attempt's ranges", "commit without a look"],
+    [
+        "second record read",
+        "record before its rows",
+        "another attempt's ranges",
+        "commit without a look",
+        "lists believed",
+        "named writers forgotten",
+    ],
 )
 def test_the_model_finds_each_fault(fault: str) -> None:
     planted = type("Planted", (Delivery,), {"fault": fault})
@@ -267,6 +311,6 @@ def test_the_model_finds_each_fault(fault: str) -> None:
     for seed in range(SEEDS):
         try:
             play(planted(), seed)
-        except AssertionError:
+        except (AssertionError, ManifestError):
             faults += 1
     assert faults

@@ -1,17 +1,28 @@
 """Commit records as bytes, and which of them count."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import DataLost, ManifestError, Message, MessageExt, MessageQueue, PullStatus, RawPull
 from pyrmq_core.committed import deciding, records
-from pyrmq_core.committed.deciding import Commit, commits_between, decided_at, needed_from, next_record
+from pyrmq_core.committed.deciding import (
+    Commit,
+    commits_between,
+    decided_at,
+    needed_from,
+    next_record,
+    remembered,
+    without_record,
+)
 from pyrmq_core.committed.ranges import check_ids, ranges_to_read
 from pyrmq_core.committed.records import (
     CommitRecord,
     Decided,
     Entry,
+    NoEntry,
     RangesPart,
     StoredRange,
     commit_messages,
@@ -37,7 +48,8 @@ RECORDS = st.builds(
     COUNTS,
     NAMES,
     st.just(0),
-    st.none() | st.dictionaries(NAMES, st.builds(Decided, COUNTS, COUNTS), max_size=3),
+    st.none() | st.dictionaries(NAMES, st.builds(Decided, COUNTS, COUNTS, COUNTS, COUNTS), max_size=3),
+    st.booleans(),
 )
 
 
@@ -66,8 +78,12 @@ def stored(message: Message, offset: int) -> MessageExt:
 
 
 def entries_of(record: CommitRecord, first: int = 0) -> dict[int, Entry]:
-    entries = (entry_of(stored(message, 0)) for message in commit_messages(record, "m"))
-    return {offset: entry for offset, entry in enumerate(entries, first) if entry is not None}
+    entries = dict[int, Entry]()
+    for offset, message in enumerate(commit_messages(record, "m"), first):
+        entry = entry_of(stored(message, 0))
+        assert not isinstance(entry, NoEntry)
+        entries[offset] = entry
+    return entries
 
 
 @given(RECORDS)
@@ -82,7 +98,7 @@ def test_a_record_comes_back_from_its_message(record: CommitRecord) -> None:
         record.seen,
         record.commit,
     )
-    assert read.decided == record.decided
+    assert (read.decided, read.is_named, read.stored_ms) == (record.decided, record.is_named, 2)
 
 
 def test_ranges_beyond_one_message_go_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,25 +112,67 @@ def test_ranges_beyond_one_message_go_before_it(monkeypatch: pytest.MonkeyPatch)
         commits_between(entries, 9, 10)
 
 
+def test_a_record_of_a_newer_release_is_an_error() -> None:
+    newer = stored(Message("m", b"{}", properties={"manifestVersion": "2"}), 3)
+    with pytest.raises(ManifestError, match=r"offset 3 of manifest m is of version 2, .* reads version 1: update it"):
+        entry_of(newer)
+
+
 @pytest.mark.parametrize(
-    ("properties", "body", "fault"),
+    ("properties", "body", "reason"),
     [
-        ({"manifestVersion": "2"}, b"{}", "version '2', and this release reads version 1: update it"),
-        ({"manifestVersion": "1"}, b"no JSON", "is no commit record: JSONDecodeError"),
-        ({"manifestVersion": "1"}, b"[]", "is no commit record: TypeError"),
-        ({"manifestVersion": "1"}, b"{}", "is no commit record: KeyError 'ranges'"),
+        ({}, b"hello", "it lacks the property manifestVersion"),
+        ({"manifestVersion": "0"}, b"{}", "its manifestVersion is '0'"),
+        ({"manifestVersion": "\u0662"}, b"{}", "its manifestVersion is '\\u0662'"),
+        ({"manifestVersion": "1"}, b"no JSON", "JSONDecodeError"),
+        ({"manifestVersion": "1"}, b"[]", "TypeError"),
+        ({"manifestVersion": "1"}, b"{}", "KeyError"),
         ({"manifestVersion": "1"}, b'{"ranges":{"t":{"b":{"0":[[1,-1,"",""]]}}},"commit":"c"}', "-1 is no count"),
-        ({"manifestVersion": "1"}, b"[" * 100_000, "is no commit record: RecursionError"),
+        ({"manifestVersion": "1"}, b'{"ranges":{"t":{"b":{"0":[[1e9,1,"",""]]}}},"commit":"c"}', "is no count"),
+        ({"manifestVersion": "1"}, b'{"ranges":{"t":{"b":{"0":[[%d,1,"",""]]}}},"commit":"c"}' % 2**63, "is no count"),
+        ({"manifestVersion": "1"}, b'{"ranges":{},"commit":"\\ud800"}', "UnicodeEncodeError"),
+        ({"manifestVersion": "1"}, b"[" * 100_000, "RecursionError"),
+        ({"manifestVersion": "1"}, b" " * 9 * 1024 * 1024 + b"{}", "it has 9437186 bytes"),
     ],
 )
-def test_a_record_that_cannot_be_read_is_named(properties: dict[str, str], body: bytes, fault: str) -> None:
-    with pytest.raises(ManifestError, match="offset 3 of manifest m ") as caught:
-        entry_of(stored(Message("m", body, properties=properties), 3))
-    assert fault in str(caught.value)
+def test_a_message_that_is_no_record_is_no_entry(properties: dict[str, str], body: bytes, reason: str) -> None:
+    entry = entry_of(stored(Message("m", body, properties=properties), 3))
+    assert isinstance(entry, NoEntry)
+    assert reason in entry.reason
+    assert entry.reason.isascii()
 
 
-def test_another_message_is_no_entry() -> None:
-    assert entry_of(stored(Message("m", b"hello"), 0)) is None
+def test_a_record_that_contradicts_itself_is_an_error() -> None:
+    """Its ranges are not its rows, by number or by overlap, or its parts belong to another record."""
+    part = RangesPart("c", (StoredRange(A0, 0, 5, "a", "b"),))
+    owner = CommitRecord("w", 0, 5, (), 0, "c", parts=1)
+    assert commits_between({0: part, 1: owner}, 0, 2) == [Commit(1, "w", 0, 5, part.ranges)]
+    with pytest.raises(
+        ManifestError, match=r"offset 2 of .* names parts that belong to a record before it\. .*start=3"
+    ):
+        commits_between({0: part, 1: owner, 2: replace(owner, writer="v")}, 0, 3)
+    with pytest.raises(
+        ManifestError, match=r"offset 1 of .* states 6 rows, and its ranges are not as many\. .*start=2"
+    ):
+        commits_between({0: part, 1: replace(owner, rows=6)}, 0, 2)
+    twice = replace(part, ranges=part.ranges * 2)
+    with pytest.raises(ManifestError, match="states 10 rows"):
+        commits_between({0: twice, 1: replace(owner, rows=10)}, 0, 2)
+    with pytest.raises(ManifestError, match="states 11 rows"):
+        commits_between({0: replace(record(0, 0), rows=11)}, 0, 1)
+
+
+def test_a_record_that_contradicts_itself_decides_nothing() -> None:
+    entries: dict[int, Entry] = {0: replace(record(7, 0), rows=11), 1: record(7, 1)}
+    assert [commit.offset for commit in commits_between(entries, 1, 2)] == [1]
+    assert decided_at({0: entries[0]}, 0, 1) == ({}, 1)
+
+
+def test_more_ranges_than_a_reader_takes_are_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deciding, "MOST_RANGES", 2)
+    apart = [StoredRange(A0, start, 1, "a", "a") for start in (0, 2, 4)]
+    with pytest.raises(ManifestError, match="batch 3 of w has 3 ranges, and a record at most 2"):
+        next_record("w", 3, apart, commit="c", seen=0, decided={}, without_decided=0)
 
 
 def record(number: int, seen: int, writer: str = "w") -> CommitRecord:
@@ -152,15 +210,32 @@ def test_what_is_decided_is_known_from_the_last_entries() -> None:
     log = log_of(["w", "v"], 100)
     decided = decided_at({199: log[199]}, 199, 200)
     assert decided is not None
-    assert dict(decided[0]) == {"w": Decided(99, 0), "v": Decided(99, 0)}
+    assert dict(decided[0]) == {"w": Decided(99, 0, 198), "v": Decided(99, 0, 199)}
     assert next_record("w", 99, (), commit="c", seen=200, decided=decided[0], without_decided=decided[1]) is None
     many = [f"w{number}" for number in range(20)]
     log = log_of(many, 10)
     last = {offset: entry for offset, entry in enumerate(log) if offset >= 200 - 40}
     decided = decided_at(last, 160, 200)
     assert decided is not None
-    assert dict(decided[0]) == dict.fromkeys(many, Decided(9, 0))
+    assert dict(decided[0]) == {name: Decided(9, 0, 180 + number) for number, name in enumerate(many)}
     assert decided_at({199: log[199]}, 199, 200) is None
+
+
+def following(log: list[CommitRecord], writer: str, number: int, *, named: bool = True) -> CommitRecord | None:
+    """Returns the record that a committer would append."""
+    start = max(0, len(log) - 40)
+    decided = decided_at({offset: log[offset] for offset in range(start, len(log))}, start, len(log))
+    assert decided is not None
+    return next_record(
+        writer,
+        number,
+        (),
+        commit="c",
+        seen=len(log),
+        decided=decided[0],
+        without_decided=decided[1],
+        named=named,
+    )
 
 
 def log_of(writers: list[str], batches: int) -> list[CommitRecord]:
@@ -168,22 +243,55 @@ def log_of(writers: list[str], batches: int) -> list[CommitRecord]:
     log: list[CommitRecord] = []
     for number in range(batches):
         for writer in writers:
-            decided = decided_at(dict(enumerate(log)), 0, len(log))
-            assert decided is not None
-            record = next_record(
-                writer, number, (), commit="c", seen=len(log), decided=decided[0], without_decided=decided[1]
-            )
+            record = following(log, writer, number)
             assert record is not None
             log.append(record)
     return log
 
 
-def test_the_writer_that_committed_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deciding, "MAX_WRITERS", 2)
-    entries = dict(enumerate([record(0, 0, "a"), record(0, 1, "b"), record(1, 2, "a"), record(0, 3, "c")]))
-    decided = decided_at(entries, 0, 4)
-    assert decided is not None
-    assert list(decided[0]) == ["a", "c"]
+DAY_MS = 24 * 3600 * 1000
+
+
+def test_a_writer_is_forgotten_by_time() -> None:
+    decided = {
+        "old": Decided(1, 1, 0, DAY_MS),
+        "year": Decided(1, 1, 1, 40 * DAY_MS),
+        "new": Decided(1, 1, 2, 405 * DAY_MS),
+    }
+    assert list(remembered(decided)) == ["year", "new"]
+    unknown = {"of an earlier release": Decided(1, 1), **decided}
+    assert list(remembered(unknown)) == ["of an earlier release", "year", "new"]
+
+
+def test_writers_that_commit_once_are_not_listed() -> None:
+    """However many come between, no list names them, and the named writer stays."""
+    log = log_of(["daily"], 1)
+    for number in range(1000):
+        once = following(log, f"once {number}", 0, named=False)
+        assert once is not None
+        assert list(once.decided or ()) == ["daily"]
+        log.append(once)
+    assert following(log, "daily", 0) is None
+
+
+def test_a_thousand_named_writers_forget_none() -> None:
+    log = log_of([f"w{number}" for number in range(1100)], 1)
+    assert following(log, "w0", 0) is None
+
+
+def test_a_list_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deciding, "MOST_LIST_BYTES", 3 * (deciding.BYTES_A_WRITER + 1))
+    assert list(remembered({name: Decided(0, 0) for name in "abcde"})) == ["c", "d", "e"]
+
+
+def test_a_list_that_its_records_do_not_bear_out_is_passed_over() -> None:
+    log = log_of(["job"], 3)
+    forged = replace(record(0, 3, "evil"), decided={"job": Decided(10**9, 0)})
+    entries = dict(enumerate([*log, forged]))
+    decided, _ = decided_at(entries, 0, 4) or ({}, 0)
+    assert without_record(entries, decided) == {"job": Decided(10**9, 0)}
+    decided, following_list = decided_at(entries, 0, 4, disbelieved={3}) or ({}, 0)
+    assert ({writer: last.number for writer, last in decided.items()}, following_list) == ({"job": 2, "evil": 0}, 1)
 
 
 def test_ranges_are_joined() -> None:

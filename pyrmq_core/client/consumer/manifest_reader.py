@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, starmap
 from typing import Final
 
 from pyrmq_core.client.consumer.pull.puller import Puller, ReadWindow
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
-from pyrmq_core.committed.deciding import Commit, commits_between, decided_at, known_from, needed_from
+from pyrmq_core.committed.deciding import (
+    MOST_RANGES,
+    Commit,
+    commits_between,
+    decided_at,
+    known_from,
+    needed_from,
+    without_record,
+)
 from pyrmq_core.committed.ranges import CommittedRange, check_ids, ids_by_queue
-from pyrmq_core.committed.records import DecidedBatches, Entry, entry_of
-from pyrmq_core.errors import DataLost, ManifestError, NoRoute
+from pyrmq_core.committed.records import MAX_ENTRY_BYTES, DecidedBatches, Entry, NoEntry, entry_of
+from pyrmq_core.errors import BrokerNotFound, DataLost, ManifestError, NoRoute
 from pyrmq_core.model import MessageQueue, OffsetRange
+from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.namespaces import without_namespace
-from pyrmq_core.protocol.messages.payload import RawPull, decode
+from pyrmq_core.protocol.messages.payload import RawPull, iterate_messages
 
 # The number of entries that are read first, in search of a record that lists the decided batches: with few writers the
 # last record lists them, with many one record in 32.
 FIRST_LOOK: Final = 2
 NEXT_LOOKS: Final = 64
+MOST_NAMED: Final = 10_000
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """The committed batches whose records lie in the manifest from offset `start` up to `end`, without it."""
+    """The committed batches whose records lie in the manifest from offset `start` up to `end`, without it.
+
+    `passed_over` messages there are no commits.
+    """
 
     start: int
     end: int
     commits: tuple[Commit, ...]
+    passed_over: int = 0
 
     @property
     def rows(self) -> int:
@@ -57,9 +75,16 @@ class ManifestReader:
         self._puller = puller
         self._lookups = lookups
         self._namespace = namespace
+        # The latest decided batches whose records were there, and the messages that were named in the log.
+        self._proven: dict[MessageQueue, dict[str, int]] = {}
+        self._named: set[tuple[MessageQueue, int]] = set()
 
     async def queue(self, manifest: str) -> MessageQueue:
-        """Returns the manifest's only queue; raises `NoRoute` without a manifest, `ManifestError` with more queues."""
+        """Returns the manifest's only queue.
+
+        Raises `NoRoute` without a manifest, `BrokerNotFound` while its broker is away and others keep its name, and
+        `ManifestError` with several queues.
+        """
         try:
             queues = await self._lookups.message_queues(manifest)
         except NoRoute as error:
@@ -71,16 +96,21 @@ class ManifestReader:
                 "delivery=committed was made, or its manifestTopic names another one",
                 topic=manifest,
             ) from error
+        if not queues:
+            raise BrokerNotFound(
+                f"the manifest {manifest} exists, and the broker that has it is not registered: start it",
+                broker_name="",
+            )
         if len(queues) != 1:
             raise ManifestError(
-                f"{manifest} is no manifest: it has {len(queues)} queues ({', '.join(map(str, queues)) or 'none'}), "
-                "and the order of commits is that of one queue; name another topic, or delete this one"
+                f"{manifest} is no manifest: it has {len(queues)} queues ({', '.join(map(str, queues))}), and the "
+                f"order of commits is that of one queue; pyrmq topic manifest {manifest} shows which one counts, and "
+                "--heal makes one of them; or name another topic"
             )
         return queues[0]
 
-    async def commits(self, manifest: str, start: int | None, end: int | None, window: ReadWindow) -> Commits:
+    async def commits(self, queue: MessageQueue, start: int | None, end: int | None, window: ReadWindow) -> Commits:
         """Returns the batches between two offsets, by default all kept batches; raises `DataLost` for expired ones."""
-        queue = await self.queue(manifest)
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         first = kept.start if start is None else start
         last = kept.end if end is None else end
@@ -94,35 +124,109 @@ class ManifestReader:
                 min_offset=kept.start,
                 max_offset=kept.end,
             )
-        entries = await self._entries(queue, first, last, window)
+        ranges = OffsetRange(first, max(first, last))
+        entries, passed_over = await self._entries(queue, [ranges], window)
         if (needed := max(kept.start, needed_from(entries, first, last))) < first:
-            entries |= await self._entries(queue, needed, first, window)
-        return Commits(first, max(first, last), tuple(map(self._of_tenant, commits_between(entries, first, last))))
+            entries |= (await self._entries(queue, [OffsetRange(needed, first)], window))[0]
+        commits = tuple(map(self._of_tenant, commits_between(entries, first, last)))
+        return Commits(first, ranges.end, commits, passed_over)
 
-    async def end(self, manifest: str, window: ReadWindow) -> ManifestEnd:
-        """Returns the manifest's end as it is readable now, and the decided batches there."""
-        queue = await self.queue(manifest)
+    async def end(self, queue: MessageQueue, window: ReadWindow) -> ManifestEnd:
+        """Returns the manifest's end as it is readable now, and the decided batches there.
+
+        A list of decided batches that their records do not bear out is not believed, and named in the log.
+        """
         kept = (await self._lookups.offset_bounds([queue]))[queue]
-        start, entries, looked_at = kept.end, dict[int, Entry](), FIRST_LOOK
+        start, entries, looked_at, disbelieved = kept.end, dict[int, Entry](), FIRST_LOOK, set[int]()
         while True:
-            earlier, looked_at = max(kept.start, start - looked_at), NEXT_LOOKS
-            entries |= await self._entries(queue, earlier, start, window)
-            start = earlier
-            if (state := decided_at(entries, start, kept.end)) is not None:
-                return ManifestEnd(queue, kept.end, *state)
-            if start == kept.start:
-                return ManifestEnd(queue, kept.end, *known_from(entries, start, kept.end))
+            state = decided_at(entries, start, kept.end, disbelieved=disbelieved)
+            if state is None and start > kept.start:
+                earlier, looked_at = max(kept.start, start - looked_at), NEXT_LOOKS
+                entries |= (await self._entries(queue, [OffsetRange(earlier, start)], window))[0]
+                start = earlier
+                continue
+            decided, without_decided = state or known_from(entries, start, kept.end)
+            unproven = await self._unproven(queue, OffsetRange(kept.start, start), entries, decided, window)
+            if not unproven:
+                self._proven[queue] = {writer: last.number for writer, last in decided.items()}
+                return ManifestEnd(queue, kept.end, decided, without_decided)
+            offset = kept.end - 1 - without_decided
+            disbelieved.add(offset)
+            log.warning(
+                "the record at offset %d of manifest %s says that batch %d of %a is decided, and there is no record of "
+                "it: its list is not believed; find out who may write to the manifest",
+                offset,
+                queue,
+                next(iter(unproven.values())).number,
+                next(iter(unproven)),
+            )
 
-    async def _entries(self, queue: MessageQueue, start: int, end: int, window: ReadWindow) -> dict[int, Entry]:
-        entries: dict[int, Entry] = {}
-        if start >= end:
-            return entries
-        async with self._puller.read(queue, start, end, window=window) as pulls:
-            async for pull in pulls:
-                for message in decode(pull, OffsetRange(pull.start, pull.next_offset)):
-                    if (entry := entry_of(message)) is not None:
-                        entries[message.queue_offset] = entry
-        return entries
+    async def _unproven(
+        self,
+        queue: MessageQueue,
+        earlier: OffsetRange,
+        entries: Mapping[int, Entry],
+        decided: DecidedBatches,
+        window: ReadWindow,
+    ) -> DecidedBatches:
+        """Returns the decided batches without a record, neither in `entries` nor among the kept `earlier` ones.
+
+        Where a record may have expired, its batch is believed to be decided.
+        """
+        proven = self._proven.get(queue, {})
+        claims = {
+            writer: last
+            for writer, last in without_record(entries, decided).items()
+            if proven.get(writer) != last.number
+        }
+        offsets = sorted({last.offset for last in claims.values() if earlier.start <= last.offset < earlier.end})
+        if offsets:
+            records, _ = await self._entries(queue, [OffsetRange(offset, offset + 1) for offset in offsets], window)
+            claims = dict(without_record(records, claims))
+        if any(last.offset < 0 for last in claims.values()):  # listed by an earlier release
+            records, _ = await self._entries(queue, [earlier], window)
+            claims = dict(without_record(records, claims))
+        return {writer: last for writer, last in claims.items() if not (last.offset < earlier.start > 0)}
+
+    async def _entries(
+        self, queue: MessageQueue, wanted: Sequence[OffsetRange], window: ReadWindow
+    ) -> tuple[dict[int, Entry], int]:
+        """Returns the entries at the wanted offsets, and the number of messages there that are none."""
+        entries, others, ranges = dict[int, Entry](), dict[int, NoEntry](), 0
+        rules = BodyRules(keep_undecodable=True, max_body_bytes=MAX_ENTRY_BYTES)
+        async with self._puller.read_ranges([(queue, part) for part in wanted if len(part)], window=window) as lists:
+            async for pulls in lists:
+                own = ((pull, OffsetRange(pull.start, pull.next_offset), rules) for pull in pulls)
+                for message in chain.from_iterable(starmap(iterate_messages, own)):
+                    entry, offset = entry_of(message), message.queue_offset
+                    if isinstance(entry, NoEntry):
+                        others[offset] = entry
+                        continue
+                    entries[offset] = entry
+                    ranges += len(entry.ranges)
+                    if ranges > MOST_RANGES:
+                        raise ManifestError(
+                            f"the records {wanted[0].start} to {offset} of manifest {queue} have more than "
+                            f"{MOST_RANGES} ranges: read fewer records at once, by start and end (in Spark "
+                            "startingOffsets and endingOffsets, or maxOffsetsPerTrigger)"
+                        )
+        self._name_others(queue, others)
+        return entries, len(others)
+
+    def _name_others(self, queue: MessageQueue, others: Mapping[int, NoEntry]) -> None:
+        """Logs messages that are no commits, each once."""
+        new = [offset for offset in others if (queue, offset) not in self._named]
+        if new:
+            if len(self._named) > MOST_NAMED:
+                self._named.clear()
+            self._named.update((queue, offset) for offset in new)
+            log.warning(
+                "manifest %s: messages that are no commit records are passed over: %d, the first at offset %d: %s",
+                queue,
+                len(new),
+                new[0],
+                others[new[0]].reason,
+            )
 
     def _of_tenant(self, commit: Commit) -> Commit:
         if not self._namespace:

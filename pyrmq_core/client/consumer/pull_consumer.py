@@ -232,28 +232,32 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         start: int | None = None,
         end: int | None = None,
         *,
+        queue: MessageQueue | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> Commits:
         """Returns the committed batches whose records lie between two offsets of a manifest, by default all.
 
-        If several records name the same batch of a writer, the first counts. Raises as `read_committed`, and
-        `ManifestError` for a record that cannot be read.
+        If several records name the same batch of a writer, the first counts. Messages that are no records are passed
+        over and counted. `queue` is one of the queues of a manifest that has several by a fault. Raises as
+        `read_committed`, and `ManifestError` for a record of a newer release, for one that contradicts itself, and for
+        more than a million ranges.
         """
         self._pulling()
         for name, offset in (("start", start), ("end", end)):
             if offset is not None:
                 offset_of(name, offset)
-        return await self._manifests.commits(manifest, start, end, window)
+        return await self._manifests.commits(queue or await self._manifests.queue(manifest), start, end, window)
 
     async def manifest_end(
         self,
         manifest: str,
         *,
+        queue: MessageQueue | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> ManifestEnd:
-        """Returns the end of a manifest, and the latest decided batch of each writer there."""
+        """Returns the end of a manifest, and the latest decided batch of each writer there; `queue` as above."""
         self._pulling()
-        return await self._manifests.end(manifest, window)
+        return await self._manifests.end(queue or await self._manifests.queue(manifest), window)
 
     async def infer_schema(
         self, topic: str, *, sample: int = 100, tags: str = "*", sql: str | None = None
