@@ -51,8 +51,9 @@ OPTIONS_OF_SPARK: Final = (
     "outputMode",
     "queryName",
 )
-# The most characters of an application's id; a manifest's record may list 1,000 applications.
+# The most characters of an application's id; a manifest's record lists all applications.
 MAX_APP_ID: Final = 255
+MAX_TOPIC_CHARS: Final = 127
 ASYNC_PROGRESS: Final = "asyncprogresstrackingenabled"
 PATHS: Final = ("path", "paths")
 # CREATE TABLE passes each option a second time, as a property of the table, and adds some that Spark sets by itself
@@ -340,6 +341,7 @@ def _check_committed_read(options: SourceOptions) -> None:
         raise InvalidOption("isolation=committed reads one topic and its manifest: name it by the option topic")
     if options.max_bytes_per_trigger is not None:
         raise InvalidOption("maxBytesPerTrigger: a manifest has no sizes; with isolation=committed limit the rows")
+    _check_manifest_name(options.manifest, options.manifest_topic)
 
 
 def _in_namespace(options: SourceOptions, namespace: str) -> SourceOptions:
@@ -382,9 +384,18 @@ def read_sink(raw: Options, *, stream: bool = False) -> SinkOptions:
     return replace(options, message_ids=options.message_ids or ("content" if stream else "unique"))
 
 
+def _check_manifest_name(manifest: str, manifest_topic: str | None) -> None:
+    if manifest_topic is None and len(manifest) > MAX_TOPIC_CHARS:
+        raise InvalidOption(
+            f"the manifest {manifest} has {len(manifest)} characters, and a topic {MAX_TOPIC_CHARS} at most: "
+            "name a shorter one by manifestTopic, for the write and for its readers"
+        )
+
+
 def _check_committed_write(options: SinkOptions, raw: Options, *, stream: bool) -> None:
     if options.topic is None:
         raise InvalidOption("delivery=committed writes to one topic: name it by the option topic")
+    _check_manifest_name(options.manifest, options.manifest_topic)
     if options.manifest in (options.topic, options.dead_letter_topic):
         raise InvalidOption(f"manifestTopic is {options.manifest}, to which rows are written; name another one")
     if (options.txn_app_id is None) != (options.txn_version is None):

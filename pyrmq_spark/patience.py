@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from pyrmq_core import (
     PASSING_CODES,
     BrokerNotFound,
+    ManifestError,
     NetworkError,
     NoRoute,
     ResponseError,
@@ -60,7 +61,7 @@ def of_a_stream(error: RocketMQError) -> bool:
     """Returns whether a stream, or a write, may succeed later after this error."""
     if isinstance(error, ResponseError):
         return error.code in PASSING_CODES
-    return not isinstance(error, NoRoute)
+    return not isinstance(error, NoRoute | ManifestError)
 
 
 def of_a_batch(error: RocketMQError) -> bool:

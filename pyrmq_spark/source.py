@@ -154,6 +154,10 @@ class RocketMQDataSource(DataSource):
             from pyrmq_spark.write.create_topic import create_topic
 
             create_topic(self._connection, options, options.topic, columns.message_type)
+        if options.topic is not None and "shardingKey" in columns.columns:
+            from pyrmq_spark.write.create_topic import keep_order
+
+            keep_order(self._connection, options.topic)
         if options.is_committed:
             from pyrmq_spark.patience import wait_to_write
             from pyrmq_spark.write.manifest import ensure_manifest

@@ -111,6 +111,7 @@ CONSUMER = {
     "committed_offsets",
     "current_queues",
     "expected_brokers",
+    "manifests",
     "infer_schema",
     "manifest_end",
     "max_offset",

@@ -28,6 +28,7 @@ class PullConsumer(OwnerFace[TrioPullConsumer]):
     committed_offsets = asyncio_form(TrioPullConsumer.committed_offsets)
     current_queues = asyncio_form(TrioPullConsumer.current_queues)
     expected_brokers = asyncio_form(TrioPullConsumer.expected_brokers)
+    manifests = asyncio_form(TrioPullConsumer.manifests)
     infer_schema = asyncio_form(TrioPullConsumer.infer_schema)
     manifest_end = asyncio_form(TrioPullConsumer.manifest_end)
     max_offset = asyncio_form(TrioPullConsumer.max_offset)

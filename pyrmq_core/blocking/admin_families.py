@@ -67,6 +67,9 @@ class Topics(BlockingFamily[AsyncTopics]):
     update_perm = blocking_form(AsyncTopics.update_perm)
     order = blocking_form(AsyncTopics.order)
     set_order = blocking_form(AsyncTopics.set_order)
+    keep_order = blocking_form(AsyncTopics.keep_order)
+    keep_manifest = blocking_form(AsyncTopics.keep_manifest)
+    manifests = blocking_form(AsyncTopics.manifests)
     delete_order = blocking_form(AsyncTopics.delete_order)
 
 

@@ -29,6 +29,7 @@ class PullConsumer(OwnerFace[AsyncPullConsumer]):
     committed_offsets = blocking_form(AsyncPullConsumer.committed_offsets)
     current_queues = blocking_form(AsyncPullConsumer.current_queues)
     expected_brokers = blocking_form(AsyncPullConsumer.expected_brokers)
+    manifests = blocking_form(AsyncPullConsumer.manifests)
     infer_schema = blocking_form(AsyncPullConsumer.infer_schema)
     manifest_end = blocking_form(AsyncPullConsumer.manifest_end)
     max_offset = blocking_form(AsyncPullConsumer.max_offset)

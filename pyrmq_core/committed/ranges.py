@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,8 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 from pyrmq_core.protocol.messages.payload import RawPull, decode
 
 MANIFEST_SUFFIX: Final = "-committed"
+# A KV namespace of NameServers: the topic of each manifest.
+MANIFEST_NAMESPACE: Final = "PYRMQ_MANIFEST"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,6 +33,15 @@ class CommittedRange:
 def manifest_of(topic: str) -> str:
     """Returns the name of the manifest that a topic has by default."""
     return topic + MANIFEST_SUFFIX
+
+
+def manifests_in(kinds: Iterable[str], orders: Mapping[str, str]) -> frozenset[str]:
+    """Returns the names of manifests: those in `kinds`, and those of earlier releases by their order configurations.
+
+    Such a manifest has one queue, and the name that manifests have by default.
+    """
+    single = (name for name, order in orders.items() if ";" not in order.strip(";") and order.strip(";").endswith(":1"))
+    return frozenset(kinds).union(name for name in single if name.endswith(MANIFEST_SUFFIX))
 
 
 def ranges_to_read(commits: Iterable[Commit], topic: str) -> list[CommittedRange]:

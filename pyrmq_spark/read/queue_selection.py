@@ -187,6 +187,12 @@ def chosen_queues(consumer: PullConsumer, options: SourceOptions) -> tuple[list[
     if options.topic_pattern is None and len(routed) < len(routes):
         raise _unknown_topic(next(topic for topic in routes if topic not in routed))
     there = {queue for queues in routed.values() for queue in queues.all}
+    if routed and not there and options.topic_pattern is None:
+        raise BrokerNotFound(
+            f"no broker that is registered has a queue of {', '.join(routed)}: the broker that has them is away; "
+            "start it",
+            broker_name="",
+        )
     chosen = set(options.assign or there)
     if chosen - there:
         raise InvalidOption(
@@ -231,13 +237,14 @@ def _unknown_topic(topic: str) -> NoRoute:
 
 
 def candidate_topics(consumer: PullConsumer, options: SourceOptions) -> Sequence[str]:
-    """Returns the topics that the options name, or the existing topics that match the pattern."""
+    """Returns the topics that the options name, or the existing topics that match the pattern, without manifests."""
     if options.assign is not None:
         return sorted({queue.topic for queue in options.assign})
     if options.topic_pattern is None:
         return options.topics or ()
     clusters = consumer.cluster_info().cluster_addr_table
     own = {name for cluster, brokers in clusters.items() for name in (cluster, f"{cluster}_REPLY_TOPIC", *brokers)}
+    own |= consumer.manifests()
     topics = (topic for topic in consumer.topics() if topic not in own)
     return matching(options.topic_pattern, topics, options.namespace)
 

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyrmq_core import (
     Commit,
     Commits,
+    ManifestError,
     MessageQueue,
     OffsetRange,
     RocketMQError,
@@ -27,7 +28,7 @@ from pyrmq_spark.pyspark_releases import has_admission_control
 from pyrmq_spark.read.queue_selection import committed_ranges, naming_manifest, stream_start
 from pyrmq_spark.read.range_planner import RangePartition, cut_all, whole_ranges
 from pyrmq_spark.read.task_planner import TaskPlanner
-from pyrmq_spark.read_limits import Backlog, admitted, is_held_back
+from pyrmq_spark.read_limits import Backlog, ReadLimits, admitted, is_held_back
 from pyrmq_spark.spark_errors import RocketMQSparkError, as_spark_error
 from pyrmq_spark.stream.latest_offsets import QueueBounds, QueueWatch
 from pyrmq_spark.stream.stream_offset import (
@@ -66,6 +67,8 @@ log = line_logger(__name__)
 MAX_LONG: Final = 2**63 - 1
 # The records of a manifest that are read together in search of a limit's end.
 RECORDS_AT_ONCE: Final = 256
+# The most ranges of a batch, unless one record has more: the driver holds half a KiB of each.
+MOST_RANGES_A_BATCH: Final = 500_000
 # The most records whose rows are counted for `lag`.
 MOST_RECORDS_COUNTED: Final = 4096
 
@@ -271,11 +274,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _taken(self, followed: FollowedOffsets, *, everything: bool) -> Backlog | None:
         """Returns how many offsets to read of each queue; None while the backlog is below the minimum."""
         backlog, limits = followed.backlog, self._options.limits
-        if everything or not limits.are_set:
-            return backlog
         since = None if self._last_batch_at is None else time.monotonic() - self._last_batch_at
         if self._options.is_committed:
-            return self._next_commits(followed, since)
+            return self._next_commits(followed, ReadLimits() if everything else limits, since)
+        if everything or not limits.are_set:
+            return backlog
         if not self._available_now and is_held_back(backlog, limits, since):
             return None
         sizes: dict[MessageQueue, float] = {}
@@ -284,25 +287,37 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             sizes = self._watching().retry_until_timeout(lambda _: self._consumer().mean_sizes(begins))
         return admitted(backlog, limits, sizes)
 
-    def _next_commits(self, followed: FollowedOffsets, since: float | None) -> Backlog | None:
-        """Returns how many records of the manifest to read, at least one, so that their rows stay within the limits."""
-        limits, rows, is_first = self._options.limits, 0, True
+    def _next_commits(self, followed: FollowedOffsets, limits: ReadLimits, since: float | None) -> Backlog | None:
+        """Returns how many records of the manifest to read, at least one, so that their rows stay within the limits.
+
+        Without a limit their ranges are bounded.
+        """
+        rows, ranges, is_first = 0, 0, True
         for queue, size in followed.backlog.items():  # a committed stream has one queue
             begin = followed.begins[queue]
             for commit in self._commits(queue, begin, begin + size):
-                if limits.max_offsets is not None and rows + commit.rows > limits.max_offsets and not is_first:
+                rows, ranges = rows + commit.rows, ranges + len(commit.ranges)
+                is_too_much = limits.max_offsets is not None and rows > limits.max_offsets
+                if (is_too_much or ranges > MOST_RANGES_A_BATCH) and not is_first:
                     return {queue: commit.offset - begin}
-                if limits.max_offsets is None and rows >= (limits.min_offsets or 0):
-                    break
-                rows, is_first = rows + commit.rows, False
+                is_first = False
             if not self._available_now and is_held_back({queue: rows}, limits, since):
                 return None
         return followed.backlog
 
     def _commits(self, queue: MessageQueue, begin: int, end: int) -> Iterator[Commit]:
-        for start in range(begin, end, RECORDS_AT_ONCE):
-            read = partial(self._read_manifest, queue.topic, start, min(end, start + RECORDS_AT_ONCE))
-            yield from self._watching().retry_until_timeout(read).commits
+        start, size = begin, RECORDS_AT_ONCE
+        while start < end:
+            read = partial(self._read_manifest, queue.topic, start, min(end, start + size))
+            try:
+                commits = self._watching().retry_until_timeout(read).commits
+            except ManifestError:  # perhaps these records have too many ranges together
+                if size == 1:
+                    raise
+                size = 1
+                continue
+            yield from commits
+            start += size
 
     def _rows_waiting(self, ends: Offsets) -> int | None:
         """Returns the rows in records that no batch has read yet; None if the records are too many, or unreadable."""

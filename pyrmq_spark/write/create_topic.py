@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyrmq_core import BrokerNotFound, InvalidArgument, NoRoute
+from pyrmq_core import BrokerNotFound, InvalidArgument, NoRoute, RocketMQError, line_logger
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.patience import wait_to_write
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # The default of RocketMQ's own `updateTopic`.
 DEFAULT_QUEUE_NUMS: Final = 8
 MESSAGE_TYPE: Final = "message.type"
+
+log = line_logger(__name__)
 
 
 def sending_topic(
@@ -73,3 +75,18 @@ def _check_masters(connection: ConnectionOptions, topic: str) -> None:
         raise BrokerNotFound(
             f"topic {topic} has no route, and no master is registered: start the brokers", broker_name=""
         )
+
+
+def keep_order(connection: ConnectionOptions, topic: str) -> None:
+    """Restores the topic's order configuration, if it has one, at NameServers that lost it with their disk.
+
+    Without it keys move to other queues while a broker of the topic is away.
+    """
+    name = worker.name_on_brokers(connection, topic)
+    try:
+        lacking = worker.admin(connection).topics.keep_order(name)
+    except RocketMQError as error:
+        log.warning("not every NameServer has the order configuration of %s: %s", name, error)
+    else:
+        if lacking:
+            log.warning("the order configuration of %s is restored at NameServers %s", name, ", ".join(lacking))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
@@ -19,6 +19,7 @@ from pyrmq_core import (
     ManifestEnd,
     ManifestError,
     NetworkError,
+    NoRoute,
     Outcome,
     ResponseError,
     RocketMQError,
@@ -26,6 +27,7 @@ from pyrmq_core import (
     SendFailed,
     SendResult,
     SendStatus,
+    StoredRange,
     commit_messages,
     line_logger,
     next_record,
@@ -55,41 +57,110 @@ _last_look: tuple[tuple[object, ...], bool] | None = None
 def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None:
     """Creates the manifest with one queue, at the topic's first master by name; raises for a manifest with more queues.
 
-    The manifest's order configuration names its broker at the NameServers, even while the broker is away and the route
-    lacks it. A second manifest at another broker would decide batches again.
+    A second manifest at another broker would decide batches again. So the place is kept twice, for the time when its
+    broker is away: NameServers have an order configuration, and every other master the topic without a queue. None is
+    created while a broker of the topic is away. Each step may be repeated: the topic comes first.
     """
     manifest = worker.name_on_brokers(connection, options.manifest)
     if (connection, manifest) in _ensured:
         return
     admin = worker.admin(connection)
-    queues, home = _consumer(connection).current_queues([manifest])[manifest], admin.topics.order(manifest)
-    if queues is None and home is not None:
-        raise manifest_is_away(manifest, home)
-    if queues is None:
-        broker_name = _first_master(connection, options)
-        admin.topics.set_order(manifest, {broker_name: 1})
-        admin.create_topic(manifest, queues=1, broker=broker_name)
-    elif len(queues) != 1 or (home is not None and list(home) != [queues[0].broker_name]):
+    queues, home = _queues_by_broker(connection, manifest), admin.topics.order(manifest)
+    filled = {name: number for name, number in queues.items() if number}
+    if not filled:
+        place = _place(connection, options, manifest, queues, home)
+        if home is not None:
+            log.warning(
+                "%s is at %s by its order configuration, and %s has no such topic: it is created there; if it was "
+                "deleted, what was committed by it is forgotten",
+                manifest,
+                place,
+                place,
+            )
+        admin.create_topic(manifest, queues=1, broker=place)
+    elif list(filled.values()) != [1] or (home is not None and list(home) != list(filled)):
         named = f", and its order configuration names {', '.join(home)}" if home else ""
         raise ManifestError(
-            f"{manifest} cannot be the manifest of {options.topic}: it has {len(queues)} queues "
-            f"({', '.join(map(str, queues))}){named}; the order of commits is that of one queue: name another topic by "
-            "manifestTopic"
+            f"{manifest} cannot be the manifest of {options.topic}: it has {sum(filled.values())} queues "
+            f"({', '.join(f'{name}: {number}' for name, number in sorted(filled.items()))}){named}; the order of "
+            f"commits is that of one queue. pyrmq topic manifest {manifest} shows which one counts, and --heal leaves "
+            "that one; or name another topic by manifestTopic"
         )
-    elif home is None:
-        admin.topics.set_order(manifest, {queues[0].broker_name: 1})
+    else:
+        (place,) = filled
+    _keep_name(connection, manifest, place, queues)
+    _keep_place(connection, options, place)
     _ensured.add((connection, manifest))
 
 
-def _first_master(connection: ConnectionOptions, options: SinkOptions) -> str:
+def _queues_by_broker(connection: ConnectionOptions, topic: str) -> dict[str, int]:
+    """Returns the topic's queues by broker, 0 for a broker that only keeps its name; empty without a route."""
+    try:
+        route = worker.admin(connection).route(topic)
+    except NoRoute:
+        return {}
+    return {data.broker_name: data.read_queue_nums for data in route.queue_datas}
+
+
+def _place(
+    connection: ConnectionOptions,
+    options: SinkOptions,
+    manifest: str,
+    queues: Mapping[str, int],
+    home: Mapping[str, int] | None,
+) -> str:
+    """Returns the broker at which the manifest is to be created; raises `BrokerNotFound` while it may be elsewhere."""
     topic = worker.name_on_brokers(connection, options.topic or "")
     brokers = worker.admin(connection).cluster_info().broker_addr_table
-    of_topic = {queue.broker_name for queue in _consumer(connection).current_queues([topic])[topic] or ()}
     masters = sorted(name for name, broker in brokers.items() if broker.master is not None)
-    chosen = [name for name in masters if name in of_topic] or masters
+    if home is not None and not set(home) <= set(masters):
+        raise manifest_is_away(manifest, home)
+    if home is None and queues:
+        raise BrokerNotFound(
+            f"the manifest {manifest} is at a broker that is not registered ({', '.join(sorted(queues))} keeps its "
+            f"name): start it. If that broker is gone for good, pyrmq topic delete {manifest} lets a new one begin, "
+            "and what was committed is forgotten",
+            broker_name="",
+        )
+    of_topic = _queues_by_broker(connection, topic).keys() | _consumer(connection).expected_brokers([topic])[topic]
+    if away := sorted(of_topic - set(masters)):
+        raise BrokerNotFound(
+            f"the manifest {manifest} is not created while {', '.join(away)}, which has the topic {topic}, is away: "
+            "the manifest may be there; start it",
+            broker_name=away[0],
+        )
+    chosen = sorted(home or ()) or [name for name in masters if name in of_topic] or masters
     if not chosen:
         raise BrokerNotFound(f"no master is registered for the manifest of {topic}; start one", broker_name="")
     return chosen[0]
+
+
+def _keep_name(connection: ConnectionOptions, manifest: str, place: str, queues: Mapping[str, int]) -> None:
+    """Creates the manifest without a queue at the other masters of its cluster, which keep its name on their disks."""
+    admin = worker.admin(connection)
+    info = admin.cluster_info()
+    clusters = [names for names in info.cluster_addr_table.values() if place in names]
+    others = {
+        name for names in clusters for name in names if (broker := info.broker_addr_table.get(name)) and broker.master
+    }
+    for name in sorted(others - queues.keys() - {place}):
+        try:
+            admin.create_topic(manifest, queues=0, broker=name)
+        except RocketMQError as error:
+            log.warning("%s does not keep the name of manifest %s: %s", name, manifest, error)
+
+
+def _keep_place(connection: ConnectionOptions, options: SinkOptions, place: str) -> None:
+    """Restores the manifest's place at NameServers that lack it: they lose it with their disks."""
+    manifest = worker.name_on_brokers(connection, options.manifest)
+    topic = worker.name_on_brokers(connection, options.topic or "")
+    try:
+        lacking = worker.admin(connection).topics.keep_manifest(manifest, topic, place)
+    except RocketMQError as error:
+        log.warning("not every NameServer says that manifest %s is at %s: %s", manifest, place, error)
+    else:
+        if lacking:
+            log.info("NameServers %s say now that manifest %s is at %s", ", ".join(lacking), manifest, place)
 
 
 def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: WriteAttempt) -> bool:
@@ -118,6 +189,7 @@ class BatchCommit:
         self._stream = stream
         self._manifest = worker.name_on_brokers(connection, options.manifest)
         self._name = f"batch {number} of {writer}"
+        self._is_named = stream or options.txn_app_id is not None
 
     def commit(self, reports: Sequence[PartitionWritten]) -> str:
         """Commits the batch; returns the outcome as text.
@@ -132,18 +204,11 @@ class BatchCommit:
                 f"{sent} rows were taken, and the places of {sum(part.count for part in ranges)} are known; nothing is "
                 "committed: write them again"
             )
-        deadline = time.monotonic() + self._options.send_timeout
+        deadline, first = time.monotonic() + self._options.send_timeout, None
         while True:
             end = _look(self._connection, self._manifest, deadline)
-            record = next_record(
-                self._writer,
-                self._number,
-                ranges,
-                commit=uuid.uuid4().hex,
-                seen=end.end,
-                decided=end.decided,
-                without_decided=end.without_decided,
-            )
+            first = end.end if first is None else first
+            record = self._record(ranges, end, first)
             if record is None:
                 return self._already_decided(end, reports)
             if any(report.is_decided for report in reports):
@@ -151,14 +216,49 @@ class BatchCommit:
                     f"{self._name} was decided when its tasks looked, and manifest {self._manifest} has no record of "
                     "it now: its broker lost messages"
                 )
-            if self._writer not in end.decided:
+            if end.end == 0 or (self._is_named and self._writer not in end.decided):
                 self._warn_of_the_broker(end.queue.broker_name)
             try:
                 offset = self._append(record, end, deadline)
                 if self._counts(end, offset, deadline):
+                    self._name_forgotten(record, end)
+                    _keep_place(self._connection, self._options, end.queue.broker_name)
                     return f"committed as {self._name} at offset {offset} of {self._manifest}"
             except (NetworkError, RoutingError, SendFailed) as error:
                 self._wait(error, deadline)
+
+    def _record(self, ranges: Sequence[StoredRange], end: ManifestEnd, first: int) -> CommitRecord | None:
+        """Returns the record to append; None if the batch is decided, or was since the manifest ended at `first`."""
+        if not self._is_named and end.end > first:  # no list has it
+            commits = _consumer(self._connection).read_manifest(self._manifest, first, end.end).commits
+            if any(commit.writer == self._writer for commit in commits):
+                return None
+        return next_record(
+            self._writer,
+            self._number,
+            ranges,
+            commit=uuid.uuid4().hex,
+            seen=end.end,
+            decided=end.decided,
+            without_decided=end.without_decided,
+            named=self._is_named,
+        )
+
+    def _name_forgotten(self, record: CommitRecord, end: ManifestEnd) -> None:
+        """Logs the writers that the record's list leaves out, though they may come again."""
+        for writer in end.decided.keys() - (end.decided if record.decided is None else record.decided).keys():
+            last = end.decided[writer]
+            if last.is_named:
+                log.warning(
+                    "writer %s is forgotten in %s: its batch %d was committed on %s, and a repeat of that would be "
+                    "written again",
+                    writer,
+                    self._manifest,
+                    last.number,
+                    time.strftime("%Y-%m-%d", time.gmtime(last.stored_ms / 1000))
+                    if last.stored_ms
+                    else "a day unknown",
+                )
 
     def _wait(self, error: RocketMQError, deadline: float) -> None:
         """Waits before the next attempt; raises `NotCommitted` at the deadline."""
@@ -200,7 +300,9 @@ class BatchCommit:
         return bool(consumer.read_manifest(self._manifest, offset, offset + 1).commits)
 
     def _already_decided(self, end: ManifestEnd, reports: Sequence[PartitionWritten]) -> str:
-        decided = end.decided[self._writer]
+        decided = end.decided.get(self._writer)
+        if decided is None:  # a batch without a name: its record is one of this commit's own attempts
+            return f"committed as {self._name} in {self._manifest}"
         rows, sent = sum(report.rows for report in reports), any(not report.is_decided for report in reports)
         if self._stream and decided.number > self._number:
             raise ConcurrentWrite(

@@ -156,7 +156,10 @@ def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) ->
 
 
 def summary_line(written: Sequence[PartitionWritten]) -> str:
-    """Returns one line with rows, bytes, rows per queue, and any retries, refusals and possible repeats."""
+    """Returns one line with rows, bytes, rows per queue, and any retries, refusals and possible repeats.
+
+    Rows of a batch that was decided before are not sent, and not acknowledged.
+    """
     queues: Counter[str] = Counter()
     statuses: Counter[str] = Counter()
     for task in written:
@@ -167,8 +170,11 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
     more = [f"and {len(queues) - MAX_QUEUES_LISTED} queues more"] if len(queues) > MAX_QUEUES_LISTED else []
     retries = sum(task.retries for task in written)
     repeated = sum(task.perhaps_repeated for task in written)
-    parts = [
-        f"{sum(task.rows for task in written)} rows ({sum(task.bytes for task in written)} bytes) acknowledged in "
+    unsent = sum(task.rows for task in written if task.is_decided)
+    sent = sum(task.rows for task in written) - unsent
+    parts = [f"{unsent} rows not sent, since their batch was decided before"] * bool(unsent)
+    parts += [
+        f"{sent} rows ({sum(task.bytes for task in written)} bytes) acknowledged in "
         f"{sum(task.requests for task in written)} requests of {len(written)} tasks",
         f"rows per queue: {', '.join(listed + more) or 'none'}",
         f"{retries} retries",

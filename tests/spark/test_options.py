@@ -315,6 +315,11 @@ COMMITTED = {"topic": "orders", "delivery": "committed"}
         (COMMITTED | {"txnAppId": "a", "txnVersion": "1"}, True, "txnAppId is for batch writes"),
         (COMMITTED | {"manifestTopic": "orders"}, True, "manifestTopic is orders, to which rows are written"),
         (
+            COMMITTED | {"topic": "t" * 118},
+            True,
+            "has 128 characters, and a topic 127 at most: name a shorter one by man",
+        ),
+        (
             COMMITTED | {"asyncProgressTrackingEnabled": "true"},
             True,
             "asyncProgressTrackingEnabled: Spark then",
@@ -332,6 +337,10 @@ def test_a_committed_write_that_cannot_be_is_refused(options: dict[str, str], st
         ({"topicPattern": "o.*", "isolation": "committed"}, "isolation=committed reads one topic and its manifest"),
         ({"topic": "a,b", "isolation": "committed"}, "isolation=committed reads one topic and its manifest"),
         ({"topic": "a", "manifestTopic": "m"}, "manifestTopic needs isolation=committed"),
+        (
+            {"topic": "t" * 118, "isolation": "committed"},
+            "has 128 characters, and a topic 127 at most: name a shorter one",
+        ),
         ({"topic": "a", "isolation": "committed", "maxBytesPerTrigger": "9"}, "maxBytesPerTrigger: a manifest has no"),
     ],
 )

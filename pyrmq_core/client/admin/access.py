@@ -7,14 +7,15 @@ contains a secret. Sources: tools/command/auth/*.java (5.4.0), tools/command/acl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from pyrmq_core.client.admin.chosen_brokers import chosen_brokers
 from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server, change_each
-from pyrmq_core.errors import BodyError
+from pyrmq_core.errors import BodyError, ResponseError
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 from pyrmq_core.protocol.java.json_text import load_object, loads
@@ -104,6 +105,33 @@ class _AccessFamily(AdminFamily):
         servers = await chosen_brokers(self._servers, broker, cluster, slaves=slaves)
         return await change_each(servers, lambda server: self._servers.ask(server, command, about))
 
+    async def _change_where_needed(
+        self,
+        command: Command,
+        about: str,
+        broker: str | None,
+        cluster: str | None,
+        is_done: Callable[[Server], Awaitable[bool]],
+    ) -> tuple[tuple[str, ...], list[Server]]:
+        """Makes a change that a broker refuses if it is done there; returns all brokers' names, and where it was done.
+
+        An earlier call may have ended amid its steps. Raises the refusal if it was done everywhere.
+        """
+        servers, refusals = await chosen_brokers(self._servers, broker, cluster, slaves=True), dict[Server, Exception]()
+
+        async def change(server: Server) -> None:
+            try:
+                await self._servers.ask(server, command, about)
+            except ResponseError as error:
+                if not await is_done(server):
+                    raise
+                refusals[server] = error
+
+        names = await change_each(servers, change)
+        if len(refusals) == len(names):
+            raise next(iter(refusals.values()))
+        return names, list(refusals)
+
     async def _answers(
         self, request: HeaderRequest, about: str, broker: str | None, cluster: str | None
     ) -> Gathered[Command]:
@@ -128,10 +156,22 @@ class Users(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Makes a user, `Normal` or `Super`; returns the names of the brokers."""
+        """Makes a user, `Normal` or `Super`; returns the names of the brokers.
+
+        Where some brokers have the user, from a call that ended amid its steps, it gets this password and type. A user
+        that all have is refused.
+        """
         members = {"username": username, "password": password, "userType": user_type}
-        command = CreateUser(username, members).to_command()
-        return await self._change(command, USERS.format(f"user {username}"), broker, cluster)
+        command, about = CreateUser(username, members).to_command(), USERS.format(f"user {username}")
+        is_done = partial(self._has_user, username)
+        names, having = await self._change_where_needed(command, about, broker, cluster, is_done)
+        update = UpdateUser(username, members).to_command()
+        await change_each(having, lambda server: self._servers.ask(server, update, about))
+        return names
+
+    async def _has_user(self, username: str, server: Server) -> bool:
+        answer = await self._servers.ask(server, ListUsers(username).to_command())
+        return any(_user(row).username == username for row in _rows(answer, "users"))
 
     async def update(
         self,
@@ -200,9 +240,19 @@ class Policies(_AccessFamily):
     async def delete(
         self, subject: str, *, resource: str | None = None, broker: str | None = None, cluster: str | None = None
     ) -> tuple[str, ...]:
-        """Removes all policies of a subject, or its entry about one resource."""
+        """Removes all policies of a subject, or its entry about one resource.
+
+        Brokers that have none, after a call that ended amid its steps, are passed over; if none has any it is refused.
+        """
         command = DeleteAcl(subject, resource=resource).to_command()
-        return await self._change(command, USERS.format(f"policies of {subject}"), broker, cluster)
+
+        async def is_done(server: Server) -> bool:
+            answer = await self._servers.ask(server, ListAcls(subject, resource or "").to_command())
+            policies = _policies(_rows(answer, "policies"))
+            return not any(policy.subject == subject and resource in (None, policy.resource) for policy in policies)
+
+        about = USERS.format(f"policies of {subject}")
+        return (await self._change_where_needed(command, about, broker, cluster, is_done))[0]
 
     async def list(
         self, subject: str = "", resource: str = "", *, broker: str | None = None, cluster: str | None = None

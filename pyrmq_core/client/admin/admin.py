@@ -15,16 +15,16 @@ from pyrmq_core.client.admin.messages import Messages
 from pyrmq_core.client.admin.nameservers import NameServers
 from pyrmq_core.client.admin.producers import Producers
 from pyrmq_core.client.admin.servers import AdminServers, Server, change_each
-from pyrmq_core.client.admin.topics import Topics
+from pyrmq_core.client.admin.topics import ORDER_NAMESPACE, Topics
 from pyrmq_core.client.arguments import seconds_of
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_settings import AnyClient, ClientChoice
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.session_owner import SessionOwner
+from pyrmq_core.committed.ranges import MANIFEST_NAMESPACE
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import ResponseCode
-from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.batch_topic import BATCH_QUEUE, QUEUE_TYPE, is_batch_topic
 from pyrmq_core.protocol.messages.names import check_topic, is_system_topic
@@ -157,12 +157,16 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         the topic. Returns when a NameServer lists the topic at all these masters with this number of queues: then keys
         are divided over all of them. Raises `NoRoute` when it does not within the timeout; the topic is made, and
         brokers announce it later.
+
+        With `order` the order configuration at the NameServers then names these masters, beside those that it had: keys
+        stay at their queues while a broker is away. `queues=0` keeps the name at a broker, without a queue. A call that
+        ended amid its steps may be made again.
         """
         check_topic(topic)
         if is_system_topic(topic):
             raise InvalidArgument(f"topic {topic} is RocketMQ's own; choose another name")
         reading = queues if read_queues is None else read_queues
-        if queues < 1 or reading < 1:
+        if min(queues, reading) < (0 if queues == reading and broker is not None else 1):
             raise InvalidArgument(f"queues={queues}, read_queues={reading}: a topic has 1 at least")
         settings = {**(attributes or {}), **({QUEUE_TYPE: BATCH_QUEUE} if batch else {})}
         on_wire, masters = self._servers.on_wire(topic), await self._servers.masters(cluster)
@@ -178,6 +182,8 @@ class Admin(SessionOwner[AdminSettings[Any]]):
 
         await change_each(masters.values(), make)
         await self._wait_announced(topic, dict.fromkeys(masters, (reading, queues)))
+        if order:
+            await self.topics.set_order(topic, (await self.topics.order(topic) or {}) | dict.fromkeys(masters, queues))
 
     async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
         """Waits until NameServers list the topic: brokers answer first and register the change a moment later."""
@@ -218,7 +224,8 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         """Deletes the topic and its messages on every master, then on every NameServer; a missing topic is no error.
 
         A failure at one master does not stop the deletion at the others; NameServers then keep the topic. The error has
-        a note of the servers that deleted it.
+        a note of the servers that deleted it. The order configuration goes with the last broker of the topic. A call
+        that ended amid its steps may be made again.
         """
         check_topic(topic)
         on_wire, about = self._servers.on_wire(topic), f"topic {topic}"
@@ -226,6 +233,9 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         request = DeleteTopic(on_wire).to_command()
         await change_each(masters, lambda server: self._servers.ask(server, request, about))
         await self._servers.change_nameservers(DeleteTopicInNamesrv(on_wire, cluster).to_command(), about)
+        if await self._servers.session.routes.query(on_wire, timeout=self._servers.timeout) is None:
+            for namespace in (ORDER_NAMESPACE, MANIFEST_NAMESPACE):
+                await self._servers.change_nameservers(DeleteKvConfig(namespace, on_wire).to_command(), about)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
         """Returns a KV configuration value, or None; the current NameServer is asked first, then the others."""
@@ -234,11 +244,8 @@ class Admin(SessionOwner[AdminSettings[Any]]):
 
     async def kv_values(self, namespace: str) -> dict[str, str]:
         """Returns all values of a namespace by key; empty if there are none."""
-
-        def read(answer: Command) -> dict[str, str]:
-            return {} if answer.code else dict(KvTable.from_command(answer).table)
-
-        return await self._servers.ask_nameserver(GetKvList(namespace).to_command(), read, ResponseCode.QUERY_NOT_FOUND)
+        query = GetKvList(namespace).to_command()
+        return await self._servers.ask_nameserver(query, KvTable.table_in, ResponseCode.QUERY_NOT_FOUND)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
         """Puts a value on every NameServer, since they do not share it; a failure is raised when all were queried."""

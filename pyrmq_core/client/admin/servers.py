@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.query_many import query_many
@@ -21,9 +21,12 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.namespaces import with_namespace, without_namespace
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
+from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvConfig, PutKvConfig
 from pyrmq_core.protocol.routes.route import BrokerData
 
 T = TypeVar("T")
+
+KEEP_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,33 @@ class AdminServers:
 
         await change_each([Server(address, address) for address in session.nameservers.addresses], change)
         return answers
+
+    async def keep_kv(self, namespace: str, key: str, value: str, about: str) -> tuple[str, ...]:
+        """Puts a KV configuration at each NameServer that lacks its key; returns the addresses of these.
+
+        All are queried together, and each has a second at most: a failure is raised at the end.
+        """
+        query, timeout = GetKvConfig(namespace, key).to_command(), min(self.timeout, KEEP_SECONDS)
+
+        async def is_kept(address: str) -> bool | RocketMQError:
+            try:
+                answer = await self.session.call(address, query, timeout=timeout)
+                if answer.code == ResponseCode.SUCCESS:
+                    return True
+                put = PutKvConfig(namespace, key, value).to_command()
+                if answer.code == ResponseCode.QUERY_NOT_FOUND:
+                    answer = await self.session.call(address, put, timeout=timeout)
+                if answer.code != ResponseCode.SUCCESS:
+                    raise response_error(answer, put.code, f"NameServer {address}", about)
+            except RocketMQError as error:
+                return error
+            return False
+
+        results = await query_many(self.session.nameservers.addresses, is_kept)
+        for result in results.values():
+            if isinstance(result, RocketMQError):
+                raise result
+        return tuple(address for address, kept in results.items() if not kept)
 
     async def gather(self, servers: Iterable[Server], ask: Callable[[Server], Awaitable[T]]) -> Gathered[T]:
         """Returns the answers of the brokers, queried concurrently; raises an error only when none of them answers."""

@@ -17,6 +17,7 @@ from pyrmq_core.client.admin.chosen_brokers import one_figure
 from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server, change_each
 from pyrmq_core.client.admin.values import QueueStats, TopicGroupNames, TopicRates, TopicStats
 from pyrmq_core.client.routing.publish_info import reading_address
+from pyrmq_core.committed.ranges import MANIFEST_NAMESPACE, manifests_in
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -31,7 +32,14 @@ from pyrmq_core.protocol.requests.figures.topic_stats import (
     TopicOffset,
     TopicStatsTable,
 )
-from pyrmq_core.protocol.requests.nameserver.kv_config import DeleteKvConfig, GetKvConfig, KvConfig, PutKvConfig
+from pyrmq_core.protocol.requests.nameserver.kv_config import (
+    DeleteKvConfig,
+    GetKvConfig,
+    GetKvList,
+    KvConfig,
+    KvTable,
+    PutKvConfig,
+)
 from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList, GetTopicsByCluster, TopicList
 from pyrmq_core.protocol.routes.route import BrokerData, TopicRouteData
 from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
@@ -149,9 +157,41 @@ class Topics(AdminFamily):
         check_topic(topic)
         if not queues or any(number < 1 or not name or set(name) & set(":;") for name, number in queues.items()):
             raise InvalidArgument(f"queues={dict(queues)!r}: it has broker names with a number of queues, 1 at least")
-        text = ";".join(f"{name}:{number}" for name, number in queues.items())
-        command = PutKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic), text).to_command()
+        command = PutKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic), order_text(queues)).to_command()
         await self._servers.change_nameservers(command, f"the order of topic {topic}")
+
+    async def keep_order(self, topic: str, queues: Mapping[str, int] | None = None) -> tuple[str, ...]:
+        """Sets the topic's order configuration at each NameServer that lacks it; returns the addresses of these.
+
+        Without `queues` it is the configuration that another NameServer has. NameServers do not share it, and lose it
+        with their disk. Raises the first failure when every NameServer was queried.
+        """
+        wanted = queues or await self.order(topic)
+        if wanted is None:
+            return ()
+        on_wire = self._servers.on_wire(topic)
+        return await self._servers.keep_kv(ORDER_NAMESPACE, on_wire, order_text(wanted), f"the order of topic {topic}")
+
+    async def keep_manifest(self, manifest: str, topic: str, broker: str) -> tuple[str, ...]:
+        """Sets at each NameServer that lacks it: that this is the manifest of a topic, at this broker.
+
+        Returns the addresses of the NameServers that lacked it. Raises as `keep_order`.
+        """
+        of_tenant = self._servers.on_wire
+        kinds = await self._servers.keep_kv(
+            MANIFEST_NAMESPACE, of_tenant(manifest), of_tenant(topic), f"the kind of topic {manifest}"
+        )
+        return tuple({*kinds, *await self.keep_order(manifest, {broker: 1})})
+
+    async def manifests(self) -> frozenset[str]:
+        """Returns the topics that are manifests of committed writes."""
+        tenant, tables = self._servers.namespace, []
+        for namespace in (MANIFEST_NAMESPACE, ORDER_NAMESPACE):
+            query = GetKvList(namespace).to_command()
+            table = await self._servers.ask_nameserver(query, KvTable.table_in, ResponseCode.QUERY_NOT_FOUND)
+            tables.append(table)
+        names = (name for name in manifests_in(*tables) if is_reachable(name, tenant))
+        return frozenset(without_namespace(name, tenant) for name in names)
 
     async def delete_order(self, topic: str) -> None:
         """Deletes the topic's order configuration at every NameServer; no error if there is none."""
@@ -216,6 +256,11 @@ class Topics(AdminFamily):
                     topic=topic,
                 )
             await trio.sleep(LOOK_AGAIN_SECONDS)
+
+
+def order_text(queues: Mapping[str, int]) -> str:
+    """Returns an order configuration as NameServers keep it: `broker-a:4;broker-b:4`."""
+    return ";".join(f"{name}:{number}" for name, number in queues.items())
 
 
 def parse_order(topic: str, text: str) -> dict[str, int]:

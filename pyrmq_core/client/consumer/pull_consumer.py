@@ -83,6 +83,10 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         """Returns the brokers that each topic is on, by its order configuration or by any NameServer."""
         return await self._asking().expected_brokers(topics)
 
+    async def manifests(self) -> frozenset[str]:
+        """Returns the topics that are manifests of committed writes; none while no NameServer answers."""
+        return await self._asking().manifests()
+
     async def pull(
         self,
         queue: MessageQueue,

@@ -16,6 +16,7 @@ from pyrmq_core.client.consumer.sql_checks import check_filter
 from pyrmq_core.client.consumer.topic_statistics import TopicStatistics
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import broker_addresses, not_readable, order_brokers, topic_queues
+from pyrmq_core.committed.ranges import MANIFEST_NAMESPACE, manifests_in
 from pyrmq_core.errors import HeaderError, ResponseError, RocketMQError
 from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus, TopicQueues
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -125,18 +126,28 @@ class QueueOffsets:
 
         A NameServer that does not answer names none.
         """
-        order = await self._order_configurations()
+        order = await self._kv_values(ORDER_TOPIC_CONFIG)
 
         async def expected(topic: str) -> frozenset[str]:
             on_wire = self._on_wire(topic)
-            routed = {name for route in await self._routes_everywhere(on_wire) for name in broker_addresses([route])}
+            routes = await self._routes_everywhere(on_wire)
+            without_queues = {
+                data.broker_name for route in routes for data in route.queue_datas if not data.read_queue_nums
+            }
+            routed = {name for route in routes for name in broker_addresses([route])} - without_queues
             return order_brokers(order.get(on_wire, "")) | routed
 
         return await query_many(topics, expected)
 
-    async def _order_configurations(self) -> dict[str, str]:
+    async def manifests(self) -> frozenset[str]:
+        """Returns the topics that are manifests of committed writes; none from a NameServer that does not answer."""
+        kinds, orders = await self._kv_values(MANIFEST_NAMESPACE), await self._kv_values(ORDER_TOPIC_CONFIG)
+        on_wire = (name for name in manifests_in(kinds, orders) if is_reachable(name, self._namespace))
+        return frozenset(without_namespace(name, self._namespace) for name in on_wire)
+
+    async def _kv_values(self, namespace: str) -> dict[str, str]:
         with suppress(RocketMQError):
-            question = GetKvList(ORDER_TOPIC_CONFIG).to_command()
+            question = GetKvList(namespace).to_command()
             return await self._client.nameservers.ask_for(question, _table_of, timeout=self._timeout)
         return {}
 

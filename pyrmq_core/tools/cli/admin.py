@@ -39,7 +39,9 @@ def topic() -> None:
 @topic.command("list")
 @connection_options
 @click.option("--cluster", help="Only topics of this cluster.", shell_complete=cluster_names)
-@click.option("-a", "--all", "all_topics", is_flag=True, help="Also RocketMQ's own, retry and dead-letter topics.")
+@click.option(
+    "-a", "--all", "all_topics", is_flag=True, help="Also RocketMQ's own, retry and dead-letter topics, and manifests."
+)
 @json_option
 def list_topics(connection: Connection, cluster: str | None, all_topics: bool, as_json: bool) -> None:
     """List the topics that the NameServer knows."""
@@ -193,10 +195,15 @@ def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as
 
 
 async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]:
-    """Returns the brokers that have the topic, in the cluster if one is named; raises an error if there are none."""
+    """Returns the brokers that have the topic, in the cluster if one is named; raises an error if there are none.
+
+    A deletion that ended amid its steps may have left the order configuration alone: then there are none, and no error.
+    """
     try:
         route_data = await admin.route(name)
     except NoRoute:
+        if await admin.topics.order(name) is not None:
+            return []
         raise click.ClickException(f"no broker has the topic {name}; nothing is deleted") from None
     clusters = {broker.cluster for broker in route_data.broker_datas}
     if cluster is not None and cluster not in clusters:

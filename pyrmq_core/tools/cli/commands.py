@@ -52,7 +52,7 @@ COMMANDS: Final = {
     "send": LazyCommand("send", "send", "Send one message, or one for each line of an input."),
     "tail": LazyCommand("tail", "tail", "Print the messages of a topic, with -f also new ones."),
     "top": LazyCommand("operation.top", "top", "Show brokers and the groups with the greatest lag, live."),
-    "topic": LazyCommand("operation.topics", "topic", "List, look up, create and delete topics."),
+    "topic": LazyCommand("operation.manifest", "topic", "List, look up, create and delete topics."),
     "web": LazyCommand("serving.web", "web", "Serve a page that shows the cluster, until Ctrl-C."),
 }
 

@@ -19,12 +19,12 @@ SECONDS: Final = 1.0
 
 
 async def users_topics(admin: Admin, cluster: str | None = None) -> list[str]:
-    """Returns the users' topics: without RocketMQ's own, retries, dead letters, and topics named after servers."""
+    """Returns the users' topics: without RocketMQ's own, retries, dead letters, manifests, and names of servers."""
     from pyrmq_core import is_dead_letter_topic, is_retry_topic, is_system_topic
 
     info = await admin.cluster_info()
     replies = (f"{name}_REPLY_TOPIC" for name in info.cluster_addr_table)
-    own = {*info.broker_addr_table, *info.cluster_addr_table, *replies}
+    own = {*info.broker_addr_table, *info.cluster_addr_table, *replies, *await admin.topics.manifests()}
     internal = (own.__contains__, is_system_topic, is_retry_topic, is_dead_letter_topic)
     return [name for name in await admin.topics.list(cluster=cluster) if not any(check(name) for check in internal)]
 

@@ -50,10 +50,11 @@ SEARCH_WAIT_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """The names of all topics, and of brokers and clusters, after which RocketMQ names topics of its own."""
+    """The names of all topics, of brokers and clusters, after which RocketMQ names topics, and of manifests."""
 
     names: tuple[str, ...]
     of_servers: frozenset[str]
+    manifests: frozenset[str] = frozenset()
 
 
 class LookUps:
@@ -119,7 +120,7 @@ class LookUps:
             names = await self._admin.topics.list()
             clusters = (await self._admin.cluster_info()).cluster_addr_table
             of_servers = {*clusters, *(name + REPLY_TOPIC_SUFFIX for name in clusters)}.union(*clusters.values())
-            return TopicNames(names, frozenset(of_servers))
+            return TopicNames(names, frozenset(of_servers), await self._admin.topics.manifests())
 
         return await self._get("topics", look_up)
 

@@ -16,7 +16,8 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats, StatsPeriod, ViewBrokerStats
 from pyrmq_core.tools.web import look_ups
-from pyrmq_core.tools.web.look_ups import SEARCHES_AT_ONCE
+from pyrmq_core.tools.web.look_ups import SEARCHES_AT_ONCE, TopicNames
+from pyrmq_core.tools.web.pages.topics import topic_kind
 from tests.support.message_admin_jobs import dead
 from tests.tools.web.serving import HOSTILE, ORDERS, Served, changed, fill, served
 
@@ -73,6 +74,11 @@ async def test_topics(page: Served) -> None:
     assert not any("TBW102" in row for row in rows(text))
     assert any("TBW102" in row for row in rows((await page.get("/topics", kind="RocketMQ's")).text))
     assert "0 topics" in (await page.get("/topics", filter="nowhere")).text
+
+
+def test_a_manifest_is_a_kind_of_topic() -> None:
+    names = TopicNames(("decided", "orders"), frozenset(), frozenset({"decided"}))
+    assert [topic_kind(name, names) for name in names.names] == ["manifests", "own"]
 
 
 async def test_topics_of_servers_are_never_shown_as_own(page: Served) -> None:

@@ -77,6 +77,11 @@ class KvTable:
 
     table: Mapping[str, str]
 
+    @classmethod
+    def table_in(cls, answer: Command) -> dict[str, str]:
+        """Returns the values of a successful answer; none for an unknown namespace."""
+        return {} if answer.code else dict(cls.from_command(answer).table)
+
     def to_command(self) -> Command:
         return success(body=dumps({"table": dict(self.table)}))
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyrmq_core import Admin, BodySchema
     from pyrmq_core.client.admin.values import TopicStats
 
+__all__ = ["topic"]
+
 STATS_COLUMNS: Final = ("brokerName", "queueId", "minOffset", "maxOffset", "messages", "lastUpdated")
 SCHEMA_COLUMNS: Final = ("column", "type", "bodies")
 PERMISSIONS: Final = {
@@ -123,11 +125,14 @@ def _may(perm: int) -> str:
 @click.argument("queues", metavar="[BROKER:QUEUES]...", nargs=-1)
 @connection_options
 @click.option("--delete", is_flag=True, help="Delete it at every NameServer.")
+@click.option("--restore", is_flag=True, help="Set it at NameServers that lack it, as another one has it.")
 @json_option
-def order(name: str, queues: tuple[str, ...], connection: Connection, delete: bool, as_json: bool) -> None:
+def order(
+    name: str, queues: tuple[str, ...], connection: Connection, delete: bool, restore: bool, as_json: bool
+) -> None:
     """Show, set or delete the order configuration, by which clients know an order topic's queues."""
-    if delete and queues:
-        raise click.UsageError("--delete and queues exclude each other")
+    if delete + restore + bool(queues) > 1:
+        raise click.UsageError("--delete, --restore and queues exclude each other")
     wanted = dict(_broker_and_queues(text) for text in queues)
 
     async def work(admin: Admin) -> None:
@@ -135,6 +140,8 @@ def order(name: str, queues: tuple[str, ...], connection: Connection, delete: bo
             await admin.topics.delete_order(name)
         elif wanted:
             await admin.topics.set_order(name, wanted)
+        elif restore:
+            await admin.topics.keep_order(name)
         numbers = await admin.topics.order(name) or {}
         rows = [{"brokerName": broker, "queues": number} for broker, number in numbers.items()]
         show(rows, ["brokerName", "queues"], as_json=as_json)

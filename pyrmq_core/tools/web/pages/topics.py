@@ -33,7 +33,7 @@ TOPIC_ORDERS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
     "lag": lambda row: (-_or_unknown(row.lag), row.name),
     "groups": lambda row: (-row.groups, row.name),
 }
-KINDS: Final = ("own", "retry", "dead letters", "RocketMQ's")
+KINDS: Final = ("own", "retry", "dead letters", "RocketMQ's", "manifests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,8 @@ def topic_kind(name: str, topic_names: TopicNames) -> str:
         return KINDS[1]
     if is_dead_letter_topic(name):
         return KINDS[2]
+    if name in topic_names.manifests:
+        return KINDS[4]
     return KINDS[3] if is_system_topic(name) or name in topic_names.of_servers else KINDS[0]
 
 
