@@ -22,13 +22,20 @@ ROWS_AT_ONCE: Final = 512
 BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 
 SCHEMA: Final = schema_of(COLUMNS)
+# A dictionary or statistics of bodies would hold further copies of them: 600 MiB for a body of 60 MiB, in place of 300.
+SHORT_COLUMNS: Final = [
+    *(name for name in COLUMNS if name not in ("body", "properties")),
+    *("properties.key_value.key", "properties.key_value.value"),
+]
 
 
 class ParquetWriter:
     """The writer of one Parquet file; `close` writes the file's footer."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._writer = pq.ParquetWriter(file, SCHEMA, compression="zstd")
+        self._writer = pq.ParquetWriter(
+            file, SCHEMA, compression="zstd", use_dictionary=SHORT_COLUMNS, write_statistics=SHORT_COLUMNS
+        )
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Writes a batch of `SCHEMA`."""

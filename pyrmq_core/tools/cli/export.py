@@ -48,6 +48,8 @@ UNDECODABLE_NAMED: Final = 10
 QUOTED_CSV: Final = "csv with quoted formulas"
 # The characters with which a cell begins that spreadsheets compute.
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+# The longest body that is read by columns, which hold several copies of it.
+COLUMN_BODY_BYTES: Final = 16 * 1024 * 1024
 CSV_FIELDS: Final = (*JSON_FIELDS, "properties", "body", "bodyBase64")
 
 
@@ -256,7 +258,7 @@ class LinesCopy(Copy):
 
 
 class ParquetCopy(Copy):
-    """The output as a Parquet file, written by columns; from a record on that cannot be read, by messages."""
+    """The output as a Parquet file, written by columns; from a body on that is long or cannot be read, by messages."""
 
     def __init__(self, file: IO[bytes], tags: TagFilter, undecodable: Undecodable) -> None:
         from pyrmq_core.client.arrow_library import columnar
@@ -275,7 +277,7 @@ class ParquetCopy(Copy):
         from pyrmq_core.client.unpacking import in_thread
 
         count, rest = 0, pulls
-        batches = self._decode_batches(pulls, self._schema, tags=self._tags)
+        batches = self._decode_batches(pulls, self._schema, tags=self._tags, max_body_bytes=COLUMN_BODY_BYTES)
         try:
             while (written := await in_thread(self._write_next, batches)) is not None:
                 number, rest = written

@@ -28,12 +28,11 @@ from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull
-from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
+from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, has_compressed, iterate_readable
 from pyrmq_core.tools.search.conditions import Condition, LongJson, NoJson, Pattern, TextIn
 from pyrmq_core.tools.search.ranges import Ranges
 from pyrmq_core.tools.search.time_slices import TimeSlices
 
-Sender: TypeAlias = trio.MemorySendChannel[list[MessageExt]]
 OnUndecodable: TypeAlias = Literal["skip", "fail"]
 
 # The only columns that are built for all messages.
@@ -41,7 +40,7 @@ COLUMNS: Final = ("queueOffset", "body")
 QUEUES_SHOWN: Final = 5
 MIB: Final = 1024 * 1024
 # Matches of one slice are held until the slice is read, and sorted by time; never more than this.
-HELD_BYTES: Final = 8 * MIB
+HELD_BYTES: Final = 64 * MIB
 # Matches are also yielded after this many unpacked bytes of one slice: a single millisecond may have any number.
 UNPACKED_BYTES: Final = 256 * MIB
 UNREADABLE_KEPT: Final = 10
@@ -114,6 +113,7 @@ class Search:
         self._rules = BodyRules(max_body_bytes=form.max_body_bytes)
         self._window = ReadWindow(patience=form.patience, lends_records=True)
         self._columnar = _columnar_of(condition)
+        self._sender, self._receiver = trio.open_memory_channel[list[MessageExt]](0)
         self._left = dict(ranges)
         self._held: list[MessageExt] = []
         self._held_bytes = self._sent_at_bytes = 0
@@ -127,9 +127,8 @@ class Search:
         Brokers that fail are named in the account. Raises `RecordError` for a record that cannot be read, if that is
         what `on_undecodable` says.
         """
-        sender, receiver = trio.open_memory_channel[list[MessageExt]](0)
-        async with open_owned_nursery() as nursery, aclosing(self._lists(receiver)) as lists:
-            nursery.start_soon(self._run, sender)
+        async with open_owned_nursery() as nursery, aclosing(self._lists()) as lists:
+            nursery.start_soon(self._run)
             yield lists
 
     @property
@@ -160,23 +159,22 @@ class Search:
         more = f" and {len(rest) - QUEUES_SHOWN} more queues" if len(rest) > QUEUES_SHOWN else ""
         return f"{text}, not searched: {names}{more}"
 
-    async def _lists(
-        self, receiver: trio.MemoryReceiveChannel[list[MessageExt]]
-    ) -> AsyncGenerator[list[MessageExt], None]:
-        async for messages in receiver:
+    async def _lists(self) -> AsyncGenerator[list[MessageExt], None]:
+        async for messages in self._receiver:
             yield messages
+            del messages
         if self._error is not None:
             raise self._error
 
-    async def _run(self, sender: Sender) -> None:
+    async def _run(self) -> None:
         """Reads slice after slice, and sends the matches of each."""
         account = self.account
-        async with sender:
+        async with self._sender:
             try:
                 while not account.is_bounded and (part := await self._slices.next()) is not None:
                     before = account.unpacked_bytes
-                    await self._read(part.ranges, sender)
-                    await self._send_held(sender)
+                    await self._read(part.ranges)
+                    await self._send_held()
                     if not account.is_bounded:
                         self._note_read(part.ranges)
                         account.bound = part.rest_bound
@@ -197,12 +195,12 @@ class Search:
                 rest = (offsets.end, end) if self._form.oldest_first else (start, offsets.start)
                 self._left[queue] = OffsetRange(*rest)
 
-    async def _read(self, ranges: Ranges, sender: Sender) -> None:
+    async def _read(self, ranges: Ranges) -> None:
         """Searches the ranges of a slice; a queue that fails costs its own part, and a broker all of its queues."""
         waiting = dict(ranges)
         while waiting and not self.account.is_bounded:
             try:
-                await self._read_in_order(waiting, sender)
+                await self._read_in_order(waiting)
             except RocketMQError as error:
                 if self._form.on_undecodable == "fail" and isinstance(error, RecordError | MissingLibrary):
                     raise
@@ -215,7 +213,7 @@ class Search:
                     self._slices.drop(queue)
                     waiting.pop(queue, None)
 
-    async def _read_in_order(self, waiting: dict[MessageQueue, OffsetRange], sender: Sender) -> None:
+    async def _read_in_order(self, waiting: dict[MessageQueue, OffsetRange]) -> None:
         """Searches one range after another, and removes what was searched from `waiting`."""
         form, account = self._form, self.account
         ranges = list(waiting.items())
@@ -229,16 +227,15 @@ class Search:
                 waiting[queue] = OffsetRange(reached, waiting[queue].end)
                 while waiting and not len(next(iter(waiting.values()))):
                     del waiting[next(iter(waiting))]
-                if self._is_heavy():
-                    await self._send_held(sender)
                 if account.bound is not None and self._is_full():
                     account.is_bounded = True
                     return
         waiting.clear()
 
     async def _look_at(self, pulls: Sequence[RawPull]) -> None:
-        """Holds the matches in one queue's pulls; bodies are compared by columns where that is possible."""
-        rest = pulls if self._columnar is None else await self._by_columns(pulls, self._columnar)
+        """Holds the matches in one queue's pulls; bodies that are not compressed are compared by columns."""
+        are_plain = not any(has_compressed(pull.records) for pull in pulls)
+        rest = pulls if self._columnar is None or not are_plain else await self._by_columns(pulls, self._columnar)
         for pull in rest:
             await self._by_message(pull, self._match)
 
@@ -283,6 +280,9 @@ class Search:
         async with aclosing(in_steps(items, keep)) as lists:
             async for matches in lists:
                 self._hold(matches)
+                del matches
+                if self._is_heavy():
+                    await self._send_held()
 
     def _match(self, item: Readable) -> MessageExt | None:
         """Returns what is kept of a message that meets the condition; else None."""
@@ -322,9 +322,9 @@ class Search:
         unpacked = self.account.unpacked_bytes - self._sent_at_bytes
         return self._held_bytes > HELD_BYTES or (bool(self._held) and unpacked > UNPACKED_BYTES)
 
-    async def _send_held(self, sender: Sender) -> None:
+    async def _send_held(self) -> None:
         if self._held:
-            await sender.send(self._sorted())
+            await self._sender.send(self._sorted())
             self._held, self._held_bytes = [], 0
         self._sent_at_bytes = self.account.unpacked_bytes
 

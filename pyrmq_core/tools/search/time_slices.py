@@ -18,7 +18,7 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 
 FIRST_SLICE_MS: Final = 60_000
 # The first slice is short, so that the first match is shown soon.
-FIRST_MESSAGES: Final = 16
+FIRST_MESSAGES: Final = 4
 MOST_MESSAGES: Final = 65_536
 # A slice whose messages had less than the first number of bytes is followed by a longer one, beyond the second by a
 # shorter one.

@@ -417,8 +417,9 @@ async def test_viewers_behind_one_address_search_at_once(page: Served) -> None:
     assert messages_in(second.text)
 
 
-async def test_a_search_ends_with_its_viewer(page: Served) -> None:
+async def test_a_search_ends_with_its_viewer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends as many searches as there may be by leaving, while a broker keeps them waiting: the next need not wait."""
+    monkeypatch.setattr(look_ups, "SEARCH_WAIT_SECONDS", 5.0)  # a pull without an answer ends after 10 s
     started, never = trio.Semaphore(0), trio.Event()
 
     async def hold(request: Command, peer: Peer) -> Pass:
@@ -426,14 +427,16 @@ async def test_a_search_ends_with_its_viewer(page: Served) -> None:
         await never.wait()
         return PASS
 
-    rule = page.cluster.control(RequestCode.PULL_MESSAGE, hold)
-    async with trio.open_nursery() as nursery:
-        for number in range(SEARCHES_AT_ONCE):
-            nursery.start_soon(partial(page.get, "/messages", topic="orders", contains=f"order {number}"))
-            await started.acquire()
-        nursery.cancel_scope.cancel()
-    rule.remove()
-    answer = await page.get("/messages", topic="orders", contains="document")
-    assert answer.status_code == 200
-    assert messages_in(answer.text)
-    never.set()
+    async with served() as page:
+        await fill(page.cluster.nameserver)
+        rule = page.cluster.control(RequestCode.PULL_MESSAGE, hold)
+        async with trio.open_nursery() as nursery:
+            for number in range(SEARCHES_AT_ONCE):
+                nursery.start_soon(partial(page.get, "/messages", topic="orders", contains=f"order {number}"))
+                await started.acquire()
+            nursery.cancel_scope.cancel()
+        rule.remove()
+        answer = await page.get("/messages", topic="orders", contains="document")
+        assert answer.status_code == 200
+        assert messages_in(answer.text)
+        never.set()
