@@ -62,7 +62,8 @@ TABLE_OPTION: Final = "option."
 TABLE_PROPERTIES: Final = ("collation", "comment", "owner", "provider", "table_type")
 TABLE_HINT: Final = (
     "; Spark 4.3 keeps no option of CREATE TABLE: write SELECT ... FROM orders WITH (nameServer '...', topic '...'), "
-    "or use a temporary view, which keeps them"
+    "INSERT INTO orders WITH (...) in the place of CREATE TABLE ... AS SELECT, or use a temporary view, which keeps "
+    "them"
 )
 
 

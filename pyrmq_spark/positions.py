@@ -59,6 +59,11 @@ class PerQueue:
 Position = Word | AtTime | PerQueue
 
 
+# Seconds from 2001 to 2099, which as milliseconds are of January and February 1970.
+FIRST_SECONDS: Final = 1_000_000_000
+LAST_SECONDS: Final = 4_102_444_800
+
+
 def parse_start(text: str, option: str) -> Position:
     """Parses `earliest`, `latest`, `committed`, or the JSON form; raises `InvalidOffsets`, which names the fault."""
     return _parse_offsets(text, option, (Word.EARLIEST, Word.LATEST, Word.COMMITTED))
@@ -84,6 +89,8 @@ def parse_assign(text: str, option: str) -> tuple[MessageQueue, ...]:
     queues: list[MessageQueue] = []
     for topic, brokers in _json_object(text, option).items():
         if not isinstance(brokers, dict) or not brokers:
+            if isinstance(brokers, list):
+                _refuse_kafkas_form(option, text, topic, "0")
             _refuse(option, text, f'topic {topic} needs brokers with lists of queues, {{"broker-a": [0, 1]}}')
         for broker_name, queue_ids in brokers.items():
             if not isinstance(queue_ids, list) or not all(_is_queue_id(queue_id) for queue_id in queue_ids):
@@ -130,6 +137,11 @@ def _milliseconds(value: object, where: str) -> int:
         return _refuse_time(text, where)
     if NUMBER.fullmatch(text):
         ms = int(text)
+        if FIRST_SECONDS <= ms < LAST_SECONDS:
+            moment = datetime.fromtimestamp(ms, UTC).isoformat()
+            raise InvalidOffsets(
+                f"option {where}: {text} are milliseconds of the year 1970; as seconds it is {moment}: append 000"
+            )
         return ms if 0 <= ms <= MAX_LONG else _refuse_time(text, where)
     try:
         moment = datetime.fromisoformat(text)
@@ -158,6 +170,7 @@ def _per_queue(text: str, option: str, point: Callable[[object, str], Point]) ->
             continue
         for broker_name, offsets in brokers.items():
             if not isinstance(offsets, dict):
+                _refuse_kafkas_form(option, text, topic, broker_name)
                 _refuse(option, text, f'{topic}/{broker_name} needs its queues, {{"0": ..., "1": ...}}')
             for queue_id, value in offsets.items():
                 if not QUEUE_ID.fullmatch(queue_id) or not _is_queue_id(int(queue_id)):
@@ -165,6 +178,18 @@ def _per_queue(text: str, option: str, point: Callable[[object, str], Point]) ->
                 queue = MessageQueue(topic, broker_name, int(queue_id))
                 queues[queue] = point(value, str(queue))
     return PerQueue(queues, topics)
+
+
+def _refuse_kafkas_form(option: str, text: str, topic: str, broker_name: str) -> None:
+    """Raises `InvalidOffsets` for a number in the place of a broker's name: Kafka's JSON has no level of brokers."""
+    if broker_name.isdecimal():
+        form = "[0, 1]" if option == "assign" else '{"0": ...}'
+        _refuse(
+            option,
+            text,
+            f"topic {topic} has partitions as in Kafka's form, and a level for brokers is missing: RocketMQ counts the "
+            f'queues of each broker from 0, {{"{topic}": {{"broker-a": {form}}}}}',
+        )
 
 
 def _json_object(text: str, option: str) -> dict[str, Any]:

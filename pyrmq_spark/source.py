@@ -96,8 +96,8 @@ class RocketMQDataSource(DataSource):
         with as_spark_error():
             if overwrite:
                 raise UnsupportedMode(
-                    'a topic cannot be overwritten, rows are only ever added to it: use mode("append"); for an empty '
-                    "topic, delete it and create it again"
+                    'a topic cannot be overwritten, rows are only ever added to it: use mode("append"), in SQL INSERT '
+                    "INTO; for an empty topic, delete it and create it again"
                 )
             return RocketMQWriter(self._connection, *self._sink(schema, stream=False))
 
@@ -118,6 +118,11 @@ class RocketMQDataSource(DataSource):
                     "maxOffsetsPerTrigger, minOffsetsPerTrigger and maxBytesPerTrigger need PySpark 4.2 or later: "
                     "older ones pass no limits, and would end availableNow after one batch; without these options each "
                     "batch takes everything there is"
+                )
+            if options.max_trigger_delay is not None and options.min_offsets_per_trigger is None:
+                raise InvalidOption(
+                    "maxTriggerDelay needs minOffsetsPerTrigger: it bounds how long a batch waits for so many; without "
+                    "it no batch waits, and how often one begins is the trigger's processingTime"
                 )
             TagFilter.parse(options.tags)
             return RocketMQStreamReader(self._connection, options, source_schema(schema))
@@ -182,7 +187,11 @@ def register(spark: SparkSession) -> None:
 
 
 class RocketMQReader(DataSourceReader):
-    """A batch read from a fixed start to a fixed end, which Spark's planning resolves once for each `load()`."""
+    """A batch read from a fixed start to a fixed end, which Spark's planning resolves once for each `load()`.
+
+    It has no `pushFilters`. Spark 4.3 keeps one plan of a Python source for each `load()`, and the filter that is
+    pushed last decides what every scan of it reads: two filters over one frame would give wrong rows.
+    """
 
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
         self._connection = connection

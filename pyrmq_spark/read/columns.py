@@ -75,8 +75,7 @@ def source_schema(schema: StructType) -> SourceSchema:
         if field.dataType.simpleString() not in SOURCE_TYPES[name]:
             expected = " or ".join(SOURCE_TYPES[name])
             fault = f"column {field.name} is {expected}, not {field.dataType.simpleString()}"
-            hint = "; read it as string, and convert it by cast or from_json" if name == "body" else ""
-            _refuse_source_column(fault + hint)
+            _refuse_source_column(fault + _next_word(name, field.dataType.simpleString()))
         if SOURCE_COLUMNS[name].nullable and not field.nullable:
             _refuse_source_column(f"column {field.name} is null where a message has none, so it cannot be NOT NULL")
         seen.add(name)
@@ -87,6 +86,14 @@ def source_schema(schema: StructType) -> SourceSchema:
     return SourceSchema(
         pa.schema([field.with_name(name) for name, field in zip(names, spark_schema, strict=True)]), spark_schema
     )
+
+
+def _next_word(name: str, wanted: str) -> str:
+    """Returns the way to a column of the type that was wanted."""
+    if name == "body":
+        how = "parse_json" if wanted == "variant" else "cast or from_json"
+        return f"; read it as string, and convert it by {how}"
+    return "; read it as timestamp, and convert it by cast" if wanted == "timestamp_ntz" else ""
 
 
 def _refuse_source_column(fault: str) -> NoReturn:

@@ -5,6 +5,7 @@ All queues are queried together; `offsets` and `range_planner` decide from the a
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from pyrmq_core import (
     NoRoute,
     OffsetRange,
     ResponseError,
+    RoutingError,
     TopicQueues,
     is_dead_letter_topic,
     is_retry_topic,
@@ -185,7 +187,7 @@ def chosen_queues(consumer: PullConsumer, options: SourceOptions) -> tuple[list[
     routes = consumer.topic_queues(topics)  # None for a topic that was deleted since it was listed
     routed = {topic: queues for topic, queues in routes.items() if queues is not None}
     if options.topic_pattern is None and len(routed) < len(routes):
-        raise _unknown_topic(next(topic for topic in routes if topic not in routed))
+        raise missing_topic(consumer, next(topic for topic in routes if topic not in routed))
     there = {queue for queues in routed.values() for queue in queues.all}
     if routed and not there and options.topic_pattern is None:
         raise BrokerNotFound(
@@ -232,8 +234,27 @@ def _check_registered(consumer: PullConsumer, routed: Mapping[str, TopicQueues])
             )
 
 
-def _unknown_topic(topic: str) -> NoRoute:
-    return NoRoute(f"No route info of this topic: {topic}. The NameServer does not know it; create it", topic=topic)
+def missing_topic(consumer: PullConsumer, topic: str) -> RoutingError:
+    """Returns the error for a topic without a route: its brokers are away, or no NameServer knows it.
+
+    An order configuration, or the route of another NameServer, names the brokers of a topic that is there. For any
+    other topic the text has the existing one whose name is nearest.
+    """
+    if away := sorted(consumer.expected_brokers([topic])[topic] - consumer.cluster_info().broker_addr_table.keys()):
+        return broker_is_away(topic, away)
+    near = difflib.get_close_matches(topic, consumer.topics(), n=1, cutoff=0.7)
+    hint = f"did you mean {near[0]}? Or create it" if near else "create it"
+    return NoRoute(f"No route info of this topic: {topic}. The NameServer does not know it; {hint}", topic=topic)
+
+
+def broker_is_away(topic: str, away: Sequence[str]) -> BrokerNotFound:
+    """Returns the error for a topic whose brokers are known and not registered."""
+    names = ", ".join(away)
+    return BrokerNotFound(
+        f"topic {topic} is on {names}, by its order configuration or another NameServer, and {names} is not "
+        "registered: start it; the topic is not missing",
+        broker_name=names,
+    )
 
 
 def candidate_topics(consumer: PullConsumer, options: SourceOptions) -> Sequence[str]:

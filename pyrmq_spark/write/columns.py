@@ -90,7 +90,11 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
         if _simple_type(field.dataType) not in SINK_TYPES[name]:
             expected = " or ".join(SINK_TYPES[name])
             fault = f"{field.name} is {expected}, not {field.dataType.simpleString()}"
-            _refuse_sink_column(f"{fault}; write {_as_body(field)}" if name == "body" else fault)
+            if name == "body":
+                fault += f"; write {_as_body(field)}"
+            elif name == "deliverAt" and field.dataType.simpleString() == "timestamp_ntz":
+                fault += f"; write cast({field.name} as timestamp), a time of the session's zone"
+            _refuse_sink_column(fault)
         columns[name] = number
     if topic is None and "topic" not in columns:
         _refuse_sink_column("there is neither a column topic nor the option topic; one of them says where rows go")
@@ -120,7 +124,7 @@ def _sink_name(spelling: str) -> str | None:
 
 def _as_body(field: StructField) -> str:
     """Returns the expression that makes a body of a column of another type."""
-    if isinstance(field.dataType, StructType | ArrayType | MapType):
+    if isinstance(field.dataType, StructType | ArrayType | MapType) or field.dataType.simpleString() == "variant":
         return f"to_json({field.name}) as body"
     return f"cast({field.name} as string) as body"
 

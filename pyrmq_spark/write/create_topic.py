@@ -12,6 +12,7 @@ from pyrmq_core import BrokerNotFound, InvalidArgument, NoRoute, RocketMQError, 
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.patience import wait_to_write
+from pyrmq_spark.read.queue_selection import broker_is_away
 
 if TYPE_CHECKING:
     from pyrmq_core import TopicPublishInfo
@@ -33,7 +34,7 @@ def sending_topic(
         try:
             return producer.sending_topic(topic, timeout=options.send_timeout)
         except NoRoute:
-            _check_masters(connection, topic)
+            _check_home(connection, topic)
             raise
 
     return wait_to_write(look, options.send_timeout)
@@ -55,6 +56,7 @@ def _create(connection: ConnectionOptions, options: SinkOptions, topic: str, col
     try:
         admin.route(name)
     except NoRoute:
+        _check_home(connection, topic)
         queues = options.topic_queue_nums or DEFAULT_QUEUE_NUMS
         if options.create_topic == "batch":
             admin.create_topic(name, queues=queues, batch=True)
@@ -68,13 +70,17 @@ def _create(connection: ConnectionOptions, options: SinkOptions, topic: str, col
             admin.create_topic(name, queues=queues)
 
 
-def _check_masters(connection: ConnectionOptions, topic: str) -> None:
-    """Raises `BrokerNotFound` if no master is registered."""
-    brokers = worker.admin(connection).cluster_info().broker_addr_table.values()
-    if all(broker.master is None for broker in brokers):
+def _check_home(connection: ConnectionOptions, topic: str) -> None:
+    """Raises `BrokerNotFound` if no master is registered, or if a broker that has the topic is not."""
+    brokers = worker.admin(connection).cluster_info().broker_addr_table
+    if all(broker.master is None for broker in brokers.values()):
         raise BrokerNotFound(
             f"topic {topic} has no route, and no master is registered: start the brokers", broker_name=""
         )
+    name = worker.name_on_brokers(connection, topic)
+    consumer = worker.consumer(connection, worker.DEFAULT_CONSUMER_GROUP)
+    if away := sorted(consumer.expected_brokers([name])[name] - brokers.keys()):
+        raise broker_is_away(name, away)
 
 
 def keep_order(connection: ConnectionOptions, topic: str) -> None:

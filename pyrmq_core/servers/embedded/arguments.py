@@ -17,6 +17,7 @@ from pyrmq_core.servers.broker.settings.broker_config import MASTER_ID, SERVER_N
 from pyrmq_core.servers.nameserver import NameServerConfig
 from pyrmq_core.servers.nameserver.config import unknown_settings
 
+PORTS_APART: Final = 10
 MOST_SLAVES: Final = 9
 CLUSTER_NAME: Final = "DefaultCluster"
 # Small files for tests: they are sparse, but recovery after a crash reads complete files.
@@ -69,6 +70,13 @@ def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
     if wrong or (isinstance(servers, int) and len(names) != servers):
         raise InvalidArgument(f"{kind}s={servers!r}: a number from 1 to 26, or a list of different names, is wanted")
     return names
+
+
+def broker_ports(first: int, count: int) -> list[int]:
+    """Returns the ports of so many brokers, ten apart, since a broker's neighbours are its own; 0 for free ports."""
+    if type(first) is not int or not 0 <= first <= 65535 or (first and first + PORTS_APART * (count - 1) > 65535):
+        raise InvalidArgument(f"broker_port={first!r}: a port is wanted, with room for {count} brokers ten apart, or 0")
+    return [first + PORTS_APART * number if first else 0 for number in range(count)]
 
 
 def broker_places(names: Sequence[str], slaves: int) -> dict[str, BrokerPlace]:

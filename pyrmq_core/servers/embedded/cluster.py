@@ -25,6 +25,7 @@ from pyrmq_core.servers.embedded.arguments import (
     NAMESERVER_FILES,
     broker_config,
     broker_places,
+    broker_ports,
     changed_settings,
     checked_nameserver_settings,
     checked_timeout,
@@ -72,6 +73,7 @@ class EmbeddedCluster:
         settings: Mapping[str, str] | None = None,
         nameserver_settings: Mapping[str, str] | None = None,
         port: int = 0,
+        broker_port: int = 0,
         host: str = "127.0.0.1",
         forgetful: bool = False,
         directory: str | os.PathLike[str] | None = None,
@@ -93,7 +95,10 @@ class EmbeddedCluster:
             name: Server(name, partial(self._run_nameserver, name), port=first_port, kept_ports=kept_ports)
             for name, first_port in zip(nameserver_names, (port, *[0] * 25), strict=False)
         }
-        self._brokers = {name: Server(name, partial(self._run_broker, name), kept_ports=kept_ports) for name in places}
+        self._brokers = {
+            name: Server(name, partial(self._run_broker, name), port=first_port, kept_ports=kept_ports)
+            for name, first_port in zip(places, broker_ports(broker_port, len(places)), strict=True)
+        }
         self._controls = Controls()
         self._stack = AsyncExitStack()
         self._nursery: trio.Nursery | None = None

@@ -17,6 +17,12 @@ from pyrmq_core.tools.cli.serving.web import PORT as WEB_PORT
 )
 @click.option("--sync", is_flag=True, help="Answer a send when a slave has the message.")
 @click.option("--port", default=9876, show_default=True, type=click.IntRange(0, 65535), help="The NameServer's port.")
+@click.option(
+    "--broker-port",
+    default=0,
+    type=click.IntRange(0, 65535),
+    help="The first broker's port; each further one has a port ten higher.  [default: free ports]",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address that all servers listen on.")
 @click.option("--dir", "directory", type=click.Path(file_okay=False), help="Keep the stores here, and open them again.")
 @click.option(
@@ -30,6 +36,7 @@ def dev(
     slaves: int,
     sync: bool,
     port: int,
+    broker_port: int,
     host: str,
     directory: str | None,
     topics: tuple[str, ...],
@@ -44,7 +51,7 @@ def dev(
         raise click.UsageError("--sync needs --slaves 1 or more: a send waits for one of them")
     queues = dict(_name_and_queues(text) for text in topics)
     page = web_port if web else None
-    run(serve_dev, brokers, slaves, sync, _numeric_address(host), port, directory, page, queues, as_json)
+    run(serve_dev, brokers, slaves, sync, _numeric_address(host), (port, broker_port), directory, page, queues, as_json)
 
 
 def _name_and_queues(text: str) -> tuple[str, int]:

@@ -26,7 +26,7 @@ async def serve_dev(
     slaves: int,
     sync: bool,
     host: str,
-    port: int,
+    ports: tuple[int, int],
     directory: str | None,
     web_port: int | None,
     topics: Mapping[str, int],
@@ -34,10 +34,19 @@ async def serve_dev(
 ) -> None:
     """Serves until a signal stops it, then prints whether the stores are kept; `web_port` None means no page.
 
-    With `as_json` it prints only one JSON object, when everything serves.
+    `ports` are those of the NameServer and of the first broker. With `as_json` it prints only one JSON object, when
+    everything serves.
     """
     own_cluster = EmbeddedCluster(
-        brokers, slaves=slaves, sync=sync, settings=SETTINGS, topics=topics, host=host, port=port, directory=directory
+        brokers,
+        slaves=slaves,
+        sync=sync,
+        settings=SETTINGS,
+        topics=topics,
+        host=host,
+        port=ports[0],
+        broker_port=ports[1],
+        directory=directory,
     )
     with trio.open_signal_receiver(*stop_signals()) as signals:
         async with own_cluster as cluster, _page(cluster, web_port) as page:
