@@ -138,9 +138,9 @@ def _milliseconds(value: object, where: str) -> int:
     if NUMBER.fullmatch(text):
         ms = int(text)
         if FIRST_SECONDS <= ms < LAST_SECONDS:
-            moment = datetime.fromtimestamp(ms, UTC).isoformat()
+            as_seconds = datetime.fromtimestamp(ms, UTC).isoformat()
             raise InvalidOffsets(
-                f"option {where}: {text} are milliseconds of the year 1970; as seconds it is {moment}: append 000"
+                f"option {where}: {text} are milliseconds of the year 1970; as seconds it is {as_seconds}: append 000"
             )
         return ms if 0 <= ms <= MAX_LONG else _refuse_time(text, where)
     try:

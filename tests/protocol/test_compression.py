@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import sys
 import tracemalloc
+import types
 import zlib
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.errors import MissingLibrary, RecordError
+from pyrmq_core.errors import BodyTooLarge, MissingLibrary, RecordError
 from pyrmq_core.protocol.messages.compression import CompressionType, compress, decompress
 from pyrmq_core.protocol.messages.sysflag import SysFlag
 from tests.protocol.strategies import KINDS
@@ -70,8 +73,6 @@ def test_a_bomb_does_not_go_off(kind: CompressionType) -> None:
 
 
 def test_a_zstandard_frame_that_hides_its_size_is_bounded_too() -> None:
-    import zstandard
-
     stream = zstandard.ZstdCompressor(write_content_size=False).compressobj()
     bomb = stream.compress(bytes(100 << 20)) + stream.flush()
     with pytest.raises(RecordError, match="beyond 1048576 bytes"):
@@ -128,3 +129,47 @@ def test_a_missing_library_says_what_to_install(
         CompressionType[kind].check_library()
     with pytest.raises(MissingLibrary, match=expected):
         decompress(compressed, CompressionType[kind].sys_flag, max_bytes=10)
+
+
+class StandardZstd(types.ModuleType):
+    """Stands for `compression.zstd` of Python 3.14: its names, made of the library."""
+
+    ZstdError = zstandard.ZstdError
+
+    class ZstdDecompressor:
+        def __init__(self) -> None:
+            self._stream = zstandard.ZstdDecompressor().decompressobj()
+            self.eof = False
+
+        def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+            plain = self._stream.decompress(data)
+            self.eof = self._stream.eof
+            return plain if max_length < 0 else plain[:max_length]
+
+    @staticmethod
+    def compress(data: bytes, level: int) -> bytes:
+        return zstandard.ZstdCompressor(level=level).compress(data)
+
+
+@pytest.fixture
+def without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("compression") is None:  # before 3.14
+        own = StandardZstd("compression.zstd")
+        monkeypatch.setitem(sys.modules, "compression", types.ModuleType("compression"))
+        monkeypatch.setitem(sys.modules, "compression.zstd", own)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+
+
+def test_pythons_own_zstandard_serves_without_the_library(without_the_library: None) -> None:
+    kind = CompressionType.ZSTD
+    kind.check_library()
+    plain = b"tea " * 10_000
+    packed = compress(plain, kind)
+    assert len(packed) < len(plain) / 10
+    assert decompress(packed, kind.sys_flag, max_bytes=len(plain)) == plain
+    with pytest.raises(BodyTooLarge, match="ZSTD body grows beyond 39999 bytes"):
+        decompress(packed, kind.sys_flag, max_bytes=len(plain) - 1)
+    with pytest.raises(RecordError, match="ends before its frame does"):
+        decompress(packed[:-3], kind.sys_flag, max_bytes=len(plain))
+    with pytest.raises(RecordError, match="marked as Zstandard and cannot be read"):
+        decompress(b"no frame at all", kind.sys_flag, max_bytes=100)

@@ -1,5 +1,7 @@
 """Compressed bodies: zlib, and LZ4 and Zstandard where their libraries are installed.
 
+Python 3.14 and later have Zstandard themselves, for releases and builds for which the library has no wheel.
+
 Three bits of a body's sysFlag name its form. LZ4 bodies are LZ4 frames, Zstandard bodies are Zstandard frames.
 Sources: common/compression/CompressionType.java, ZlibCompressor.java, Lz4Compressor.java, ZstdCompressor.java (5.4.0).
 """
@@ -7,8 +9,9 @@ Sources: common/compression/CompressionType.java, ZlibCompressor.java, Lz4Compre
 from __future__ import annotations
 
 import enum
+import importlib
 import zlib
-from typing import Final
+from typing import Any, Final
 
 from pyrmq_core.errors import BodyTooLarge, MissingLibrary, RecordError
 from pyrmq_core.protocol.messages.sysflag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
@@ -124,7 +127,10 @@ def _compress_zstd(body: bytes | memoryview, level: int) -> bytes:
     try:
         import zstandard
     except ImportError as error:
-        raise _missing("zstd", "Zstandard") from error
+        if (own := _own_zstd()) is None:
+            raise _missing("zstd", "Zstandard") from error
+        packed: bytes = own.compress(body, level)
+        return packed
     return zstandard.ZstdCompressor(level=level).compress(body)
 
 
@@ -132,7 +138,9 @@ def _decompress_zstd(body: bytes | memoryview, max_bytes: int) -> bytes:
     try:
         import zstandard
     except ImportError as error:
-        raise _missing("zstd", "Zstandard") from error
+        if (own := _own_zstd()) is None:
+            raise _missing("zstd", "Zstandard") from error
+        return _decompress_own_zstd(own, bytes(body), max_bytes)
     packed = bytes(body)
     try:
         if zstandard.frame_content_size(packed[:32]) > max_bytes:
@@ -144,6 +152,27 @@ def _decompress_zstd(body: bytes | memoryview, max_bytes: int) -> bytes:
         if _grows_beyond(packed, max_bytes):
             raise _too_large(CompressionType.ZSTD, max_bytes) from error
         raise RecordError(f"a body is marked as Zstandard and cannot be read: {error}") from error
+    return plain
+
+
+def _own_zstd() -> Any:
+    """Returns Python's own Zstandard, of 3.14 and later; None before."""
+    try:
+        return importlib.import_module("compression.zstd")
+    except ImportError:
+        return None
+
+
+def _decompress_own_zstd(own: Any, packed: bytes, max_bytes: int) -> bytes:
+    stream = own.ZstdDecompressor()
+    try:
+        plain: bytes = stream.decompress(packed, max_bytes + 1)
+    except own.ZstdError as error:
+        raise RecordError(f"a body is marked as Zstandard and cannot be read: {error}") from error
+    if len(plain) > max_bytes:
+        raise _too_large(CompressionType.ZSTD, max_bytes)
+    if not stream.eof:
+        raise RecordError("a Zstandard body ends before its frame does")
     return plain
 
 
