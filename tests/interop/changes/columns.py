@@ -99,8 +99,11 @@ def hex_bytes(form: str, lengths: tuple[int, ...]) -> Draw:
 
 
 def arrays(cast: str, elements: tuple[str, ...]) -> Draw:
+    """Returns a draw of arrays, in which an element is null beside others: nulls alone are refused."""
+
     def draw(random: Random) -> str:
-        return f"array[{', '.join(random.choices(elements, k=random.randint(0, 4)))}]::{cast}"
+        drawn = random.choices(elements, k=random.randint(0, 3))
+        return f"array[{', '.join([*drawn, elements[0]] if drawn else [])}]::{cast}"
 
     return draw
 

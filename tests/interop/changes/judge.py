@@ -47,6 +47,16 @@ def judge(table: Table, truth: Iterable[str], seen: Callable[[], DataFrame]) -> 
     return Verdict(table.full_name, tuple(differences(table, [json.loads(line) for line in truth], rows)))
 
 
+def faults(tables: Iterable[Table], results: Iterable[Verdict]) -> list[str]:
+    """Returns what may not be: a difference, or an error where nothing was done that the page answers with one."""
+    refusable = {table.full_name for table in tables if table.refusals}
+    return [
+        str(verdict)
+        for verdict in results
+        if verdict.differences or (verdict.refusal and verdict.table not in refusable)
+    ]
+
+
 def rows_of(table: Table, frame: DataFrame) -> list[list[str | None]]:
     """Returns the rows of a frame as texts, by the SQL of each column's `view`."""
     views = [f"cast({key} as string)" for key in table.keys]

@@ -32,7 +32,7 @@ def main(kind: str, seeds: list[int]) -> None:
             life = live(database, cluster.nameserver, seed, steps=STEPS)
             topics = {table.full_name: life.topic(table) for table in life.work.tables}
             messages = tuple(messages_in(cluster.nameserver, topics))
-            seen = {**origin, "seed": str(seed), "events": ", ".join(life.events)}
+            seen = {**origin, "seed": str(seed), "events": ", ".join(life.events), **life.settings}
             capture = Capture(seen, tuple(life.work.tables), topics, life.rows, messages)
             capture.write(GOLDEN / f"debezium_{kind}_{seed}.jsonl")
 
