@@ -197,7 +197,7 @@ class BrokerAdminJobs:
         async with Admin(nameserver=nameserver, timeout=20) as admin:
             topic = fresh("topic")
             await admin.create_topic(topic, queues=2, order=True)
-            assert await admin.topics.order(topic) is None
+            assert await admin.topics.order(topic) == {"broker-a": 2, "broker-b": 2}
             await admin.topics.set_order(topic, {"broker-a": 2, "broker-b": 1})
             assert await admin.topics.order(topic) == {"broker-a": 2, "broker-b": 1}
             await admin.nameservers.update_config({"orderMessageEnable": "true"})
