@@ -20,6 +20,8 @@ from pyrmq_core.protocol.messages.sysflag import COMPRESSED, COMPRESSION_MASK, C
 DEFAULT_LEVEL: Final = 5
 # Four bytes of Zstandard may stand for a block of 128 KiB: 1,024 bytes may become 32 MiB.
 ZSTD_PIECE_BYTES: Final = 1024
+# A module of Python's own from 3.14 on.
+OWN_ZSTD: Final = "compression.zstd"
 
 
 class CompressionType(enum.Enum):
@@ -158,7 +160,7 @@ def _decompress_zstd(body: bytes | memoryview, max_bytes: int) -> bytes:
 def _own_zstd() -> Any:
     """Returns Python's own Zstandard, of 3.14 and later; None before."""
     try:
-        return importlib.import_module("compression.zstd")
+        return importlib.import_module(OWN_ZSTD)
     except ImportError:
         return None
 
