@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Final, Literal
 
 from pyrmq_core.client.admin.dead_letters import DeadLetters
@@ -17,7 +18,7 @@ from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, NoR
 from pyrmq_core.model import MessageExt, MessageQueue, SendResult
 from pyrmq_core.protocol.messages.names import check_group
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
-from pyrmq_core.protocol.messages.trace import TRACE_TOPIC
+from pyrmq_core.protocol.messages.trace import RECORD_END, TRACE_TOPIC
 from pyrmq_core.protocol.messages.trace_events import TraceEvent, trace_events
 from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeDirectlyResult, ConsumeMessageDirectly
 
@@ -97,7 +98,9 @@ class Messages(AdminFamily):
             if trace_topic != TRACE_TOPIC:
                 raise
             return MessageTrace((), {})  # brokers create this topic at the first trace message
-        events = await in_thread(_events_of, trace_messages.messages, msg_id)
+        events: list[TraceEvent] = []
+        for message in trace_messages.messages:
+            events += await in_thread(_events_of, message, msg_id, MAX_EVENTS - len(events))
         return MessageTrace(tuple(sorted(events, key=_time_of)), trace_messages.failures)
 
     async def dead_letters(
@@ -169,16 +172,11 @@ class Messages(AdminFamily):
         return MessageQueries(servers.session, timeout=servers.timeout, namespace=servers.namespace)
 
 
-def _events_of(trace_messages: Sequence[MessageExt], msg_id: str) -> list[TraceEvent]:
-    """Returns the message's first events; a sender decides how many a trace message has."""
-    events: list[TraceEvent] = []
-    for message in trace_messages:
-        for event in trace_events(message.body.decode(errors="replace")):
-            if event.msg_id == msg_id:
-                events.append(event)
-                if len(events) == MAX_EVENTS:
-                    return events
-    return events
+def _events_of(trace_message: MessageExt, msg_id: str, most: int) -> list[TraceEvent]:
+    """Returns up to `most` events of the message; a sender decides how many others a trace message has."""
+    records = trace_message.body.decode(errors="replace").split(RECORD_END)
+    text = RECORD_END.join(record for record in records if msg_id in record)
+    return list(islice((event for event in trace_events(text) if event.msg_id == msg_id), most))
 
 
 def _time_of(event: TraceEvent) -> int:
