@@ -1,18 +1,21 @@
-"""Golden messages of Debezium in Spark: the table is that of the database.
+"""Golden messages of Debezium in Spark: the table is that of the database, and a fault that is put back shows.
 
 `test_captures.py` looks at the files themselves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
+from pyrmq_spark.cdc import debezium_rows, debezium_values, order, upsert
 from tests.interop.changes.captures import Capture, read_capture
 from tests.interop.changes.judge import Verdict, faults, judge
 from tests.interop.changes.record import GOLDEN
@@ -23,6 +26,8 @@ __all__ = ["spark"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
+PLACEHOLDER: Final = debezium_values.Placeholder
+POSTGRESQL_4: Final = "debezium_postgresql_4"
 FILES: Final = sorted(GOLDEN.glob("*.jsonl"))
 
 
@@ -44,3 +49,73 @@ def verdicts(spark: SparkSession, capture: Capture, folder: Path) -> list[Verdic
 def test_golden_messages_make_the_tables_of_the_database(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     capture = read_capture(path)
     assert faults(capture.tables, verdicts(spark, capture, tmp_path)) == []
+
+
+def of_last_dot(table: str, database: Column, name: Column, schema: Column | None = None) -> Column:
+    """Divides `table` at its last dot, as if no name had one."""
+    owner, _, own = table.rpartition(".")
+    return (name == own) & ((database == owner) | (F.lit("") if schema is None else schema == owner))
+
+
+def by_log(rows: DataFrame) -> DataFrame:
+    """Orders the changes of a key by their positions in the database's log."""
+    return ordered_by(rows, F.coalesce(F.col("log.pos"), F.lit(0)))
+
+
+def by_offset(rows: DataFrame) -> DataFrame:
+    """Orders the changes of a key as they lie in the queue, where the sink mixed those of a batch."""
+    return ordered_by(rows, F.lit(0).cast("bigint"))
+
+
+def ordered_by(rows: DataFrame, first: Column) -> DataFrame:
+    changes = rows.select(F.struct(*order.QUEUE).alias("queue"), *order.HINTS, "change.*")
+    offset, index = F.col("sequence.queueOffset"), F.col("sequence.index")
+    position = F.struct(first.alias("read"), offset.alias("queueOffset"), index.cast("bigint").alias("index"))
+    return changes.select("*", position.alias("position"))
+
+
+def as_seconds(parsed: debezium_values.Parsed) -> Column:
+    """Takes each number for the seconds of a timestamp."""
+    return parsed.value.try_cast("bigint").try_cast("timestamp").try_cast(parsed.field.type)
+
+
+def no_placeholder(*_: object) -> None:
+    """Takes the placeholder of an unchanged long value for the value."""
+
+
+# What was wrong once: module or class, its name, the planted one, and the capture and the table that show it.
+PLANTS: Final[dict[str, tuple[object, str, Callable[..., object], str, str]]] = {
+    "names are divided at the last dot": (
+        debezium_rows,
+        "is_table",
+        of_last_dot,
+        "debezium_postgresql_4",
+        "public.dot.ted",
+    ),
+    "the log's position orders changes": (upsert, "ordered", by_log, "debezium_mariadb_5", "s5.plain"),
+    "the offset orders changes": (upsert, "ordered", by_offset, POSTGRESQL_4, "public.long_values"),
+    "a number is a timestamp's seconds": (debezium_rows, "typed", as_seconds, "debezium_postgresql_3", "public.plain"),
+    "the placeholder is a value": (
+        debezium_values.Placeholder,
+        "stands_in",
+        no_placeholder,
+        "debezium_postgresql_4",
+        "public.long_values",
+    ),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_fault_is_found(
+    spark: SparkSession, plant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name, planted, stem, full_name = PLANTS[plant]
+    monkeypatch.setattr(owner, name, planted)
+    capture = read_capture(GOLDEN / f"{stem}.jsonl")
+    table = next(table for table in capture.tables if table.full_name == full_name)
+    verdict = judge(
+        table,
+        capture.rows[full_name],
+        lambda: by_batch(capture.frame(spark, table), table, tmp_path, "debezium"),
+    )
+    assert faults([table], [verdict]) != []
