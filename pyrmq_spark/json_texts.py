@@ -102,7 +102,7 @@ def with_json(
     shape, json_shape = shape_of(f"struct<{own_fields}>"), shape_of(f"struct<{fields}>")
     bare = F.when(text.startswith(BYTE_ORDER_MARK), F.substring(text, 2, 2**31 - 1)).otherwise(text)
     whole = F.when(F.is_valid_utf8(text), F.concat(F.lit('{"body":['), bare, F.lit(f'],"end":"{MARK}"}}')))
-    marked = F.regexp_replace(whole, NEXT_NUMBER, f'$1"{MARK}$2"')
+    marked = with_marks(whole)
     within = F.when(whole.rlike(HUGE_NUMBER), F.regexp_replace(marked, MARKED_DOUBLE, "$1")).otherwise(whole)
     rest = f"`end` string, {CORRUPT} string"
     parsed = F.from_json(within, f"body array<struct<{fields}>>, {rest}", OPTIONS)
@@ -116,6 +116,21 @@ def with_json(
     strings = strings.cast(f"struct<body array<{type_of(shape)}>>").getField("body")
     frame = frame.select("*", strings.alias(name + STRINGS))
     return frame, JsonRow(row, F.col(name + STRINGS), shape)
+
+
+def with_marks(text: Column) -> Column:
+    """Returns a JSON text with each number in quotes, behind a mark."""
+    return F.regexp_replace(text, NEXT_NUMBER, f'$1"{MARK}$2"')
+
+
+def without_marks(value: Column) -> Column:
+    """Returns a string of a text with marks as it stands in the text without them."""
+    return F.when(value.contains(MARK), F.regexp_replace(value, MARKED_NUMBER, "$1")).otherwise(value)
+
+
+def is_changed_string(value: Column, text: Column) -> Column:
+    """Returns whether a string that `from_json` read from a text may be a number of which digits are lost."""
+    return text.rlike(CHANGED_NUMBER) & value.rlike(CHANGED_STRING)
 
 
 def _only_row(row: Column) -> Column:
@@ -151,7 +166,7 @@ def exact(plain: Column, strings: Column, shape: Shape) -> Column:
         case Container(_, element):
             value = F.transform_values(strings, lambda key, text: exact(F.element_at(plain, key), text, element))
         case _:
-            value = F.when(strings.contains(MARK), F.regexp_replace(strings, MARKED_NUMBER, "$1")).otherwise(strings)
+            value = without_marks(strings)
     return F.when(plain.isNull() | strings.isNull(), plain).otherwise(value)
 
 

@@ -33,6 +33,7 @@ from pyrmq_spark.cdc.debezium_values import (
     unescaped,
 )
 from pyrmq_spark.cdc.order import in_order
+from pyrmq_spark.json_texts import is_changed_string, with_marks, without_marks
 from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
 
 if TYPE_CHECKING:
@@ -215,6 +216,9 @@ def _image(row: Row, name: str) -> Column:
             exact = F.coalesce(exact["payload"][name], exact[name]).getField(field.name)
             value = typed(Parsed(value, field, token, exact, text, connector))
         elif field.kind == "string":
+            exact = F.from_json(with_marks(text), _envelope(ddl((field,)), None))
+            exact = F.coalesce(exact["payload"][name], exact[name]).getField(field.name)
+            value = F.when(is_changed_string(value, text), without_marks(exact)).otherwise(value)
             is_escaped = connector.isin("mysql", "mariadb") & value.contains("\\,")
             value = F.when(is_escaped, unescaped(value, text, field.name)).otherwise(value)
         if name == "after":

@@ -134,6 +134,10 @@ def test_numbers_keep_their_digits(spark: SparkSession) -> None:
     for read, body in ((canal, canal_message([("c", None, row)])), (debezium, plain)):
         rows = read(messages(spark, [body]), ddl, key="id", table="customers").collect()
         assert [row.after for row in rows] == expected
+    for wrapped in (False, True):
+        body = debezium_message("c", None, {"id": 1, "amount": "1.10"}, wrapped=wrapped).replace('"1.10"', "1.10")
+        rows = debezium(messages(spark, [body]), "id bigint, amount string", key="id", table="customers").collect()
+        assert [row.after.amount for row in rows] == ["1.10"]
 
 
 def test_the_names_in_a_body_are_read_only_where_it_has_no_op(spark: SparkSession) -> None:
