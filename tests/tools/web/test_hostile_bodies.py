@@ -107,9 +107,9 @@ async def test_a_record_that_cannot_be_read_costs_itself(page: Served) -> None:
         text = (await page.get("/messages", topic="bombs", **condition)).text
         assert len(messages_in(text)) == 4
         assert "1 records cannot be read" in text
-    one = (await view_of(page, "/message", 2)).text
-    assert "a body is marked as zlib and cannot be inflated" in one
-    assert "no zlib" in one
+    shown = (await view_of(page, "/message", 2)).text
+    assert "a body is marked as zlib and cannot be inflated" in shown
+    assert "no zlib" in shown
     assert (await view_of(page, "/body", 2)).status_code == 502
 
 
