@@ -117,9 +117,9 @@ class Guards:
         async def watch() -> None:
             """Ends the request when its peer has left, which would not read the answer."""
             nonlocal has_left
-            while (await receive())["type"] != "http.disconnect":
+            while (await receive()).get("more_body", False):
                 pass
-            if not is_answered:
+            if (await receive())["type"] == "http.disconnect" and not is_answered:
                 has_left = True
                 slot.scope.cancel()
 
