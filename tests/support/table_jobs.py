@@ -41,8 +41,9 @@ class TableJobs:
             for name in (topic, empty):
                 admin.create_topic(name, queues=1)
         with Producer("canal", nameserver=nameserver) as producer:
+            queue = producer.message_queues(topic)[0]  # changes of several queues have no order among them
             for body in sent:
-                producer.send(Message(topic, body.encode()))
+                producer.send(Message(topic, body.encode()), queue=queue)
         wait_readable(nameserver, topic, len(sent))
 
         views = topics(spark, nameServer=nameserver, pattern=f"{topic}.*")
