@@ -40,4 +40,4 @@ spark.stop()
 same = parsed == ["1.2345678901234567E19", "1.1"] and read == texts and (row.a, row.c) == (1, None)
 sys.exit(0 if same else 1)
 PYTHON
-PYSPARK_PYTHON="$work/venv/bin/python" SPARK_LOCAL_IP=127.0.0.1 "$work/venv/bin/python" "$work/look.py" "$work/amounts.json"
+PYSPARK_PYTHON="$work/venv/bin/python" SPARK_LOCAL_IP=127.0.0.1 "$work/venv/bin/python" "$work/look.py" "$work/amounts.json" || exit 1

@@ -100,4 +100,4 @@ def test_a_topic_has_a_type_and_attributes(cluster: EmbeddedCluster, terminal: T
         }
     assert "'reserve' is not NAME=VALUE" in terminal.refused(2, "topic", "create", "Typed", "--attribute", "reserve")
     wrong = terminal.refused(1, "topic", "create", "Other", "--attribute", "message.type=PRIVATE")
-    assert "NORMAL, FIFO, DELAY, TRANSACTION are possible" in wrong
+    assert "NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, LITE are possible" in wrong

@@ -107,7 +107,8 @@ async def test_the_broker_filters_first(consumer: PullConsumer, way: str) -> Non
     chosen = Search(consumer, await everything(consumer), TextIn("needle"), SearchForm(sql="n > 590"))
     assert numbers(await matches(chosen)) == list(range(591, COUNT))
     assert tagged.account.searched == chosen.account.searched == COUNT
-    assert chosen.account.received_bytes < tagged.account.received_bytes / 10
+    # Nine of 300 messages pass. Slices of time overlap at their ends, by how much depends on the times of storing.
+    assert chosen.account.received_bytes < tagged.account.received_bytes / 5
 
 
 async def test_a_pattern_of_messages_that_the_broker_filtered(consumer: PullConsumer) -> None:

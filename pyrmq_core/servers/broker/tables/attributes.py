@@ -116,7 +116,7 @@ def changed_attributes(
         if sign == "-" and (present is None or name not in present):
             raise BadAttribute(f"attribute {shown(name)} cannot be removed: it is not set")
         if (attribute := possible.get(name)) is None:
-            raise BadAttribute(f"unsupported key: {shown(name)}; {', '.join(possible)} are possible")
+            raise BadAttribute(f"unsupported key: {name[:80]}")
         if present is not None and not attribute.is_changeable:
             raise BadAttribute(f"attempt to update an unchangeable attribute. key: {name}")
         if sign == "-":
