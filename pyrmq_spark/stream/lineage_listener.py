@@ -1,13 +1,15 @@
-"""`LineageListener`: run events of OpenLineage for the streaming queries of a session, with topics as datasets.
+"""`LineageListener`: run events of OpenLineage for streaming queries and batch jobs, with topics as datasets.
 
 Spark's progress names the topics that a query reads. It names neither their cluster nor the topic of a sink, so these
-are arguments.
+are arguments. Spark reports no batch job to Python, so a `with` block says where one begins and ends.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +19,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pyrmq_core import MissingLibrary, __version__, line_logger
 from pyrmq_spark.options import hide_secrets
-from pyrmq_spark.spark_errors import as_spark_error
+from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
 from pyrmq_spark.stream.progress import connection_of, ends_of
 
 if TYPE_CHECKING:
@@ -41,7 +43,6 @@ RUN_EVENT: Final = f"{SPECIFICATION}/2-0-2/OpenLineage.json#/$defs/RunEvent"
 JOB_TYPE: Final = {
     "_producer": PRODUCER,
     "_schemaURL": f"{SPECIFICATION}/facets/2-0-4/JobTypeJobFacet.json#/$defs/JobTypeJobFacet",
-    "processingType": "STREAMING",
     "integration": "SPARK",
 }
 ERROR_MESSAGE: Final = {
@@ -56,7 +57,7 @@ RUNS_KEPT: Final = 1000
 
 @dataclass(slots=True)
 class QueryRun:
-    """One run of a query, from its start to its end: its job's name, and the datasets reported so far."""
+    """One run of a query or batch job, from its start to its end: its name, and the datasets reported so far."""
 
     run_id: str
     job: str
@@ -65,6 +66,7 @@ class QueryRun:
     outputs: Sequence[Dataset]
     has_progress: bool = False
     reported: datetime | None = None
+    processing_type: str = "STREAMING"
 
     @property
     def is_foreign(self) -> bool:
@@ -78,8 +80,9 @@ class LineageListener(StreamingQueryListener):
     `emit` takes an event as a dict; by default `openlineage-python` sends events as its own configuration says. A topic
     is the dataset `rocketmq://` and the first NameServer, with the topic's name on brokers. `outputs` has, by
     `queryName`, the datasets that a query writes: a topic, or namespace and name of another dataset. `inputs` has the
-    datasets that it reads, in place of the topics of its progress. RUNNING comes with new topics, and every
-    `running_every` seconds at most. An event that cannot be emitted is logged, and the query continues.
+    datasets that it reads, in place of the topics of its progress. Both name a batch job's as well. RUNNING comes with
+    new topics, and every `running_every` seconds at most. An event that cannot be emitted is logged, and the query
+    continues.
     """
 
     def __init__(
@@ -103,6 +106,26 @@ class LineageListener(StreamingQueryListener):
         self._namespace = namespace
         self._running_every = running_every
         self._runs: dict[str, QueryRun] = {}
+
+    @contextmanager
+    def batch_job(self, job: str) -> Iterator[None]:
+        """Reports the `with` block as a run of this job: START before it, COMPLETE or FAIL with its error behind it.
+
+        Raises InvalidOption for a job that neither `inputs` nor `outputs` names.
+        """
+        with as_spark_error("lineage"):
+            if job not in self._inputs and job not in self._outputs:
+                raise InvalidOption(f"batch_job({job!r}): name its datasets in inputs or outputs of the listener")
+        now = datetime.now(UTC)
+        inputs, outputs = self._inputs.get(job, ()), self._outputs.get(job, ())
+        run = QueryRun(str(uuid.uuid4()), job, now.isoformat(), inputs, outputs, reported=now, processing_type="BATCH")
+        self._report(run, "START", run.started)
+        try:
+            yield
+        except BaseException as error:
+            self._report(run, "FAIL", datetime.now(UTC).isoformat(), f"{type(error).__name__}: {error}")
+            raise
+        self._report(run, "COMPLETE", datetime.now(UTC).isoformat())
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Records the run. Its START is emitted with the next event, since the query's start waits for this method."""
@@ -154,6 +177,7 @@ class LineageListener(StreamingQueryListener):
                 log.warning("query %s: its lineage event %s is not emitted: %r", run.job, event["eventType"], reason)
 
     def _event(self, run: QueryRun, event_type: str, time: str, error: str | None = None) -> Event:
+        job_type = {**JOB_TYPE, "processingType": run.processing_type}
         facets = {"errorMessage": {**ERROR_MESSAGE, "message": error[:ERROR_CHARACTERS]}} if error else {}
         return {
             "eventType": event_type,
@@ -161,7 +185,7 @@ class LineageListener(StreamingQueryListener):
             "producer": PRODUCER,
             "schemaURL": RUN_EVENT,
             "run": {"runId": run.run_id, "facets": facets},
-            "job": {"namespace": self._namespace, "name": run.job, "facets": {"jobType": JOB_TYPE}},
+            "job": {"namespace": self._namespace, "name": run.job, "facets": {"jobType": job_type}},
             "inputs": [self._dataset(dataset) for dataset in run.inputs],
             "outputs": [self._dataset(dataset) for dataset in run.outputs],
         }

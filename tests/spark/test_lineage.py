@@ -116,6 +116,29 @@ def test_inputs_that_are_declared_count_alone() -> None:
     assert all(event["inputs"] == [ORDERS] and event["job"]["namespace"] == "shop" for event in events)
 
 
+def test_a_batch_job_is_a_run_with_its_error() -> None:
+    events: list[dict[str, Any]] = []
+    listener = LineageListener(
+        events.append,
+        inputs={"nightly": ["orders"]},
+        outputs={"nightly": [("s3://lake", "paid")]},
+        nameServer="ns1:9876",
+    )
+    with listener.batch_job("nightly"):
+        assert [event["eventType"] for event in events] == ["START"]
+    with pytest.raises(KeyError), listener.batch_job("nightly"):
+        raise KeyError("paid")
+    assert [event["eventType"] for event in events] == ["START", "COMPLETE", "START", "FAIL"]
+    assert events[3]["run"]["facets"]["errorMessage"]["message"] == "KeyError: 'paid'"
+    assert {event["job"]["facets"]["jobType"]["processingType"] for event in events} == {"BATCH"}
+    assert all(event["inputs"] == [ORDERS] for event in events)
+    assert [event["run"]["runId"] for event in events[::2]] == [event["run"]["runId"] for event in events[1::2]]
+    assert events[0]["run"]["runId"] != events[2]["run"]["runId"]
+    with pytest.raises(Exception, match="name its datasets in inputs or outputs"), listener.batch_job("other"):
+        pass
+    assert len(events) == 4
+
+
 def test_queries_of_other_sources_are_left_out_and_one_that_fails_early_is_not() -> None:
     events: list[dict[str, Any]] = []
     listener = LineageListener(events.append, nameServer="ns1:9876")
