@@ -24,6 +24,8 @@ from pyrmq_spark.session import name_server_variable, restore_session
 from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
 log = line_logger(__name__)
@@ -115,15 +117,18 @@ def _make_view(name: str, load: _Load) -> None:
     session.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {function}()")
 
 
-def infer_schema(topic: str, *, sample: int = 100, **options: str) -> BodySchema:
+def infer_schema(
+    topic: str, *, sample: int = 100, on_progress: Callable[[int], object] | None = None, **options: str
+) -> BodySchema:
     """Returns the columns of a topic's bodies, inferred from each queue's newest `sample` messages; needs no session.
 
     `options` describe the connection, and with `tags` or `sql` the messages; the default of `nameServer` is
-    NAMESRV_ADDR. Logs a warning if the bodies have more names than columns are made for.
+    NAMESRV_ADDR. `on_progress` is called with the number of bodies looked at so far. Logs a warning if the bodies have
+    more names than columns are made for.
     """
     options = hide_secrets(options)
     with as_spark_error(f"topic {topic}"):
-        return _inferred(options, topic, sample)
+        return _inferred(options, topic, sample, on_progress)
 
 
 def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
@@ -167,11 +172,17 @@ def _connection(options: dict[str, str]) -> ConnectionOptions:
     return read_connection(options, name_server_variable())
 
 
-def _inferred(options: dict[str, str], topic: str, sample: int) -> BodySchema:
+def _inferred(
+    options: dict[str, str], topic: str, sample: int, on_progress: Callable[[int], object] | None = None
+) -> BodySchema:
     connection, source = _connection(options), read_source({**options, "topic": topic})
     consumer = worker.consumer_of(connection, source)
     schema = consumer.infer_schema(
-        worker.name_on_brokers(connection, topic), sample=sample, tags=source.tags, sql=source.sql
+        worker.name_on_brokers(connection, topic),
+        sample=sample,
+        tags=source.tags,
+        sql=source.sql,
+        on_progress=on_progress,
     )
     if schema.is_cut:
         log.warning("the bodies of %s have more names than columns are made for: the rest stays in the body", topic)

@@ -7,7 +7,7 @@ whatever the bodies hold.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import trio
@@ -30,10 +30,14 @@ RULES: Final = BodyRules(verify_crc=False, keep_undecodable=True, max_body_bytes
 
 
 async def sampled_schema(
-    puller: Puller, bounds: Mapping[MessageQueue, OffsetRange], wanted: Filter, sample: int
+    puller: Puller,
+    bounds: Mapping[MessageQueue, OffsetRange],
+    wanted: Filter,
+    sample: int,
+    on_progress: Callable[[int], object] | None = None,
 ) -> BodySchema:
     """Returns the columns of the newest `sample` bodies of each queue that pass the filter, at most of 64 MiB."""
-    reading = _SampleReading(wanted)
+    reading = _SampleReading(wanted, on_progress)
     step, ends = sample, {queue: kept.end for queue, kept in bounds.items()}
     while ends and not reading.is_full:
         ranges = [(queue, OffsetRange(max(bounds[queue].start, end - step), end)) for queue, end in ends.items()]
@@ -53,10 +57,11 @@ async def sampled_schema(
 class _SampleReading:
     """The bodies that were read so far."""
 
-    def __init__(self, wanted: Filter) -> None:
+    def __init__(self, wanted: Filter, on_progress: Callable[[int], object] | None) -> None:
         self.sampler = BodySampler()
         self.counts: dict[MessageQueue, int] = {}
         self._wanted = wanted
+        self._on_progress = on_progress
         self._bytes_left = SAMPLE_BYTES
         self._is_abandoned = threading.Event()
 
@@ -81,8 +86,10 @@ class _SampleReading:
     def _add(self, pull: RawPull, within: OffsetRange) -> None:
         """Adds the bodies of a pull, in a thread that is left behind after an interrupt, and ends with this body."""
         for message in iterate_readable(pull, within, RULES):
-            if self.is_full or self._is_abandoned.is_set():
+            if self._is_abandoned.is_set():
                 return
+            if self.is_full:
+                break
             if isinstance(message, UnreadableRecord):
                 continue
             if isinstance(self._wanted, TagFilter) and not self._wanted.matches(message.tags):
@@ -90,3 +97,5 @@ class _SampleReading:
             self.sampler.add(message.body)
             self._bytes_left -= len(message.body)
             self.counts[pull.queue] = self.counts.get(pull.queue, 0) + 1
+        if self._on_progress is not None:
+            self._on_progress(sum(self.counts.values()))

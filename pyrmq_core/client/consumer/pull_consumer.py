@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -264,13 +264,20 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._manifests.end(queue or await self._manifests.queue(manifest), window)
 
     async def infer_schema(
-        self, topic: str, *, sample: int = 100, tags: str = "*", sql: str | None = None
+        self,
+        topic: str,
+        *,
+        sample: int = 100,
+        tags: str = "*",
+        sql: str | None = None,
+        on_progress: Callable[[int], object] | None = None,
     ) -> BodySchema:
         """Returns the columns of a topic's bodies, inferred from the newest `sample` messages of each queue.
 
         With `tags` or `sql`, as in `read`, these are the newest that pass the filter, among the newest million. At most
-        64 MiB of bodies are looked at, and none of more than 4 MiB. Raises as `message_queues` and `read`; never for
-        what a body holds.
+        64 MiB of bodies are looked at, and none of more than 4 MiB. `on_progress` is called in another thread with the
+        number of bodies looked at so far; an error that it raises ends the call. Raises as `message_queues` and `read`;
+        never for what a body holds.
         """
         whole_number("sample", sample, 1)
         wanted = filter_of(tags, sql)
@@ -279,7 +286,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
             for queue in {queue.broker_name: queue for queue in queues}.values():
                 await self._asking().check_filter(queue, wanted)
         bounds = await self._asking().offset_bounds(queues)
-        return await sampled_schema(self._pulling(), bounds, wanted, sample)
+        return await sampled_schema(self._pulling(), bounds, wanted, sample, on_progress)
 
     async def check_sql(self, queue: MessageQueue, sql: str) -> None:
         """Raises `ResponseError` if the queue's broker cannot evaluate the expression: code 1 without

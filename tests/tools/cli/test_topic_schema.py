@@ -89,7 +89,11 @@ def test_other_bodies(terminal: Terminal, topic: str, ddl: str, said: str) -> No
 
 
 def test_the_newest_of_each_queue_are_the_sample(consumer: PullConsumer) -> None:
-    assert consumer.infer_schema("orders", sample=3).sampled == 12
+    counts: list[int] = []
+    assert consumer.infer_schema("orders", sample=3, on_progress=counts.append).sampled == 12
+    assert (counts[-1], counts) == (12, sorted(counts))
+    with pytest.raises(ZeroDivisionError):
+        consumer.infer_schema("orders", sample=3, on_progress=lambda count: count // 0)
     with pytest.raises(InvalidArgument, match="sample"):
         consumer.infer_schema("orders", sample=0)
     with pytest.raises(NoRoute, match="Nowhere"):
