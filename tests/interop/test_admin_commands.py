@@ -67,7 +67,7 @@ def test_messages_and_dead_letters(apache: ApacheCluster) -> None:
     (message,) = rows(nameserver, "query", topic, "--key", "k7", "--track", "--trace")
     assert message["body"] == "poison"
     assert [(track["group"], track["trackType"], len(track["deadLetters"])) for track in message["tracks"]] == [
-        (group, "NOT_ONLINE", 1)
+        (group, "DEAD_LETTER", 1)
     ]
     (again,) = rows(nameserver, "query", topic, "--id", message["offsetMsgId"])
     assert again["msgId"] == letter.msg_id
