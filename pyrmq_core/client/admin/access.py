@@ -123,7 +123,11 @@ class _AccessFamily(AdminFamily):
             try:
                 await self._servers.ask(server, command, about)
             except ResponseError as error:
-                if not await is_done(server):
+                try:
+                    is_refused_as_done = await is_done(server)
+                except ResponseError:
+                    raise error from None  # the refusal of the change says more than that of the look
+                if not is_refused_as_done:
                     raise
                 refusals[server] = error
 
