@@ -29,6 +29,7 @@ SINK_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "properties": ("map<string,string>",),
     "delayLevel": ("int",),
     "deliverAt": ("timestamp",),
+    "priority": ("int",),
     "flag": ("int",),
 }
 BODY_NAMES: Final = ("body", "value")
@@ -49,11 +50,14 @@ class SinkSchema:
     def message_type(self) -> str | None:
         """The type of the columns' messages, as a value of `messageType`; None for normal messages.
 
-        A delay counts before a sharding key (common/attribute/TopicMessageType.java, parseFromMessageProperty).
+        A delay counts before a sharding key, and that before a priority (common/attribute/TopicMessageType.java,
+        parseFromMessageProperty).
         """
         if "delayLevel" in self.columns or "deliverAt" in self.columns:
             return "delay"
-        return "fifo" if "shardingKey" in self.columns else None
+        if "shardingKey" in self.columns:
+            return "fifo"
+        return "priority" if "priority" in self.columns else None
 
     def check_not_delayed(self) -> None:
         """Raises `InvalidColumn` for columns that delay rows: a commit can list only rows that the topic has."""

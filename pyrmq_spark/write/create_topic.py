@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyrmq_core import BrokerNotFound, InvalidArgument, NoRoute, RocketMQError, line_logger
+from pyrmq_core import BrokerNotFound, InvalidArgument, NoRoute, ResponseError, RocketMQError, line_logger
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.patience import wait_to_write
@@ -64,7 +64,7 @@ def _create(connection: ConnectionOptions, options: SinkOptions, topic: str, col
         chosen = options.message_type or columns_type
         try:
             admin.create_topic(name, queues=queues, attributes={MESSAGE_TYPE: chosen.upper()} if chosen else None)
-        except InvalidArgument:
+        except (InvalidArgument, ResponseError):  # ResponseError: brokers before 5.4 know no type PRIORITY
             if options.message_type is not None or columns_type is None:
                 raise
             admin.create_topic(name, queues=queues)

@@ -17,6 +17,15 @@ from pyrmq_spark.spark_errors import InvalidRow
 MAX_DELAY_LEVEL: Final = 18
 MAX_TIMER_DELAY: Final = timedelta(days=3)
 DELAYS: Final = ("delayLevel", "deliverAt")
+# Columns whose rows are sent one by one: in a batch, brokers would deliver them at once and ignore their priority.
+ALONE: Final = (*DELAYS, "priority")
+# Columns beside which brokers ignore a priority, or which they ignore beside it.
+PLACED_BY: Final[Mapping[str, str]] = {
+    "delayLevel": "has no priority",
+    "deliverAt": "has no priority",
+    "shardingKey": "is in its key's queue, and a priority chooses the queue, too",
+    "queueId": "names its queue, and a priority chooses the queue, too",
+}
 IN_UTC: Final = pa.timestamp("us", "UTC")
 
 
@@ -35,7 +44,7 @@ def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> list[Chec
 
 
 def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
-    """Yields the lowest row that breaks each rule about a message's queue and delivery time."""
+    """Yields the lowest row that breaks each rule about a message's queue, delivery time and priority."""
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     rules: list[tuple[pa.Array, str, str]] = []
     if "topic" in columns:
@@ -58,6 +67,12 @@ def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
     if "deliverAt" in columns and "delayLevel" in columns:
         both = pc.and_(pc.is_valid(columns["deliverAt"]), pc.is_valid(columns["delayLevel"]))
         rules.append((both, "deliverAt", "delayLevel and deliverAt exclude one another; make one of them null"))
+    if "priority" in columns:
+        priority = columns["priority"]
+        rules.append((pc.less(priority, 0), "priority", "it is below 0; null is no priority"))
+        for name in PLACED_BY.keys() & columns.keys():
+            both = pc.and_(pc.is_valid(columns[name]), pc.is_valid(priority))
+            rules.append((both, "priority", f"a row with {name} {PLACED_BY[name]}; make one of them null"))
     for broken, column, reason in rules:
         row = pc.index(broken, True).as_py()
         if row >= 0:
@@ -75,14 +90,14 @@ def by_topic(rows: CheckedRows, topic: str | None) -> Iterator[tuple[str, Checke
         yield name, rows if len(distinct) == 1 else rows.filter(pc.equal(topics, name))
 
 
-def may_be_delayed(rows: CheckedRows) -> bool:
-    """Returns whether the rows have a column for delays."""
-    return any(name in rows.schema.names for name in DELAYS)
+def may_go_alone(rows: CheckedRows) -> bool:
+    """Returns whether the rows have a column for which some are sent alone."""
+    return any(name in rows.schema.names for name in ALONE)
 
 
-def by_delay(rows: CheckedRows) -> tuple[CheckedRows, CheckedRows]:
-    """Returns the delayed rows, and the others."""
-    columns = [rows.column(name) for name in DELAYS if name in rows.schema.names]
+def by_batch(rows: CheckedRows) -> tuple[CheckedRows, CheckedRows]:
+    """Returns the rows that are sent alone, and those that share requests."""
+    columns = [rows.column(name) for name in ALONE if name in rows.schema.names]
     if not columns:
         return rows.slice(0, 0), rows
     is_plain = pc.is_null(columns[0])
@@ -91,9 +106,9 @@ def by_delay(rows: CheckedRows) -> tuple[CheckedRows, CheckedRows]:
     return rows.filter(pc.invert(is_plain)), rows.filter(is_plain)
 
 
-def encode_singles(delayed: CheckedRows, topic: str, unique_ids: Sequence[str], limit: BatchLimit) -> Iterator[Payload]:
-    """Yields a request for each delayed row, in their order: a batch would be stored and delivered at once."""
-    rows = delayed.to_batch()
+def encode_singles(alone: CheckedRows, topic: str, unique_ids: Sequence[str], limit: BatchLimit) -> Iterator[Payload]:
+    """Yields a request for each row, in their order."""
+    rows = alone.to_batch()
     if "deliverAt" in rows.schema.names:  # cast to UTC: the session's time zone may be unknown to Python
         index = rows.schema.names.index("deliverAt")
         rows = rows.set_column(index, "deliverAt", rows.column(index).cast(IN_UTC))
@@ -118,4 +133,5 @@ def _message(row: Mapping[str, Any], topic: str) -> Message:
         flag=row.get("flag") or 0,
         delay_level=row.get("delayLevel"),
         deliver_at=row.get("deliverAt"),
+        priority=row.get("priority"),
     )

@@ -47,7 +47,7 @@ from pyrmq_spark.write.columns import SinkSchema
 from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
 from pyrmq_spark.write.create_topic import sending_topic
 from pyrmq_spark.write.queue_assignment import AssignedRows, Fixed, QueueAssignment
-from pyrmq_spark.write.rows import by_delay, by_topic, check_rows, encode_singles, may_be_delayed
+from pyrmq_spark.write.rows import by_batch, by_topic, check_rows, encode_singles, may_go_alone
 
 # The column of ids that are made before rows are divided; no frame can have a column of this name.
 ID_COLUMN: Final = "\0id"
@@ -142,7 +142,7 @@ class PartitionWrite:
 
     def _put_topic(self, topic: str, rows: CheckedRows, window: SendWindow, placing: QueueAssignment) -> None:
         placed = placing.placed(topic, rows)
-        if may_be_delayed(rows) or placing.is_batch_topic(topic):
+        if may_go_alone(rows) or placing.is_batch_topic(topic):
             for queue, group in placed.parts():
                 self._put_group(topic, group, queue, window, placing)
         else:
@@ -161,17 +161,17 @@ class PartitionWrite:
     def _put_group(
         self, topic: str, rows: CheckedRows, queue: Fixed | None, window: SendWindow, placing: QueueAssignment
     ) -> None:
-        """Sends rows of one queue; delayed rows one by one, since a batch would be stored and delivered at once.
+        """Sends rows of one queue; one by one those that a batch would deliver at once or whose priority it would lose.
 
         A batch topic gets requests of one tag each, in order within the tag.
         """
-        delayed, plain = by_delay(rows)
+        alone, plain = by_batch(rows)
         whole = placing.is_batch_topic(topic)
         limit = self._limit.of_batch_topic() if whole else self._limit
         for part in by_tag(plain) if whole else (plain,):
             for payload in encode_rows(part.to_encode(), topic, ids_of(part), limit, single_tag=whole):
                 window.put(payload, queue or placing.by_turns(topic))
-        for payload in encode_singles(delayed, topic, texts_of_ids(delayed), self._limit):
+        for payload in encode_singles(alone, topic, texts_of_ids(alone), self._limit):
             window.put(payload, queue or placing.in_no_order(topic))
 
     @contextmanager

@@ -240,6 +240,23 @@ async def test_a_delay_level(client: Client, consumer: PullConsumer, topic: str)
         assert await arrival(consumer, topic) - began >= 0.95
 
 
+async def test_priorities_choose_the_queue(
+    cluster: ApacheCluster, client: Client, consumer: PullConsumer, topic: str
+) -> None:
+    """From 5.4 on; older brokers keep the property and leave the message in the queue that the client chose."""
+    priorities = (0, 2, 3, 9)
+    async with Admin(client=client) as admin:
+        await admin.create_topic(topic, queues=4)
+    async with Producer("g", client=client, send_timeout=15) as producer:
+        sent = [await producer.send(Message(topic, b"x", priority=number)) for number in priorities]
+        pending = [await producer.send_soon(Message(topic, b"y", priority=number)) for number in priorities]
+        sent += [await send.wait() for send in pending]
+    wanted = [min(number, 3) for number in priorities] * 2
+    assert cluster.version.startswith("4") or [result.message_queue.queue_id for result in sent] == wanted
+    stored = await stored_in(consumer, topic, len(wanted))
+    assert sorted(message.properties["_SYS_MSG_PRIORITY_"] for message in stored) == sorted(map(str, priorities * 2))
+
+
 @pytest.mark.parametrize("form", ["deliver_at", "delay"])
 async def test_a_delivery_time(
     cluster: ApacheCluster, client: Client, consumer: PullConsumer, topic: str, form: str

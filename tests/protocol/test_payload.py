@@ -96,6 +96,7 @@ NO_BATCHES = [
     ([T, T, Message("T", b"x", delay_level=1)], "a batch cannot be delayed; message 2 of T is"),
     ([Message("T", b"x", delay=timedelta(1))], "a batch cannot be delayed; message 0"),
     ([Message("T", b"x", deliver_at=datetime(2026, 1, 1, tzinfo=UTC))], "a batch cannot be delayed"),
+    ([T, Message("T", b"x", priority=0)], "brokers ignore a priority in a batch; message 1 of T has one"),
     ([Message("%RETRY%g", b"x")], "topic %RETRY%g: retry topics take no batches"),
     ([], "a batch holds at least one message"),
 ]

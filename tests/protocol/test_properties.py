@@ -151,6 +151,15 @@ def test_delay_is_in_milliseconds(delay: timedelta, expected: str) -> None:
     assert message_properties(replace(MESSAGE, delay=delay), None)["TIMER_DELAY_MS"] == expected
 
 
+@pytest.mark.parametrize("priority", [0, 7, 2**31 - 1])
+def test_a_priority_is_a_property(priority: int) -> None:
+    message = Message("T", b"x", tags="t", properties={"a": "b"}, priority=priority)
+    pair = f"_SYS_MSG_PRIORITY_\x01{priority}\x02"
+    assert (
+        message_properties_string(message, "ID") == f"UNIQ_KEY\x01ID\x02WAIT\x01true\x02TAGS\x01t\x02a\x01b\x02{pair}"
+    )
+
+
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REFUSED = [
     (Message("T", b"x", tags=""), "property 'TAGS' has an empty value"),
@@ -190,6 +199,15 @@ REFUSED = [
     (Message("T", b"x", deliver_at=datetime(2026, 1, 1)), "deliver_at has no time zone"),
     (Message("T", b"x", delay=timedelta(0)), "delay is 0:00:00"),
     (Message("T", b"x", delay=timedelta(days=-1)), "it is more than nothing"),
+    (Message("T", b"x", properties={"_SYS_MSG_PRIORITY_": "1"}), "_SYS_MSG_PRIORITY_ is a name .* priority"),
+    (Message("T", b"x", priority=-1), "priority is -1; it is a whole number from 0 on"),
+    (Message("T", b"x", priority=2**31), "priority is 2147483648"),
+    (Message("T", b"x", priority=True), "priority is True"),
+    (Message("T", b"x", priority="3"), "priority is '3'"),  # type: ignore[arg-type]
+    (Message("T", b"x", priority=1, delay_level=1), "a delayed message has no priority"),
+    (Message("T", b"x", priority=1, deliver_at=NOW), "a delayed message has no priority"),
+    (Message("T", b"x", priority=1, sharding_key="k"), "a priority and a sharding key both choose the queue"),
+    (Message("T", b"x", priority=1, properties={"__SHARDINGKEY": "k"}), "both choose the queue"),
 ]
 
 
@@ -206,7 +224,7 @@ def test_reserved_names_are_refused(name: str) -> None:
 
 
 def test_names_java_lets_through_are_let_through() -> None:
-    names = ("__SHARDINGKEY", "_SYS_MSG_PRIORITY_", "__LITE_TOPIC", "CHECK_IMMUNITY_TIME_IN_SECONDS")
+    names = ("__SHARDINGKEY", "__LITE_TOPIC", "CHECK_IMMUNITY_TIME_IN_SECONDS")
     for name in (*names, "__transactionId__", "__STARTDELIVERTIME", "keys"):
         assert message_properties(Message("T", b"x", properties={name: "v"}), None)[name] == "v"
 

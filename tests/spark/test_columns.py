@@ -222,6 +222,30 @@ def test_a_delay_that_no_broker_takes_is_named(column: str, values: list[Any], f
         check_rows(rows, 0, NOW)
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("delayLevel", pa.scalar(1, pa.int32())),
+        ("deliverAt", pa.scalar(NOW, pa.timestamp("us", "UTC"))),
+        ("shardingKey", pa.scalar("k")),
+        ("queueId", pa.scalar(3, pa.int32())),
+    ],
+)
+def test_a_priority_stands_beside_nothing_that_chooses_the_queue_or_delays(column: str, value: pa.Scalar) -> None:
+    columns = {"body": [b"x"] * 3, "priority": pa.array([None, 0, 7], pa.int32()), "brokerName": ["a"] * 3}
+    columns[column] = pa.array([value.as_py(), None, value.as_py()], value.type)
+    if column != "queueId":
+        del columns["brokerName"]
+    rows = pa.record_batch(columns)
+    first = 1 if column == "queueId" else 2  # half a place is a fault of its own
+    with pytest.raises(InvalidRow, match=rf"row {first}, "):
+        check_rows(rows, 0, NOW)
+    assert check_rows(rows.slice(0, 1), 0, NOW)
+    negative = pa.record_batch({"body": [b"x"], "priority": pa.array([-1], pa.int32())})
+    with pytest.raises(InvalidRow, match="row 0, column priority: it is below 0"):
+        check_rows(negative, 0, NOW)
+
+
 def test_a_row_is_delayed_by_one_of_two_ways() -> None:
     rows = pa.record_batch(
         {

@@ -20,7 +20,12 @@ from pyrmq_spark.write.columns import sink_schema
 from pyrmq_spark.write.create_topic import create_topic
 from pyrmq_spark.write.queue_assignment import QueueAssignment
 
-COLUMNS = {"shardingKey": StringType(), "delayLevel": IntegerType(), "deliverAt": TimestampType()}
+COLUMNS = {
+    "shardingKey": StringType(),
+    "delayLevel": IntegerType(),
+    "deliverAt": TimestampType(),
+    "priority": IntegerType(),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +56,9 @@ def create(cluster: EmbeddedCluster, *columns: str, **options: str) -> None:
         (("delayLevel",), {}, "DELAY"),
         (("deliverAt",), {}, "DELAY"),
         (("shardingKey", "deliverAt"), {}, "DELAY"),
+        (("priority",), {}, "PRIORITY"),
+        (("priority", "shardingKey"), {}, "FIFO"),
+        ((), {"messageType": "priority"}, "PRIORITY"),
         ((), {"messageType": "normal"}, "NORMAL"),
         (("shardingKey",), {"messageType": "Transaction"}, "TRANSACTION"),
         (("shardingKey",), {"createTopic": "batch"}, None),

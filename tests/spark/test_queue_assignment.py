@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyrmq_core import InvalidMessage, KeyedQueue, MessageQueue, ThisQueue, TopicPublishInfo
 from pyrmq_core.columnar import check
 from pyrmq_spark.write.queue_assignment import BY_TURNS, Fixed, _TopicPlaces
-from pyrmq_spark.write.rows import by_delay
+from pyrmq_spark.write.rows import by_batch
 
 QUEUES = [MessageQueue("orders", broker, number) for broker in ("broker-a", "broker-b") for number in range(3)]
 
@@ -87,7 +87,7 @@ def test_delayed_rows_are_separated() -> None:
     rows = pa.record_batch({"body": [b"1", b"2", b"3"], "delayLevel": pa.array([None, 3, None], pa.int32())})
     checked = check(rows)
     assert isinstance(checked, list)
-    delayed, plain = by_delay(*checked)
+    delayed, plain = by_batch(*checked)
     assert delayed.column("body").to_pylist() == [b"2"]
     assert plain.to_batch().to_pydict() == {"body": [b"1", b"3"], "delayLevel": [None, None]}
     assert plain.to_encode().body.array.to_pylist() == [b"1", b"3"]

@@ -137,6 +137,21 @@ def test_delayed_rows_go_one_by_one_beside_the_others(cluster: EmbeddedCluster) 
     assert bodies_found.count("now") == 2
 
 
+def test_rows_with_a_priority_go_one_by_one_into_the_queues_of_their_numbers(cluster: EmbeddedCluster) -> None:
+    """In a batch brokers ignore it."""
+    seen = single_properties(cluster)
+    priorities = [None, 2, 0, None, 9]
+    rows = pa.record_batch(
+        {"body": [str(number).encode() for number in priorities], "priority": pa.array(priorities, pa.int32())}
+    )
+    written = task(cluster, schema=SinkSchema({"body": 0, "priority": 1}, "orders")).run(iter([rows]))
+    assert (written.rows, written.requests) == (5, 4)
+    assert sorted(decode_properties(properties)["_SYS_MSG_PRIORITY_"] for properties in seen) == ["0", "2", "9"]
+    wait_readable(cluster.nameserver, "orders", 5)
+    queue_of = {body: name.rpartition("/")[2] for name, bodies in stored(cluster).items() for body in bodies}
+    assert {body: queue for body, queue in queue_of.items() if body != "None"} == {"0": "0", "2": "2", "9": "3"}
+
+
 def test_a_time_of_delivery_goes_with_its_row(cluster: EmbeddedCluster) -> None:
     seen = single_properties(cluster)
     at = datetime.now(UTC) + timedelta(hours=1)

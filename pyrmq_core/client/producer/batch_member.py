@@ -14,7 +14,7 @@ from pyrmq_core.model import NO_PROPERTIES, Message
 from pyrmq_core.protocol.messages.batch import HEAD, OVERHEAD_BYTES, SHORT
 from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, is_retry_topic
 from pyrmq_core.protocol.messages.payload import WAITS_NOT, Payload, check_message
-from pyrmq_core.protocol.messages.properties import checked_ends, plain_ends
+from pyrmq_core.protocol.messages.properties import checked_ends, goes_alone, plain_ends
 
 # A message with longer properties is sent alone, which checks their exact limit. Even in UTF-8 this number is below it.
 MAX_PROPERTIES_CHARS: Final = 8_000
@@ -45,16 +45,17 @@ def batch_member(
 ) -> BatchMember | None:
     """Returns the checked message, ready to share a request; None if it must be sent alone.
 
-    Messages are sent alone if they are delayed, go to retry topics, or have large properties or a body of `below_bytes`
-    or more. `InvalidMessage` names the rule that the message breaks. `system_properties` are the producer's own.
+    Messages are sent alone if they are delayed, have a priority, go to retry topics, or have large properties or a body
+    of `below_bytes` or more. `InvalidMessage` names the rule that the message breaks. `system_properties` are the
+    producer's own.
     """
     check_message(message, max_message_bytes)
     topic, body_bytes = message.topic, len(message.body)
     if body_bytes >= below_bytes or (topic[0] == "%" and is_retry_topic(topic)):
         return None
     ends = None if system_properties else plain_ends(message)
-    if ends is None:  # `ends` is None also for a delayed message
-        if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
+    if ends is None:  # `ends` is None also for a message that goes alone
+        if goes_alone(message):
             return None
         ends = checked_ends(message, system_properties)
     before, after = ends

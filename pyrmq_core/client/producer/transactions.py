@@ -34,7 +34,7 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import Payload
-from pyrmq_core.protocol.messages.properties import PGROUP, TRAN_MSG, UNIQ_KEY
+from pyrmq_core.protocol.messages.properties import PGROUP, TRAN_MSG, UNIQ_KEY, is_delayed
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_PREPARED
 from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction
 from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTransactionState
@@ -139,14 +139,18 @@ class Transactions:
         self._checks.unregister(self._group)
 
     def properties(self, message: Message) -> dict[str, str]:
-        """Returns the properties that make a half message; raises `InvalidMessage` for a delayed message."""
+        """Returns the properties that make a half message; raises `InvalidMessage` for a delay or priority."""
         if self._listener is None:
             raise InvalidState(
                 f"producer {self._group} has no transaction_listener: brokers would ask it about lost ends in vain; "
                 "give Producer(..., transaction_listener=...)"
             )
-        if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
+        if is_delayed(message):
             raise InvalidMessage(f"topic {message.topic}: a message in a transaction cannot be delayed")
+        if message.priority is not None:
+            raise InvalidMessage(
+                f"topic {message.topic}: a message in a transaction has no priority, brokers remove it"
+            )
         return {TRAN_MSG: "true", PGROUP: self._group}
 
     async def begin(self, message: Message, payload: Payload, to: Target, *, timeout: float) -> Transaction:

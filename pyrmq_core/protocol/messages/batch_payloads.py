@@ -16,7 +16,7 @@ from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES, encode_batch_body
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, is_retry_topic
 from pyrmq_core.protocol.messages.payload import WAITS_NOT, Payload, check_message
-from pyrmq_core.protocol.messages.properties import message_properties_string, properties_around_id
+from pyrmq_core.protocol.messages.properties import is_delayed, message_properties_string, properties_around_id
 
 EMPTY_BATCH: Final = "a batch holds at least one message"
 # Properties with fewer characters always fit into a message, with an id and in any encoding.
@@ -72,8 +72,12 @@ def check_batch(messages: Sequence[Message]) -> None:
             )
         if message.wait_store_msg_ok != waits:
             raise InvalidMessage(f"a batch has one wait_store_msg_ok; message {index} of {topic} differs")
-        if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
+        if is_delayed(message):
             raise InvalidMessage(f"a batch cannot be delayed; message {index} of {topic} is: send it alone")
+        if message.priority is not None:
+            raise InvalidMessage(
+                f"brokers ignore a priority in a batch; message {index} of {topic} has one: send it alone"
+            )
 
 
 def encode_batch(

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import KEPT_NAMES, NO_PROPERTIES, Message
+from pyrmq_core.protocol.java.integers import MAX_INT
 from pyrmq_core.protocol.shown_values import shown
 
 KEYS: Final = "KEYS"
@@ -124,12 +125,14 @@ def message_properties(
             if not _is_text(text):
                 raise InvalidMessage(f"topic {message.topic}: {name} is {shown(text)}; it has to be text")
             properties[name] = text
-    if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
+    if is_delayed(message):
         name, value = _delivery(message)
         properties[name] = value
     if message.properties:
         _check_names(message)
         properties.update(message.properties)
+    if message.priority is not None:
+        properties[PRIORITY] = _priority(message)
     if system_properties:
         properties.update(system_properties)
     return properties
@@ -180,13 +183,15 @@ def _checked_string(message: Message, properties: Mapping[str, str]) -> str:
 
 
 def plain_ends(message: Message) -> tuple[str, str] | None:
-    """Returns the properties string before and after UNIQ_KEY, for a message without a delay whose texts are all
-    printable; None for other messages.
+    """Returns the properties string before and after UNIQ_KEY, for a message without a delay or a priority whose texts
+    are all printable; None for other messages.
 
     The fast form of `message_properties`: it needs no dict, and compares a class instead of calling `isinstance`, whose
     cost is measurable at one call a message.
     """
     if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
+        return None
+    if message.priority is not None:
         return None
     head, tail = "", "WAIT\x01true\x02" if message.wait_store_msg_ok else "WAIT\x01false\x02"
     keys: Any = message.keys
@@ -277,6 +282,27 @@ def _delivery(message: Message) -> tuple[str, str]:
     return TIMER_DELAY_MS, str(max(1, delay // timedelta(milliseconds=1)))
 
 
+def _priority(message: Message) -> str:
+    """Returns the value of the property, or raises: brokers drop a priority silently that they do not follow."""
+    priority = message.priority
+    if not _is_whole(priority) or not 0 <= (priority or 0) <= MAX_INT:
+        raise InvalidMessage(f"topic {message.topic}: priority is {shown(priority)}; it is a whole number from 0 on")
+    if is_delayed(message):
+        raise InvalidMessage(f"topic {message.topic}: a delayed message has no priority; give one of them")
+    if message.sharding_key is not None or SHARDING_KEY in message.properties:
+        raise InvalidMessage(f"topic {message.topic}: a priority and a sharding key both choose the queue; give one")
+    return str(priority)
+
+
+def is_delayed(message: Message) -> bool:
+    return message.delay_level is not None or message.deliver_at is not None or message.delay is not None
+
+
+def goes_alone(message: Message) -> bool:
+    """Returns whether brokers would ignore a part of the message in a batch: its delay or priority."""
+    return message.priority is not None or is_delayed(message)
+
+
 def _check_names(message: Message) -> None:
     if not _is_a(message.properties, Mapping):
         raise InvalidMessage(
@@ -290,7 +316,7 @@ def _check_names(message: Message) -> None:
         if name in KEPT_NAMES:
             raise InvalidMessage(
                 f"topic {message.topic}: {name} is a name RocketMQ keeps for itself; set it by the message's own "
-                "field (keys, tags, delay_level, ...) or choose another name"
+                "field (keys, tags, delay_level, priority, ...) or choose another name"
             )
         if name == LITE_TOPIC and not LITE_TOPIC_NAME.fullmatch(value):
             raise InvalidMessage(f"topic {message.topic}: {LITE_TOPIC} is {shown(value)}; {LITE_TOPIC_RULE}")

@@ -157,10 +157,10 @@ class _Import:
     async def _send_in_order(
         self, queue: MessageQueue | None, messages: list[Message], errors: list[RocketMQError]
     ) -> None:
-        from pyrmq_core.tools.cli.line_sending import goes_alone
+        from pyrmq_core.tools.cli.line_sending import is_sent_singly
 
         try:
-            for alone, run_of in itertools.groupby(messages, goes_alone):
+            for alone, run_of in itertools.groupby(messages, is_sent_singly):
                 for together in ([message] for message in run_of) if alone else (list(run_of),):
                     if len(together) == 1:
                         await self._producer.send(together[0], queue=queue)

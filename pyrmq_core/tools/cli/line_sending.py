@@ -32,6 +32,7 @@ from pyrmq_core import (
 from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 from pyrmq_core.protocol.messages.payload import COMPRESS_OVER_BYTES
+from pyrmq_core.protocol.messages.properties import goes_alone
 from pyrmq_core.tools.cli.connections import Connection
 from pyrmq_core.tools.cli.message_lines import LineForm, Lines, read_lines
 from pyrmq_core.tools.cli.progress import ProgressLine, progress_line
@@ -184,7 +185,7 @@ class LineSending:
                 await self._send_list(lines_to_send, messages, give)
                 self._fail_at_call([line], error)
                 return
-            alone = goes_alone(message)
+            alone = is_sent_singly(message)
             if messages and (alone or room < len(content) or len(messages) == LIST_MESSAGES):
                 await self._send_list(lines_to_send, messages, give)
                 lines_to_send, messages, room = [], [], LIST_BYTES
@@ -315,15 +316,9 @@ def _span(lines: Lines) -> Span:
     return Span(lines[0][0], lines[-1][0], len(lines))
 
 
-def goes_alone(message: Message) -> bool:
+def is_sent_singly(message: Message) -> bool:
     """Returns whether the message must be sent alone: a batch may not contain it, or would not compress its body."""
-    return (
-        len(message.body) >= COMPRESS_OVER_BYTES
-        or message.delay is not None
-        or message.delay_level is not None
-        or message.deliver_at is not None
-        or message.topic.startswith(RETRY_PREFIX)
-    )
+    return len(message.body) >= COMPRESS_OVER_BYTES or goes_alone(message) or message.topic.startswith(RETRY_PREFIX)
 
 
 @contextmanager

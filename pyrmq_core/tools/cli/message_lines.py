@@ -4,7 +4,7 @@
     tags, shardingKey       texts
     keys                    a text of words, or a list of texts
     properties              an object of texts
-    flag, delayLevel        whole numbers
+    flag, delayLevel, priority   whole numbers
     delay                   seconds
     deliverAt               an ISO-8601 time
 
@@ -32,7 +32,7 @@ from pyrmq_core.model import SYSTEM_NAMES
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
 from pyrmq_core.protocol.messages.batch_payloads import checked_ends
 from pyrmq_core.protocol.messages.payload import check_message
-from pyrmq_core.protocol.messages.properties import SHARDING_KEY
+from pyrmq_core.protocol.messages.properties import PRIORITY, SHARDING_KEY
 from pyrmq_core.tools.cli.json_output import shortened
 
 try:
@@ -189,6 +189,9 @@ def _fields_of(members: object) -> dict[str, Any]:
     if "body" not in fields:
         raise InvalidMessage("it has neither body nor bodyBase64; a message needs one")
     if "msgId" in members and "properties" in fields:  # a message that was read, with RocketMQ's additions
+        priority = fields["properties"].get(PRIORITY)
+        if priority is not None:
+            fields.setdefault("priority", int(priority) if priority.isdecimal() else None)
         properties = {name: text for name, text in fields["properties"].items() if name not in SYSTEM_NAMES}
         if (key := properties.pop(SHARDING_KEY, None)) is not None:
             fields.setdefault("sharding_key", key)
@@ -261,4 +264,5 @@ MEMBERS: Final[Mapping[str, tuple[str, Callable[[str, Any], object]]]] = {
     "delayLevel": ("delay_level", _whole),
     "delay": ("delay", _seconds),
     "deliverAt": ("deliver_at", _time),
+    "priority": ("priority", _whole),
 }

@@ -39,6 +39,9 @@ from pyrmq_core.tools.cli.servers import SectionedCommand, run
     help="Deliver after this time (5.0 or later).",
 )
 @click.option("--delay-level", type=click.IntRange(1, 18), help="Deliver later: 1 (1 s) to 18 (2 h).")
+@click.option(
+    "--priority", type=click.IntRange(0, 2**31 - 1), help="The queue by urgency, 0 the lowest (5.4 or later)."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the number of messages, at the end.")
 def send(

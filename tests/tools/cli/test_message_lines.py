@@ -16,7 +16,7 @@ import pytest
 from pyrmq_core import InvalidMessage, Message
 from pyrmq_core.protocol.messages.batch_payloads import checked_batch
 from pyrmq_core.protocol.messages.payload import encode_one
-from pyrmq_core.tools.cli.line_sending import OBJECTS_BETWEEN_COLLECTIONS, _rare_collections, goes_alone
+from pyrmq_core.tools.cli.line_sending import OBJECTS_BETWEEN_COLLECTIONS, _rare_collections, is_sent_singly
 from pyrmq_core.tools.cli.message_lines import LineForm, read_lines
 
 JSON = LineForm("orders", {"tags": "paid", "keys": None}, as_json=True)
@@ -141,7 +141,7 @@ def is_refused_when_sent(form: LineForm, line: bytes) -> bool:
     ],
 )
 def test_messages_that_no_batch_may_hold_go_alone(message: Message, alone: bool) -> None:
-    assert goes_alone(message) is alone
+    assert is_sent_singly(message) is alone
 
 
 async def test_lines_are_numbered_over_all_reads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,16 @@ def test_files_are_sent_one_after_another(cluster: EmbeddedCluster, tmp_path: Pa
     assert sorted(message.body for message in messages(cluster, "T")) == [b"1", b"2", b"3", b"4"]
 
 
+def test_a_priority_chooses_the_queue(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    lines = '{"body": "2", "priority": 2}\n{"body": "0"}\n'
+    copied = '{"body": "1", "msgId": "00", "properties": {"_SYS_MSG_PRIORITY_": "1", "a": "b"}}\n'
+    (tmp_path / "a.json").write_text(lines + copied)
+    options = ("--input", "json", "--priority", "0", "--file", "a.json", "-q")
+    assert send(cluster, tmp_path, *options)[0] == 0
+    read = messages(cluster, "T")
+    assert {message.body: message.queue_id for message in read} == {b"0": 0, b"1": 1, b"2": 2}
+
+
 def test_a_wrong_line_of_a_file_is_named(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"body": "1"}\n')
     (tmp_path / "b.json").write_text('{"body": "2"}\n{"body": "3"}\n{"text": "4"}\n{"body": "5"}\n')
@@ -224,6 +234,8 @@ def test_progress_is_shown_on_a_terminal_after_a_second(cluster: EmbeddedCluster
         (("body", "--delay", "0"), "--delay"),
         (("body", "--delay", "1e9"), "the max delay 259200000ms"),
         (("body", "--delay", "1", "--delay-level", "1"), "exclude one another"),
+        (("body", "--priority", "-1"), "--priority"),
+        (("body", "--priority", "1", "--sharding-key", "k"), "both choose the queue"),
         (("--file", "nowhere"), "nowhere"),
         (("text", "--input", "json"), "; without --input json, a line is a body"),
     ],
