@@ -72,7 +72,7 @@ MAX_DOWNLOADS: Final = 16
 
 
 def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token: FormToken) -> Starlette:
-    """Returns the application that shows the pages; the caller wraps it in `Guards`.
+    """Returns the application that shows the pages, which the caller wraps in `Guards`.
 
     `changes` is None if no changes are allowed.
     """
@@ -130,7 +130,6 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
 
 
 async def choose_zone(request: Request) -> Response:
-    """Stores the viewer's choice of a zone in a cookie, and redirects to the previous page."""
     chosen = form_zone(query(request, "zone"), UTC_ZONE)
     answer = RedirectResponse(local_path(request.query_params.get("back", "")), 303)
     answer.set_cookie(COOKIE, chosen.name, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
@@ -138,7 +137,7 @@ async def choose_zone(request: Request) -> Response:
 
 
 class Download(Response):
-    """A body as bytes that no browser renders, sent in pieces; it holds a slot until its end."""
+    """A body as bytes that no browser renders, sent in pieces. It holds a slot until its end."""
 
     def __init__(self, body: bytes, name: str, slots: RequestSlots, address: str) -> None:
         disposition = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(len(body))}
@@ -146,7 +145,7 @@ class Download(Response):
         self._bytes, self._slots, self._address = body, slots, address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the answer by ASGI; without a free slot the answer is an error that the page is busy."""
+        """Sends the answer by ASGI, or an error that the page is busy if no slot is free."""
         slot = self._slots.take(self._address)
         if slot is None:
             await PlainTextResponse(BUSY, 503)(scope, receive, send)
@@ -167,7 +166,7 @@ def _address(request: Request) -> str:
 
 
 async def _form(request: Request, token: FormToken) -> dict[str, str]:
-    """Returns the fields of a form of this page; raises an error for a form without the page's token."""
+    # A form without the page's token is refused before its fields are read.
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "A form of this page is application/x-www-form-urlencoded.")
@@ -201,14 +200,13 @@ def described(error: Exception) -> tuple[int, str, str]:
 
 
 def raw_field(form: bytes, name: bytes, most: int) -> str:
-    """Returns the first `most` bytes of a form's undecoded field as text; an empty text without the field."""
     before, separator, after = (b"&" + form).partition(b"&" + name + b"=")
     del before
     return after[:most].partition(b"&")[0].decode("latin-1") if separator else ""
 
 
 async def read_fields(form: bytes) -> dict[str, str]:
-    """Returns the fields by name; raises `InvalidArgument` for more than `MAX_FIELDS`."""
+    """Returns the fields by name. Raises `InvalidArgument` for more than `MAX_FIELDS`."""
     fields = form.split(b"&", MAX_FIELDS)
     if len(fields) > MAX_FIELDS:
         raise InvalidArgument(f"the form has more than {MAX_FIELDS} fields")

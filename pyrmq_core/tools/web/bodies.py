@@ -26,7 +26,7 @@ SLOW: Final = f"the request came slower than {LEAST_BYTES_A_SECOND} bytes a seco
 
 
 class BodyRefused(Exception):
-    """Raised if the body is refused before its end; `status` is the HTTP status."""
+    """Raised if the body is refused before its end, with the answer's HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -39,7 +39,7 @@ class PeerGone(Exception):
 
 @dataclass(eq=False, slots=True)
 class Body:
-    """The body of a request; `receive` returns it once, in pieces, and then further messages from `peer`."""
+    """The body of a request. `receive` returns it once, in pieces, and then further messages from `peer`."""
 
     peer: Receive
     data: bytearray = field(default_factory=bytearray)
@@ -48,7 +48,9 @@ class Body:
     given: int = 0
 
     async def receive(self) -> AsgiMessage:
-        """Returns the next piece as an ASGI message; after the last piece waits for the peer's disconnect message."""
+        """Returns the next piece as an ASGI message, and after the last piece waits for the peer's disconnect
+        message.
+        """
         if self.given > len(self.data):
             return await self.peer()
         await trio.lowlevel.checkpoint()
@@ -65,7 +67,7 @@ class Bodies:
         self._bytes = 0
 
     async def read(self, receive: Receive) -> Body:
-        """Returns the body, which the caller has to `release`; raises `BodyRefused` and `PeerGone`."""
+        """Returns the body, which the caller has to `release`. Raises `BodyRefused` and `PeerGone`."""
         body = Body(receive)
         body.scope.deadline = trio.current_time() + BODY_SECONDS
         self._held[body] = None
@@ -93,7 +95,6 @@ class Bodies:
             body.is_whole = not message.get("more_body", False)
 
     def release(self, body: Body) -> None:
-        """Frees the body's room; a second call does nothing."""
         if body in self._held:
             del self._held[body]
             self._bytes -= len(body.data)

@@ -1,4 +1,4 @@
-"""A message's body for reading: as text, as JSON on many lines, or in hexadecimal; a long body in parts."""
+"""A message's body for reading, in parts if it is long: as text, as JSON on many lines, or in hexadecimal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
 
     The joined parts of a text are the text: no part begins within a character. JSON is laid out with blanks and line
     ends only, and names and numbers stay unchanged, so the joined parts are the complete JSON. A body of more than
-    `JSON_BYTES` is not laid out; a part of a long one takes a second at most.
+    `JSON_BYTES` is not laid out. Each part of a long body takes a second at most.
     """
     if form != "hex" and (form == "text" or _text(body[:PART_BYTES], len(body) <= PART_BYTES) is not None):
         parts, number = _parts(body, PART_BYTES, part)
@@ -61,7 +61,6 @@ def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
 
 
 def _parts(body: bytes, size: int, wanted: int) -> tuple[int, int]:
-    """Returns the number of parts, and the number of the wanted part, or of the nearest existing part."""
     parts = max(1, -(-len(body) // size))
     return parts, min(max(1, wanted), parts)
 
@@ -81,7 +80,7 @@ def file_name(*names: object) -> str:
 
 
 def summary(body: bytes) -> str:
-    """Returns the beginning of the body on one line; a body that is no text is shown as bytes."""
+    """Returns the beginning of the body on one line, in hexadecimal if the body is no text."""
     text = _text(body[: SUMMARY_BYTES - 1], len(body) < SUMMARY_BYTES)
     if text is None:
         return f"{body[:BYTES_A_LINE].hex(' ')}{' …' if len(body) > BYTES_A_LINE else ''}"
@@ -106,7 +105,7 @@ def _laid_out(body: bytes, start: int, end: int) -> str | None:
 
 
 def _lines(text: str, start: int, end: int) -> str:
-    """Returns the characters from `start` to `end` of valid JSON; a string over an end of it is cut there."""
+    """Returns the characters from `start` to `end` of valid JSON. It cuts a string that crosses either of them."""
     depth, position = 0, start
     for match in STRING_OR_BRACKET.finditer(text, 0):
         if match.start() >= start:
@@ -149,7 +148,6 @@ def _is_control(character: str) -> bool:
 
 
 def _hex(shown: bytes, first: int) -> str:
-    """Returns the bytes as lines with their offsets, which begin at `first`."""
     lines = []
     for start in range(0, len(shown), BYTES_A_LINE):
         line = shown[start : start + BYTES_A_LINE]

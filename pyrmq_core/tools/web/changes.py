@@ -1,6 +1,6 @@
 """`Changes`: the changes that the page can make, if allowed, each after a confirmation that is valid once.
 
-A form is first answered with a page that announces the change, and a ticket; only the ticket makes the change. So
+A form is first answered with a page that announces the change, and a ticket. Only the ticket makes the change, so
 reloading a page changes nothing a second time.
 """
 
@@ -62,7 +62,6 @@ class QueueMove:
 
     @property
     def before(self) -> int | None:
-        """The offset before the change; None if the group has none."""
         before = self.change.before
         return None if before is None or before < 0 else before
 
@@ -100,7 +99,7 @@ class Changes:
         return Shown("confirm.html", {**values, **totals, "queues": len(moves)})
 
     async def perform(self, form: Form) -> Shown:
-        """Makes the confirmed change, and returns a page that reports it; a ticket is valid once."""
+        """Makes the confirmed change, and returns a page that reports it. A confirmation is valid once."""
         change = self._waiting.pop(form.get("ticket", ""), None)
         if change is None:
             raise InvalidArgument("this confirmation was used before, or is too old; look whether the change is there")

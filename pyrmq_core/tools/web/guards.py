@@ -74,7 +74,6 @@ class Guards:
         self._slots = RequestSlots()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request by ASGI."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -105,7 +104,7 @@ class Guards:
         is_answered = has_left = False
 
         async def send_without_slot(message: AsgiMessage) -> None:
-            """Leaves the slot before the answer is sent: the peer may read slowly."""
+            # The slot is left before the answer is sent: the peer may read slowly.
             if slot.scope.cancel_called:
                 await trio.lowlevel.checkpoint()  # the request ends here: no part of an answer was sent
             nonlocal is_answered
@@ -115,7 +114,7 @@ class Guards:
             await send(message)
 
         async def watch() -> None:
-            """Ends the request when its peer has left, which would not read the answer."""
+            # A peer that has left would not read the answer.
             nonlocal has_left
             while (await receive()).get("more_body", False):
                 pass
@@ -165,7 +164,6 @@ async def _no_body() -> AsgiMessage:
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether only this machine can reach the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -173,7 +171,6 @@ def is_loopback(host: str) -> bool:
 
 
 def _name_of(host: str) -> str:
-    """Returns the host of a Host header without its port; an empty text if the header is unreadable."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -194,7 +191,7 @@ def _with_headers(send: Send) -> Send:
 
 @dataclass(eq=False, slots=True)
 class RequestSlot:
-    """The slot of one request; its scope is cancelled when another address takes the slot."""
+    """The slot of one request. Its scope is cancelled when another address takes the slot."""
 
     host: str
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -212,7 +209,7 @@ class RequestSlots:
         self._taken: dict[RequestSlot, None] = {}
 
     def take(self, host: str) -> RequestSlot | None:
-        """Returns a slot for a request of the address; None if there is none for it."""
+        """Returns a slot for a request of the address, or None if there is none for it."""
         if len(self._taken) >= self._most:
             counts = Counter(slot.host for slot in self._taken)
             greediest, most = counts.most_common(1)[0]
@@ -226,5 +223,4 @@ class RequestSlots:
         return slot
 
     def leave(self, slot: RequestSlot) -> None:
-        """Frees the slot; a second call does nothing."""
         self._taken.pop(slot, None)

@@ -44,13 +44,13 @@ class _Samples:
 
 
 class History:
-    """The samples of the last `MAX_CURVES` viewed curves; times are arguments."""
+    """The samples of the last `MAX_CURVES` viewed curves. The caller passes the times."""
 
     def __init__(self) -> None:
         self._curves: dict[Curve, _Samples] = {}
 
     def watch(self, curve: Curve, now: float) -> None:
-        """Samples the curve for a while; the curve that was viewed longest ago is dropped for it."""
+        """Samples the curve for a while. With too many curves, the curve that was viewed longest ago is dropped."""
         samples = self._curves.pop(curve, None) or _Samples(0)
         samples.watched_until, samples.remembered_until = now + WATCHED_SECONDS, now + REMEMBERED_SECONDS
         self._curves[curve] = samples
@@ -58,7 +58,7 @@ class History:
             del self._curves[next(iter(self._curves))]
 
     def due(self, now: float) -> tuple[Curve, ...]:
-        """Returns the curves to sample now; a curve that is no longer watched is due once in `SELDOM_SECONDS`."""
+        """Returns the curves to sample now. A curve that is no longer watched is due once in `SELDOM_SECONDS`."""
         return tuple(curve for curve, samples in self._curves.items() if self._is_due(samples, now))
 
     @staticmethod

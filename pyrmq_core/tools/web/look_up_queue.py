@@ -24,17 +24,17 @@ class TooManyLookUps(Exception):
 
 @dataclass(eq=False, slots=True)
 class WaitingLookUp:
-    """A look-up that waits to begin, perhaps in the lines of several addresses; it runs once."""
+    """A look-up that waits, perhaps in the lines of several addresses, to begin once."""
 
     called: trio.Event = field(default_factory=trio.Event)
     called_for: str = ""
 
 
 class LookUpQueue:
-    """The waiting look-ups, with a line for each address; addresses with the fewest look-ups under way come first.
+    """The waiting look-ups, with a line for each address. Addresses with the fewest look-ups under way come first.
 
     Of several such addresses each is next in turn. An address without a look-up takes no memory. At most `at_once`
-    look-ups are under way, and one waits for its turn for `longest_wait` seconds.
+    look-ups are under way. A look-up waits for its turn for `longest_wait` seconds at most.
     """
 
     def __init__(self, at_once: int = LOOK_UPS_AT_ONCE, longest_wait: float = LONGEST_WAIT_SECONDS) -> None:
@@ -53,7 +53,7 @@ class LookUpQueue:
 
     @asynccontextmanager
     async def admitted(self, look_up: WaitingLookUp, address: str) -> AsyncIterator[None]:
-        """Waits until the look-up may begin; it is under way until the end of the block.
+        """Waits until the look-up may begin. It is under way until the end of the block.
 
         Raises `TooManyLookUps` when it was not called within the longest wait.
         """
@@ -72,7 +72,6 @@ class LookUpQueue:
             self._call_next()
 
     async def _keep_pace(self) -> None:
-        """Waits, alone, until the rate permits one more."""
         begin_at = max(self._next_at, trio.current_time() - (BURST - 1) / LOOK_UPS_A_SECOND)
         await trio.sleep_until(begin_at)
         self._next_at = begin_at + 1 / LOOK_UPS_A_SECOND

@@ -58,7 +58,7 @@ class TopicNames:
 
 
 class LookUps:
-    """The look-ups of one page server, over its own client; `address` is the viewer's address."""
+    """The look-ups of one page server over its own client, for the viewer at `address`."""
 
     def __init__(
         self,
@@ -83,7 +83,6 @@ class LookUps:
         self._reads = MessageReads(admin, consumer) if reads is None else reads
 
     def of_viewer(self, address: str) -> LookUps:
-        """Returns these look-ups for a viewer at the address."""
         shared = (self._shared, self.history, address, self._searches, self.figures, self._reads)
         return LookUps(self._admin, self._consumer, *shared)
 
@@ -114,8 +113,6 @@ class LookUps:
         return brokers
 
     async def topics(self) -> TopicNames:
-        """Returns the names of all topics."""
-
         async def look_up() -> TopicNames:
             names = await self._admin.topics.list()
             clusters = (await self._admin.cluster_info()).cluster_addr_table
@@ -132,11 +129,10 @@ class LookUps:
         return await self._shared.once(partial(self._admin.topics.stats, topic))
 
     async def groups_of(self, topic: str) -> tuple[str, ...]:
-        """Returns the groups that consume a topic."""
         return await self._get(("groups of", topic), partial(self._admin.topics.groups, topic))
 
     async def rates(self, topic: str) -> TopicRates:
-        """Returns the rates of the topic and of the first groups that consume it, and keeps them as a sample."""
+        """Returns the rates of the topic and of its first groups, and keeps them as a sample."""
         groups = (await self.groups_of(topic))[:MAX_GROUPS_RATED]
 
         async def look_up() -> TopicRates:
@@ -148,15 +144,13 @@ class LookUps:
         return await self._get(("rates", topic), look_up, SAMPLE_SECONDS / 2)
 
     async def groups(self) -> GroupList:
-        """Returns all groups with their lag."""
         return await self._get("groups", self._admin.groups.list, GROUPS_FRESH_SECONDS)
 
     async def describe(self, group: str) -> GroupDescription:
-        """Returns a group's members."""
         return await self._get(("group", group), partial(self._admin.groups.describe, group))
 
     async def progress(self, group: str) -> GroupProgress:
-        """Returns a group's progress in each queue; a viewed group's lag is also kept as a sample."""
+        """Returns a group's progress in each queue, and keeps its lag as a sample if it is viewed."""
 
         async def look_up() -> GroupProgress:
             progress = await self._admin.groups.progress(group, members=True)
@@ -167,11 +161,9 @@ class LookUps:
         return await self._get(("progress", group), look_up, SAMPLE_SECONDS / 2)
 
     async def producers(self) -> ProducerList:
-        """Returns the producers that are connected."""
         return await self._get("producers", self._admin.producers.list)
 
     async def by_key(self, topic: str, key: str, since: datetime | None, before: datetime | None) -> FoundMessages:
-        """Returns the topic's messages with the key that were stored between the times."""
         last = None if before is None else before - timedelta(milliseconds=1)
         return await self._found(
             ("key", topic, key, since, before),
@@ -196,14 +188,14 @@ class LookUps:
         return await self._get(key, look_up)
 
     async def at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """Returns the message at an offset of a queue; None if there is none.
+        """Returns the message at an offset of a queue, or None if there is none.
 
         Raises `RecordError` if it cannot be read, or unpacks beyond 16 MiB.
         """
         return await self._get(("at", queue, offset), partial(self._reads.message_at, queue, offset))
 
     async def shown(self, queue: MessageQueue, offset: int, form: str, part: int) -> ShownMessage | None:
-        """Returns the message at an offset with a part of its body; None if there is none.
+        """Returns the message at an offset with a part of its body, or None if there is none.
 
         Raises `TooManyLookUps` if a long body cannot be laid out in time.
         """
@@ -231,16 +223,14 @@ class LookUps:
         return await self._get(_key("tracks", message), partial(self._admin.messages.track, message))
 
     async def trace(self, message: MessageExt) -> MessageTrace:
-        """Returns the events that clients reported of a message; none if tracing is off."""
+        """Returns the events that clients reported of a message. There are none if tracing is off."""
         return await self._get(_key("trace", message), partial(self._admin.messages.trace, message.msg_id))
 
     @staticmethod
     def age(at: float) -> int:
-        """Returns the seconds since a time of trio's clock."""
         return round(trio.current_time() - at)
 
     def watch(self, *curves: Curve) -> None:
-        """Keeps the curves sampled while their pages are viewed."""
         for curve in curves:
             self.history.watch(curve, trio.current_time())
 
@@ -274,7 +264,7 @@ class LookUps:
 
 
 def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
-    """Returns the sums of the brokers' rates in messages a second; empty while no broker has a rate."""
+    """Returns the sums of the brokers' rates in messages a second, and nothing while no broker has a rate."""
     put, got = [], []
     for broker in brokers:
         put += [broker.put_tps] if broker.put_tps is not None else []
@@ -283,7 +273,6 @@ def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
 
 
 def _size_of(answer: object) -> int:
-    """Returns the bytes of the messages in an answer; 0 for other answers, which are small."""
     messages = answer.messages if isinstance(answer, FoundMessages) else (answer,)
     if isinstance(answer, ShownMessage):
         return len(answer.body.text) + _size_of(answer.message)

@@ -52,7 +52,7 @@ Place = tuple[str, int, int]
 class FoundMessages:
     """Messages by store time, the newest first, and the error of each unreadable queue.
 
-    The messages have only the beginnings of their bodies, as lists show them; `faults` has the errors of those that
+    The messages have only the beginnings of their bodies, as lists show them. `faults` has the errors of those that
     cannot be read. `more` means that older messages are left. `searched` says how much a search has read. If it did not
     read all, what was stored before `go_on` is left, and of the matches there the first `skip` are shown already.
     """
@@ -68,7 +68,6 @@ class FoundMessages:
     skip: int = 0
 
     def rows(self) -> list[tuple[MessageExt, str]]:
-        """Returns each message with the text for its body."""
         return [(message, self.faults.get(_place(message)) or summary(message.body)) for message in self.messages]
 
 
@@ -197,7 +196,9 @@ class MessageReads:
         return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), failures, more, faults=faults)
 
     async def _read(self, queue: MessageQueue, start: int, end: int, faults: dict[Place, str]) -> list[MessageExt]:
-        """Returns the messages of a short range with shortened bodies; adds the faults of unreadable ones."""
+        """Returns the messages of a short range with shortened bodies, and adds the faults of unreadable ones to
+        `faults`.
+        """
         messages: list[MessageExt] = []
 
         def keep(item: Readable) -> MessageExt | None:
@@ -221,14 +222,15 @@ class MessageReads:
         return messages
 
     async def message_at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """Returns the message at an offset of a queue; None if there is none; raises the error of an unreadable one."""
+        """Returns the message at an offset of a queue, or None if there is none. Raises the error of an unreadable
+        message.
+        """
         item = await self._item_at(queue, offset)
         if isinstance(item, UnreadableRecord):
             raise item.error
         return item
 
     async def shown(self, queue: MessageQueue, offset: int, form: str, part: int, address: str) -> ShownMessage | None:
-        """Returns the message at an offset, with a part of its body; None if there is none."""
         item = await self._item_at(queue, offset)
         fault = ""
         if isinstance(item, UnreadableRecord):
@@ -240,7 +242,7 @@ class MessageReads:
         return ShownMessage(_shortened(item), await self.body_text(item.body, form, part, address), fault)
 
     async def body_text(self, body: bytes, form: str, part: int, address: str) -> BodyText:
-        """Returns a part of a body to show; long JSON is laid out in a thread, when the viewer's address has its turn.
+        """Returns a part of a body to show. Long JSON is laid out in a thread, when the viewer's address has its turn.
 
         Raises `TooManyLookUps` if that cannot begin in time.
         """
@@ -289,7 +291,7 @@ def _found(
 
 
 def _shortened(message: MessageExt) -> MessageExt:
-    """Returns the message with only the beginning of its body: lists of large messages would fill the memory."""
+    # Lists of complete large messages would fill the memory.
     return replace(message, body=message.body[:SUMMARY_BYTES])
 
 

@@ -39,14 +39,12 @@ def _when(context: Context, moment: datetime | int | None, *, seconds: bool = Fa
 
 
 def _number(value: float | None) -> str:
-    """Formats a number with separated thousands, and a fraction with one digit."""
     if value is None:
         return ""
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
 
 
 def _counted(value: int, thing: str) -> str:
-    """Returns a number with its noun: `1 queue`, `2 queues`."""
     return f"{_number(value)} {thing}{'' if value == 1 else 's'}"
 
 
@@ -59,7 +57,7 @@ def _size(number_of_bytes: float) -> str:
 
 
 def link(path: str, **parameters: object) -> str:
-    """Returns a path with its query; parameters without a value are left out."""
+    """Returns a path with its query, in which parameters without a value are left out."""
     given = {name: value for name, value in parameters.items() if value not in (None, "")}
     return f"{path}?{urlencode(given, errors='replace')}" if given else path
 
@@ -81,9 +79,10 @@ class Pages:
     def page(
         self, template: str, values: Mapping[str, Any], status: int = 200, *, zone: Zone = UTC_ZONE, path: str = "/"
     ) -> HTMLResponse:
-        """Returns the page made from the template; a character that UTF-8 cannot encode becomes a question mark.
+        """Returns the page made from the template, with its times in the zone.
 
-        Times are in the zone; `path` is the page to return to after the choice of another zone.
+        `path` is the page to return to after the choice of another zone. A character that UTF-8 cannot encode becomes a
+        question mark.
         """
         zones = OFFERED if zone.name in OFFERED else (*OFFERED, zone.name)
         shared = {"zone": zone, "zones": zones, "path": path}

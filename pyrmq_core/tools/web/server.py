@@ -65,9 +65,10 @@ async def serve_web(
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled; `nursery.start` returns the page's address. `client` is open, and is not closed.
+    """Serves until cancelled. `nursery.start` returns the page's address.
 
-    Raises `NetworkError` when it cannot listen. `nameservers` is the text that every page shows.
+    `client` is open, and is not closed. `nameservers` is the text that every page shows. Raises `NetworkError` when it
+    cannot listen.
     """
     listener = await open_listener(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
@@ -109,7 +110,7 @@ async def _serve_one(app: App, config: Config, connection: ByteConnection) -> No
     """Serves one connection until the peer ends it or keeps the server waiting too long."""
 
     async def marked(scope: Scope, receive: Receive, send: Send) -> None:
-        """Protects the connection from displacement while the page works for it, but not while its peer is slow."""
+        # The connection is protected from displacement while the page works for it, but not while its peer is slow.
 
         async def receive_marked() -> AsgiMessage:
             message = await receive()
@@ -130,7 +131,6 @@ async def _serve_one(app: App, config: Config, connection: ByteConnection) -> No
 
 
 def _config() -> Config:
-    """Returns Hypercorn's settings: a short wait for the head of a request, and no line for each."""
     config = Config()
     config.accesslog = None
     config.errorlog = log

@@ -33,10 +33,10 @@ class _Slot:
 
 
 class SharedAnswers:
-    """A cache of each key's answer for some seconds; look-ups begin when `LookUpQueue` admits them.
+    """A cache of each key's answer for some seconds. Look-ups begin when `LookUpQueue` admits them.
 
     Viewers of the same key share one look-up, and its error if it fails. At most `MAX_ANSWERS` answers of
-    `MAX_ANSWERS_BYTES` in total are kept; the oldest are dropped first.
+    `MAX_ANSWERS_BYTES` in total are kept. The oldest are dropped first.
     """
 
     def __init__(self, queue: LookUpQueue | None = None) -> None:
@@ -52,9 +52,9 @@ class SharedAnswers:
         address: str = "",
         size_of: Callable[[Answer], int] = lambda answer: 0,
     ) -> Answer:
-        """Returns the key's answer, looked up now if it is not fresh; raises the look-up's error.
+        """Returns the key's answer, looked up now if it is not fresh. Raises the look-up's error.
 
-        `address` is the viewer's address; `size_of` returns the bytes of memory for an answer. Raises `TooManyLookUps`
+        `address` is the viewer's address. `size_of` returns the bytes of memory for an answer. Raises `TooManyLookUps`
         if the look-up cannot begin in time.
         """
         while True:
@@ -71,7 +71,7 @@ class SharedAnswers:
             return answer
 
     async def once(self, look_up: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Returns an answer that is not kept; its look-up waits in the queue without a viewer's address.
+        """Returns an answer that is not kept. Its look-up waits in the queue without a viewer's address.
 
         Raises `TooManyLookUps` if the look-up cannot begin in time.
         """

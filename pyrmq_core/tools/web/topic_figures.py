@@ -1,7 +1,7 @@
 """`TopicFigures`: the figures of topics in viewed lists, looked up at a fixed rate for any number of topics.
 
 A broker has no request for the offsets of all its topics, so each topic takes a few requests. The list shows the known
-figures, and others when they arrive; without a viewer none is looked up.
+figures, and adds others when they arrive. Without a viewer none is looked up.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ PATIENCE_SECONDS: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class TopicFigure:
-    """The figures of a topic at a time of trio's clock; `messages` is None if no broker answered.
+    """The figures of a topic at a time of trio's clock. `messages` is None if no broker answered.
 
-    `is_whole` is False if a broker gave no answer. `stored` counts all messages that were ever stored; `rate` is
+    `is_whole` is False if a broker gave no answer. `stored` counts all messages that were ever stored. `rate` is the
     messages a second of the last minute.
     """
 
@@ -66,12 +66,10 @@ class TopicFigures:
         self._changed = trio.Event()
 
     def get(self, topic: str) -> TopicFigure | None:
-        """Returns the latest figure; None while there is none."""
         return self._figures.get(topic)
 
     @property
     def lags(self) -> TopicLags:
-        """The lags by the latest list of groups."""
         return TopicLags() if self._lags is None else self._lags
 
     async def view(self, topics: Iterable[str], rows: Sequence[str]) -> None:
@@ -101,7 +99,7 @@ class TopicFigures:
                 await trio.sleep_until(next_at)
 
     def _due(self, now: float) -> list[str]:
-        """Returns the topics of the next round; forgets the topics of lists that are no longer viewed."""
+        """Returns the topics of the next round, and forgets the topics of lists that are no longer viewed."""
         self._viewed_until = {topic: until for topic, until in self._viewed_until.items() if until > now}
         self._tried_at = {topic: at for topic, at in self._tried_at.items() if topic in self._viewed_until}
         if not self._viewed_until:
@@ -158,7 +156,7 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class TopicLags:
-    """Each topic's lag over all groups, and its number of groups; `failures` names brokers whose groups are missing."""
+    """Each topic's lag over all groups, and its number of groups. `failures` names brokers whose groups are missing."""
 
     lags: Mapping[str, int] = field(default_factory=dict)
     groups: Mapping[str, int] = field(default_factory=dict)
@@ -166,7 +164,6 @@ class TopicLags:
 
     @classmethod
     def of(cls, listed: GroupList) -> TopicLags:
-        """Returns the sums over a list of groups."""
         lags, groups = Counter[str](), Counter[str]()
         for group in listed.groups:
             lags.update(group.lags)

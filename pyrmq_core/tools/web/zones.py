@@ -34,13 +34,11 @@ OFFERED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """A zone and its name."""
-
     name: str
     info: tzinfo
 
     def read(self, text: str, name: str) -> datetime | None:
-        """Returns the instant in a form's field, None for an empty text; a time without an offset is in this zone."""
+        """Returns the instant in a form's field, None for an empty text. A time without an offset is in this zone."""
         if not text:
             return None
         try:
@@ -51,13 +49,12 @@ class Zone:
             raise InvalidArgument(f"{name}={text!r} is no time; write {example}") from None
 
     def write(self, moment: datetime | None) -> str:
-        """Returns the text of a time for a field or a link, with its offset; an empty text for None."""
         if moment is None:
             return ""
         return self.local(moment).isoformat(timespec="auto" if moment.microsecond else "seconds")
 
     def local(self, moment: datetime) -> datetime:
-        """Returns the instant in this zone; in UTC at the ends of the calendar, where other zones have no date."""
+        """Returns the instant in this zone, or in UTC at the ends of the calendar, where other zones have no date."""
         try:
             return moment.astimezone(self.info)
         except OverflowError:
@@ -68,7 +65,7 @@ UTC_ZONE: Final = Zone("UTC", UTC)
 
 
 def zone_named(name: str) -> Zone | None:
-    """Returns the zone with this name; None if there is none, or this machine does not know it."""
+    """Returns the zone with this name, or None if this machine does not know it."""
     if name == "UTC":
         return UTC_ZONE
     if offset := OFFSET.fullmatch(name):
@@ -83,7 +80,6 @@ def zone_named(name: str) -> Zone | None:
 
 
 def zone_of(request: Request) -> Zone:
-    """Returns the zone in the viewer's cookie; UTC if there is no cookie, or it names no zone."""
     return zone_named(request.cookies.get(COOKIE, "")) or UTC_ZONE
 
 
@@ -96,7 +92,7 @@ def form_zone(name: str, otherwise: Zone) -> Zone:
 
 
 def local_path(text: str) -> str:
-    """Returns a path of this server to return to; the path of the first page for a foreign address."""
+    """Returns a path of this server to return to, which is the first page for a foreign address."""
     is_local = text[:1] == "/" and text[1:2] not in ("/", "\\") and text.isprintable() and text.isascii()
     return text if is_local and len(text) <= MAX_BACK_CHARACTERS else "/"
 

@@ -50,12 +50,11 @@ async def groups_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 def group_kind(name: str) -> str:
-    """Returns which of `KINDS` a group is by its name."""
     return KINDS[1] if is_system_group(name) else KINDS[0]
 
 
 async def group_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns one group; it is sampled from now on."""
+    """Returns one group, whose lag is sampled from now on."""
     group = needed(request, "group")
     look_ups.watch(Curve("lag", group))
     description, description_error = await tried(lambda: look_ups.describe(group))

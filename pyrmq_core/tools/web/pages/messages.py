@@ -85,12 +85,10 @@ async def message_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 def missing(place: MessageQueue, offset: int) -> InvalidArgument:
-    """Returns the error for an offset without a message."""
     return InvalidArgument(f"{place} has no message at {offset}; it may have been removed")
 
 
 def place_of(request: Request) -> tuple[MessageQueue, int]:
-    """Returns the queue and the offset that the query names."""
     topic, broker_name = needed(request, "topic"), needed(request, "brokerName")
     queue_id, offset = (whole_number(request.query_params, name) for name in ("queueId", "offset"))
     return MessageQueue(topic, broker_name, queue_id), offset

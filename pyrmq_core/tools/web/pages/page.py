@@ -41,14 +41,14 @@ class Part(Generic[Item]):
 
 
 def part(request: Request, rows: Sequence[Item], size: int = ROWS_A_PAGE) -> Part[Item]:
-    """Returns the rows of the page that the request names by number; the last page for a greater number."""
+    """Returns the rows of the page that the request names by number. A greater number means the last page."""
     last = max(1, -(-len(rows) // size))
     number = min(page_number(request, "page"), last)
     return Part(rows[(number - 1) * size : number * size], len(rows), number, last)
 
 
 def page_number(request: Request, name: str) -> int:
-    """Returns the page number in the query, from 1 on; 1 for any other text."""
+    """Returns the page number in the query, or 1 for any other text."""
     text = query(request, name)
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 1
 
@@ -66,7 +66,7 @@ def matching(request: Request, rows: Iterable[Item], texts: Callable[[Item], Ite
 
 
 def query(request: Request, name: str) -> str:
-    """Returns a value of the request's query; raises `InvalidArgument` for a text that cannot be a name."""
+    """Returns a value of the request's query. Raises `InvalidArgument` for a text that is too long for a name."""
     value = request.query_params.get(name, "").strip()
     if len(value) > MAX_QUERY_CHARACTERS:
         raise InvalidArgument(f"{name} has {len(value)} characters; {MAX_QUERY_CHARACTERS} at most")
@@ -74,7 +74,7 @@ def query(request: Request, name: str) -> str:
 
 
 def needed(request: Request, name: str) -> str:
-    """Returns a required value of the query; raises `InvalidArgument` if it is missing."""
+    """Returns a required value of the query. Raises `InvalidArgument` if it is missing."""
     value = query(request, name)
     if not value:
         raise InvalidArgument(f"the address lacks {name}=...; follow a link to this page")
@@ -90,7 +90,7 @@ def whole_number(values: Mapping[str, str], name: str) -> int:
 
 
 def time_range(request: Request) -> tuple[datetime | None, datetime | None]:
-    """Returns the times `since` and `before` of the query; a time without an offset is in the zone of the form."""
+    """Returns the times `since` and `before` of the query. A time without an offset is in the zone of the form."""
     zone = form_zone(query(request, "zone"), zone_of(request))
     since, before = (zone.read(query(request, name), name) for name in ("since", "before"))
     return since, before

@@ -25,7 +25,7 @@ KINDS: Final = ("lag", "cluster", "topic")
 
 @dataclass(frozen=True, slots=True)
 class LetterCount:
-    """A group with a dead-letter topic, and the number of letters that are kept; None while it is not known."""
+    """A group with a dead-letter topic, and the number of its letters, None if it is unknown."""
 
     group: str
     letters: int | None
@@ -111,13 +111,12 @@ def _texts_of_broker(broker: BrokerStatus) -> tuple[str, ...]:
 
 
 async def send_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the form of a test message."""
     del look_ups
     return Shown("send.html", {"topic": query(request, "topic")})
 
 
 async def reset_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the form that gives a group new offsets; it offers the topics that the group consumes, and fills in none.
+    """Returns the form that gives a group new offsets. It offers the topics of the group, and fills in none.
 
     A reset cannot be taken back as a whole, and the first topic by name may be the group's own retry topic.
     """
@@ -128,7 +127,7 @@ async def reset_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 def curve_data(request: Request, look_ups: LookUps) -> dict[str, object]:
-    """Returns a curve's times, and figures by line, from samples; queries no broker."""
+    """Returns a curve's times, and figures by line, from its samples. It queries no broker."""
     kind = needed(request, "kind")
     if kind not in KINDS:
         raise InvalidArgument(f"kind={kind!r} is none of {', '.join(KINDS)}")

@@ -38,7 +38,7 @@ KINDS: Final = ("own", "retry", "dead letters", "RocketMQ's", "manifests")
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic of the list; a figure is None while it is unknown, and `messages` is partial if not `is_whole`."""
+    """One topic of the list. A figure is None while it is unknown, and `messages` is partial if not `is_whole`."""
 
     name: str
     messages: int | None
@@ -101,7 +101,6 @@ def _or_unknown(figure: float | None) -> float:
 
 
 def topic_kind(name: str, topic_names: TopicNames) -> str:
-    """Returns which of `KINDS` a topic is by its name."""
     if is_retry_topic(name):
         return KINDS[1]
     if is_dead_letter_topic(name):
