@@ -81,11 +81,9 @@ class RocketMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[mi
     scheme = SCHEME
 
     def queue_matches(self, queue: str) -> bool:
-        """Returns whether a queue is one of RocketMQ."""
         return queue.startswith(f"{SCHEME}://")
 
     def trigger_class(self) -> type[RocketMQMessageTrigger]:
-        """Returns the trigger of all queues."""
         return RocketMQMessageTrigger
 
     def trigger_kwargs(self, queue: str, **kwargs: Any) -> dict[str, Any]:

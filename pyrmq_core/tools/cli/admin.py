@@ -131,7 +131,7 @@ def create(
     attributes: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Create a topic, or change how many queues it has; --json prints its route."""
+    """Create a topic, or change how many queues it has. --json prints its route."""
 
     wanted = settings_of(attributes, "--attribute")
     if message_type is not None:
@@ -195,7 +195,7 @@ def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as
 
 
 async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]:
-    """Returns the brokers that have the topic, in the cluster if one is named; raises an error if there are none.
+    """Returns the brokers that have the topic, in the cluster if one is named. Raises an error if there are none.
 
     A deletion that ended amid its steps may have left the order configuration alone: then there are none, and no error.
     """

@@ -1,6 +1,6 @@
 """The outermost command: a table of all commands, each of which is imported when it is used.
 
-Loading all of them takes a second of a processor; `--help`, `--version` and the completion of names need none.
+Loading all of them takes a second of a processor. `--help`, `--version` and the completion of names need none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ class LazyCommand:
     sentence: str
 
     def load(self) -> click.Command:
-        """Imports the command."""
         command: click.Command = getattr(importlib.import_module(f"pyrmq_core.tools.cli.{self.module}"), self.name)
         return command
 
@@ -58,21 +57,19 @@ COMMANDS: Final = {
 
 
 class OutermostGroup(click.Group):
-    """The group of the table's commands; it turns a failure of a command, or of click's output, into an exit status."""
+    """The group of the table's commands. It turns a failure of a command, or of click's output, into an exit status."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Reads the group's own options; `--help` and `--version` print here."""
+        """Reads the group's own options. `--help` and `--version` print here."""
         _print_any_text()
         contexts: list[click.Context] = []
         _ended(lambda: contexts.append(super(OutermostGroup, self).make_context(*args, **extra)))
         return contexts[0]
 
     def invoke(self, ctx: click.Context) -> None:
-        """Runs the command, and exits if it fails."""
         _ended(lambda: super(OutermostGroup, self).invoke(ctx))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns the names of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -82,12 +79,10 @@ class OutermostGroup(click.Group):
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the commands of the table with the sentences of their help."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.sentence) for name, command in COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Returns the completions of a text: commands of the table and options of the group."""
         names = [CompletionItem(name, help=COMMANDS[name].sentence) for name in COMMANDS if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -106,7 +101,7 @@ def _print_any_text() -> None:
 
 
 def _ended(work: Callable[[], object]) -> None:
-    """Runs `work`; a failure ends the process with one line and its status.
+    """Runs `work`. A failure ends the process with one line and its status.
 
     The network's modules are loaded for a failure only.
     """

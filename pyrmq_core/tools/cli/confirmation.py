@@ -12,12 +12,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def yes_option(command: Command) -> Command:
-    """Adds `--yes`, and passes it as `yes`."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def confirm(question: str) -> None:
-    """Asks at the terminal and raises unless the answer is yes; without a terminal and `--yes` raises a usage error."""
+    """Asks at the terminal, and raises unless the answer is yes.
+
+    Without a terminal a deletion needs `--yes`.
+    """
     if not sys.stdin.isatty():
         raise click.UsageError("this deletion cannot be undone; without a terminal it needs --yes")
     if not click.confirm(question, err=True):

@@ -35,7 +35,7 @@ UNVERIFIED: Final = "none"
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """The options about TLS; any of them turns TLS on."""
+    """The options about TLS, of which each turns TLS on."""
 
     enabled: bool = False
     authority: str | None = None
@@ -45,7 +45,9 @@ class TlsOptions:
     verify: str | None = None
 
     def context(self) -> ssl.SSLContext | None:
-        """Returns the SSLContext for all connections, None without TLS; raises `InvalidArgument` for unusable files."""
+        """Returns the SSLContext for all connections, or None without TLS. Raises `InvalidArgument` for unusable
+        files.
+        """
         if not (self.enabled or self.authority or self.certificate or self.verify):
             if self.key:
                 raise InvalidArgument("--tls-key belongs to a certificate: give --tls-cert, too")
@@ -85,7 +87,7 @@ class Connection:
     tls: TlsOptions = TlsOptions()
 
     def client(self) -> Client:
-        """Returns a new client; raises `InvalidArgument` for options that do not fit together."""
+        """Returns a new client. Raises `InvalidArgument` for options that do not fit together."""
         from pyrmq_core import Client
 
         if bool(self.access_key) != bool(self.secret_key):
@@ -102,11 +104,12 @@ class Connection:
         )
 
     def at(self, nameserver: str) -> Connection:
-        """Returns a copy of the options with this NameServer alone."""
         return replace(self, nameserver=nameserver, nameserver_url=None)
 
     async def nameservers(self) -> tuple[str, ...]:
-        """Returns the NameServers of the option, or the present list of its URL; none if the URL cannot be read."""
+        """Returns the NameServers of the option, or the present list of its URL. There are none if the URL cannot be
+        read.
+        """
         if self.nameserver_url is None:
             return tuple(address for address in re.split(r"[;,\s]+", self.nameserver or "") if address)
         async with self.client() as client:
@@ -216,7 +219,7 @@ OPTIONS: Final = (
 
 
 def connection_of(arguments: dict[str, Any]) -> Connection:
-    """Takes the connection options out of a command's arguments; an option overrides the setting in the file."""
+    """Takes the connection options out of a command's arguments. An option overrides the setting in the file."""
     keys: dict[str, str | None] = {name: arguments.pop(name, None) or None for name in ("access_key", "secret_key")}
     path = arguments.pop("credentials")
     stored = _credentials(path) if path else {}
@@ -244,7 +247,7 @@ def connection_of(arguments: dict[str, Any]) -> Connection:
 
 
 def _credentials(path: str) -> dict[str, str]:
-    """Returns the keys in a file with lines `accessKey: text` or `accessKey=text`; no error shows the content."""
+    """Returns the keys in a file with lines `accessKey: text` or `accessKey=text`. No error shows the content."""
     from pyrmq_core.protocol.java.properties_text import parse_java_properties
 
     with Path(path).open("rb") as file:

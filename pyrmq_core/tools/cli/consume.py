@@ -1,4 +1,4 @@
-"""`pyrmq consume`: joins a consumer group, and prints each message; printed messages are acknowledged."""
+"""`pyrmq consume`: joins a consumer group, prints each message, and acknowledges what is printed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def consume_topic(
     orderly: bool,
     limit: int | None,
 ) -> None:
-    """Prints up to `limit` messages that the group assigns to this consumer; raises `NoRoute` for a missing topic."""
+    """Prints up to `limit` messages that the group assigns to this consumer. Raises `NoRoute` for a missing topic."""
     from pyrmq_core import PullConsumer, PushConsumer
     from pyrmq_core.network import open_owned_nursery
 
@@ -112,7 +112,6 @@ async def _end_at_a_refusal(consumer: PushConsumer) -> None:
 
 
 def _start(start: Start) -> dict[str, Any]:
-    """Returns the consumer's settings for a start, which counts in queues without a stored offset."""
     if isinstance(start, datetime):
         return {"consume_from_where": ConsumeFromWhere.TIMESTAMP, "consume_timestamp": start}
     earliest = start == "earliest"

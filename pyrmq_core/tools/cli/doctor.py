@@ -71,8 +71,6 @@ print("\\n" + json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the report: the thing checked, its state, and advice if it is not OK."""
-
     check: str
     status: str
     found: str
@@ -152,7 +150,6 @@ def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
 
 
 def check_java(environment: Mapping[str, str]) -> Check:
-    """Checks the Java that Spark would start."""
     home = environment.get("JAVA_HOME")
     path = shutil.which(str(Path(home, "bin", "java")) if home else "java", path=environment.get("PATH"))
     remedy = "install a JDK 17 or 21, or name one in JAVA_HOME"
@@ -218,7 +215,10 @@ async def _check_broker(
     timeout: float,
     tls: ssl.SSLContext | None,
 ) -> None:
-    """Checks that a broker accepts connections. A job needs the masters, whose id is 0; without a slave it runs."""
+    """Checks that a broker accepts connections.
+
+    A job needs the masters, whose id is 0. Without a slave it runs.
+    """
     where = f"{name} ({broker_id}) {address}"
     from pyrmq_core.network import connect
 

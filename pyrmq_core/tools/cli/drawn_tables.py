@@ -45,7 +45,9 @@ def table_text(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
 
 
 def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Returns column widths that fit into `room`, with the widest narrowed; an empty list if `least` does not fit."""
+    """Returns column widths that fit into `room`, with the widest narrowed, or an empty list if `least` does not
+    fit.
+    """
     if sum(least) > room:
         return []
     fitted = list(widths)
@@ -58,7 +60,7 @@ def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> lis
 def _wrapped(
     columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], widths: Sequence[int] = ()
 ) -> Table:
-    """Returns a table that wraps only cells of several words; with `widths` it folds all cells to them."""
+    """Returns a table that wraps only cells of several words. With `widths` it folds all cells to them."""
     table = Table(box=None, pad_edge=False)
     for place, column in enumerate(columns):
         words = any(" " in row[place] for row in cells)
@@ -76,7 +78,9 @@ def _wrapped(
 
 
 async def draw_again_and_again(make: Callable[[], Awaitable[str]], interval: float) -> None:
-    """Shows the text of `make` on the whole terminal at intervals, or prints it without a terminal; never returns."""
+    """Shows the text of `make` on the whole terminal at intervals, or prints it without a terminal. It never
+    returns.
+    """
     console = Console(highlight=False)
     if not console.is_terminal:
         while True:
@@ -89,7 +93,7 @@ async def draw_again_and_again(make: Callable[[], Awaitable[str]], interval: flo
 
 
 def cut_to_height(console: Console, text: str) -> Text:
-    """Returns the lines that fit on the terminal; the last says how many are missing."""
+    """Returns the lines that fit on the terminal. The last says how many are missing."""
     lines = list(Text.from_ansi(text.rstrip("\n")).wrap(console, console.width))
     if len(lines) > console.height:
         kept = console.height - 1
@@ -110,7 +114,7 @@ def drawn(*lines: Table | str) -> str:
 
 
 def _console() -> Console:
-    """Returns a console for the standard output; a pipe has no width, so nothing is cut there."""
+    """Returns a console for the standard output. A pipe has no width, so nothing is cut there."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
@@ -146,7 +150,7 @@ def _are_numbers(values: Iterable[object]) -> bool:
 
 
 def _cell(value: object) -> str:
-    """Returns a value as text; a character that would control the terminal is replaced by its escape."""
+    """Returns a value as text. A character that would control the terminal is replaced by its escape."""
     text = "" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
     if text.isprintable():
         return text

@@ -1,7 +1,7 @@
 """`pyrmq export`: copies a part of a topic to a file, which appears only when it is complete.
 
-The file is written under another name in the same folder and renamed at the end. The file has the queues one after
-another, each in order; memory does not grow with the part.
+The file is written under another name in the same folder and renamed at the end. It has the queues one after another,
+each in order. Memory does not grow with the part.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _written_whole(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
 class Undecodable:
     """The choice for records that cannot be read: they are left out, or kept as they are stored.
 
-    With "fail" they are left out, and the command ends with status 1: the file has all other messages.
+    With "fail" they are left out, and the command ends with status 1, though the file has all other messages.
     """
 
     def __init__(self, choice: str) -> None:
@@ -178,7 +178,6 @@ class Undecodable:
         self._errors: list[RocketMQError] = []
 
     def message(self, item: Readable) -> MessageExt | None:
-        """Returns the message to write; None if the record is left out."""
         if isinstance(item, MessageExt):
             return item
         self._count += 1
@@ -187,7 +186,7 @@ class Undecodable:
         return item.message if self._choice == "keep" else None
 
     def end(self, target: str) -> None:
-        """Prints the first errors, and the number of all; raises the first if that is the choice."""
+        """Prints the first errors, and the number of all. With "fail" it raises the first."""
         if self._choice == "fail" and self._errors:
             error = self._errors[0]
             error.add_note(
@@ -207,7 +206,7 @@ class Copy:
         self._undecodable = undecodable
 
     async def add(self, pulls: Sequence[RawPull]) -> int:
-        """Writes the messages of the pulls; returns their number."""
+        """Writes the messages of the pulls, and returns their number."""
         from pyrmq_core.client.unpacking import in_steps
         from pyrmq_core.protocol.messages.readable import iterate_readable
 
@@ -258,7 +257,9 @@ class LinesCopy(Copy):
 
 
 class ParquetCopy(Copy):
-    """The output as a Parquet file, written by columns; from a body on that is long or cannot be read, by messages."""
+    """The output as a Parquet file, written by columns. From a body on that is long or unreadable it is written by
+    messages.
+    """
 
     def __init__(self, file: IO[bytes], tags: TagFilter, undecodable: Undecodable) -> None:
         from pyrmq_core.client.arrow_library import columnar
@@ -273,7 +274,6 @@ class ParquetCopy(Copy):
         self._writer = ParquetWriter(file)
 
     async def add(self, pulls: Sequence[RawPull]) -> int:
-        """Writes the messages of the pulls; returns their number."""
         from pyrmq_core.client.unpacking import in_thread
 
         count, rest = 0, pulls
@@ -287,7 +287,7 @@ class ParquetCopy(Copy):
         return count
 
     def _write_next(self, batches: Iterator[DecodedBatch]) -> tuple[int, Sequence[RawPull]] | None:
-        """Writes the next batch; returns the number of its messages and the pulls that follow, None at the end."""
+        """Writes the next batch. Returns the number of its messages and the pulls that follow, or None at the end."""
         decoded = next(batches, None)
         if decoded is None:
             return None
@@ -298,7 +298,6 @@ class ParquetCopy(Copy):
         self._writer.write(self._batch_of([message], self._schema))
 
     def close(self) -> None:
-        """Writes the footer of the Parquet file."""
         self._writer.close()
 
 

@@ -71,12 +71,11 @@ def text_line(message: MessageExt, *, raw: bool = False) -> str:
 
 
 def json_line(message: MessageExt) -> str:
-    """Returns a JSON object, which `pyrmq send --input json` reads."""
     return json_text(members_of(message))
 
 
 def members_of(message: MessageExt) -> dict[str, Any]:
-    """Returns the members of the JSON object; a body that is no text also appears in base 64."""
+    """Returns the members of the JSON object, with a body that is no text also in base 64."""
     members: dict[str, Any] = {name: FIELDS[name](message) for name in JSON_FIELDS}
     members |= {"properties": dict(message.properties), "body": _text(message)}
     if members["body"].encode() != message.body:
@@ -85,7 +84,7 @@ def members_of(message: MessageExt) -> dict[str, Any]:
 
 
 def template_line(template: str, *, raw: bool = False) -> Callable[[MessageExt], str]:
-    """Returns the function that fills the template; `ValueError` names the fault of a wrong template."""
+    """Returns the function that fills the template. `ValueError` names the fault of a wrong template."""
     for escape, character in ESCAPES.items():
         template = template.replace(escape, character)
     parts: list[tuple[str, Callable[[MessageExt], object] | None, str]] = []
@@ -138,7 +137,7 @@ FORMS: Final[Mapping[str, MessageLine]] = {
 
 
 def message_form(text: str, *, raw: bool = False) -> MessageLine:
-    """Returns the form with a name, or of a template; raises `BadParameter`, which lists the forms."""
+    """Returns the form with a name, or of a template. Raises `BadParameter`, which lists the forms."""
     if text in FORMS:
         return _unstripped(functools.partial(text_line, raw=True)) if raw and text == "text" else FORMS[text]
     if "{" not in text:
@@ -150,12 +149,12 @@ def message_form(text: str, *, raw: bool = False) -> MessageLine:
 
 
 def _unstripped(line: Callable[[MessageExt], str]) -> Callable[[MessageExt], bytes]:
-    """Returns the same form as bytes, since click removes escape sequences from texts for a pipe."""
+    # click removes escape sequences from texts for a pipe, but not from bytes.
     return lambda message: line(message).encode()
 
 
 def form_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds `-o`, `--raw`, and `--json`, which means the same as `-o json`; the command receives one `form`."""
+    """Adds `-o`, `--raw`, and `--json`, which means the same as `-o json`. The command receives one `form`."""
 
     @functools.wraps(command)
     def with_form(*arguments: Any, form: str, as_json: bool, raw: bool, **options: Any) -> None:

@@ -98,7 +98,7 @@ class _Import:
         self.stored = 0
 
     def next_part(self, rows: Iterator[Placed]) -> dict[MessageQueue | None, list[Message]]:
-        """Returns the next messages by their queue, in their order; none at the end of the file."""
+        """Returns the next messages by their queue, in their order, or none at the end of the file."""
         part: dict[MessageQueue | None, list[Message]] = {}
         size = count = 0
         try:
@@ -122,7 +122,7 @@ class _Import:
         return part
 
     async def send(self, part: dict[MessageQueue | None, list[Message]]) -> None:
-        """Sends the messages of all queues at once, in order in each; raises `ClickException` after all sends."""
+        """Sends the messages of all queues at once, in order in each. Raises `ClickException` after all sends."""
         import trio
 
         errors: list[RocketMQError] = []
@@ -239,7 +239,7 @@ def _parquet_rows(file: IO[bytes], source: str, form: LineForm, skip: int) -> It
 
 
 def _message_of(row: dict[str, Any], topic: str) -> Message:
-    """Returns the checked message of a row; `InvalidMessage` names the column with a value that no message has."""
+    """Returns the checked message of a row. `InvalidMessage` names the column with a value that no message has."""
     from pyrmq_core.tools.cli.message_lines import checked_message
 
     body = row["body"].encode() if isinstance(row["body"], str) else row["body"]

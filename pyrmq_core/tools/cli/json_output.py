@@ -13,7 +13,6 @@ SHOWN_CHARACTERS: Final = 80
 
 
 def shortened(value: object) -> str:
-    """Returns a value for an error, cut if it is long."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 

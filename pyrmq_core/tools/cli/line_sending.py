@@ -50,7 +50,7 @@ OBJECTS_BETWEEN_COLLECTIONS: Final = 100_000
 async def send_lines(
     connection: Connection, form: LineForm, body: str | None, files: Sequence[str], report: Report
 ) -> None:
-    """Sends the body, or the lines of standard input or of the files; raises `ClickException` for lines that failed."""
+    """Sends the body, or the lines of standard input or of the files. Raises `ClickException` for lines that failed."""
     async with (
         connection.client() as client,
         Producer(
@@ -89,14 +89,12 @@ class Report:
         self.hides_progress = not quiet and sys.stdout.isatty()
 
     def say(self, results: Sequence[SendResult]) -> None:
-        """Prints where the messages are stored."""
         self.stored += len(results)
         if not self._quiet:
             line = self._json_line if self._as_json else self._line
             click.echo("\n".join([line(result) for result in results]))
 
     def end(self) -> None:
-        """Prints the number of messages, unless a line was printed for each message."""
         if self._quiet:
             seconds = time.monotonic() - self._began
             summary = {"stored": self.stored, "seconds": round(seconds, 3)}
@@ -149,7 +147,7 @@ class LineSending:
         self._reading = trio.CancelScope()
 
     async def run(self, descriptor: int, source: str) -> None:
-        """Sends the lines of one file; raises `ClickException` for lines that failed."""
+        """Sends the lines of one file. Raises `ClickException` for lines that failed."""
         self._source, self._last, self._blank, self._blank_count = source, 0, [], 0
         self._reading = trio.CancelScope()
         give, take = trio.open_memory_channel[UnderWay](math.inf)  # bounded by the producer's room
@@ -169,7 +167,7 @@ class LineSending:
             raise self._failure(*self._first)
 
     async def _send_lines(self, lines: Lines, give: trio.MemorySendChannel[UnderWay]) -> None:
-        """Sends the lines in batches of the size of a request; a line that fits into no batch is sent alone."""
+        """Sends the lines in batches of the size of a request. A line that fits into no batch is sent alone."""
         lines_to_send: Lines = []
         messages: list[Message] = []
         room = LIST_BYTES
@@ -265,7 +263,7 @@ class LineSending:
             self._fail(span, error)
 
     def _fail(self, lines: Span, error: RocketMQError) -> None:
-        """Counts lines that failed, and ends reading; sends under way are still waited for."""
+        """Counts lines that failed, and ends reading. Sends under way are still waited for."""
         stored = 0
         outcomes = [error.outcome] if isinstance(error, SendFailed) else []
         if isinstance(error, BatchFailed):
@@ -323,8 +321,9 @@ def is_sent_singly(message: Message) -> bool:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Makes garbage collections rarer, since lines under way are many objects without reference cycles. This saves a
-    twelfth of the processor time of JSON lines.
+    """Makes garbage collections rarer, which saves a twelfth of the processor time of JSON lines.
+
+    Lines under way are many objects without reference cycles.
     """
     before = gc.get_threshold()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
@@ -336,7 +335,6 @@ def _rare_collections() -> Iterator[None]:
 
 @contextmanager
 def _opened(name: str) -> Iterator[int]:
-    """Yields the descriptor of a file."""
     descriptor = os.open(name, os.O_RDONLY)
     try:
         yield descriptor
@@ -345,7 +343,7 @@ def _opened(name: str) -> Iterator[int]:
 
 
 def _size_of(files: Sequence[str]) -> int | None:
-    """Returns the size of all files in bytes; None for standard input, or if any is no regular file."""
+    """Returns the size of all files in bytes, or None for standard input or if any is no regular file."""
     states = [os.stat(name) for name in files]
     if not states or not all(stat.S_ISREG(state.st_mode) for state in states):
         return None

@@ -1,6 +1,6 @@
 """The lines that `pyrmq send` reads: each is a body, or a JSON object with the members of a message.
 
-    body, bodyBase64        a text, or bytes in base 64; bodyBase64 wins if both are there
+    body, bodyBase64        a text, or bytes in base 64, which win if both are there
     tags, shardingKey       texts
     keys                    a text of words, or a list of texts
     properties              an object of texts
@@ -75,7 +75,7 @@ class LineForm:
         self._last_fields = self._rest[4:]
 
     def message(self, line: bytes) -> Message:
-        """Returns the checked message of a line; `InvalidMessage` names the line's fault."""
+        """Returns the checked message of a line. `InvalidMessage` names the line's fault."""
         if not self._as_json:
             return checked_message(self.unchecked_message(line))
         with contextlib.suppress(InvalidMessage):  # checking the members one by one gives the better error
@@ -86,7 +86,7 @@ class LineForm:
     def unchecked_message(self, line: bytes) -> Message:
         """Returns the message of a line as `message` does, but unchecked, for a caller that encodes it next.
 
-        The encoding makes the same checks; after its error the caller uses `message`, which names the fault.
+        The encoding makes the same checks. After its error the caller uses `message`, which names the fault.
         """
         if not self._as_json:
             return make_message(self.topic, line, *self._rest)
@@ -98,7 +98,7 @@ class LineForm:
         return self.message(line) if message is None else message
 
     def _common_message(self, members: Any) -> Message | None:
-        """Returns the message of an object with a body and common members, which are removed from it; else None.
+        """Returns the message of an object with a body and common members, which are removed from it, or None.
 
         It takes half of the time of `_fields_of`, which reads all possible members.
         """
@@ -128,7 +128,7 @@ class LineForm:
 
 
 def checked_message(message: Message) -> Message:
-    """Returns the message; raises `InvalidMessage` if no producer would send it."""
+    """Returns the message. Raises `InvalidMessage` if no producer would send it."""
     check_message(message)
     checked_ends(message)
     return message
@@ -137,7 +137,7 @@ def checked_message(message: Message) -> Message:
 async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
     """Yields numbered lines without line ends, as soon as they arrive, also from a terminal or a slow program.
 
-    A thread reads, so that the event loop is not blocked; it is abandoned if the command ends before the input.
+    A thread reads, so that the event loop is not blocked. It is abandoned if the command ends before the input.
     """
     rest, number = b"", 1
     _widen_pipe(descriptor)

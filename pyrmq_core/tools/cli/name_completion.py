@@ -44,8 +44,6 @@ async def _clusters(admin: Admin) -> Iterable[str]:
 
 
 def _names(names_of: Callable[[Admin], Awaitable[Iterable[str]]]) -> Callable[..., list[str]]:
-    """Returns the function that click calls for the completion of a parameter."""
-
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         with ctx.scope(cleanup=False):  # makes options available through the current context
             names = _within_time(names_of, ctx.params)

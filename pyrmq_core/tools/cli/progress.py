@@ -1,4 +1,4 @@
-"""A progress line on standard error, if that is a terminal; it is removed at the end."""
+"""A progress line on standard error, if that is a terminal. It is removed at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS_BEFORE: Final = 1.0
 
 
 class ProgressLine:
-    """A line with the number of finished items and their rate; with a `total`, also a bar."""
+    """A line with the number of finished items and their rate. With a `total` it has a bar."""
 
     def __init__(self, what: str, console: Console, total: int | None) -> None:
         self._what = what
@@ -49,20 +49,18 @@ class ProgressLine:
         self._shown.update(self._task, description=text, completed=done if position is None else position)
 
     def pause(self) -> None:
-        """Removes the line before something is printed to the terminal; the next update shows it again."""
+        """Removes the line before something is printed to the terminal. The next update shows it again."""
         if self._shown is not None:
             self._shown.stop()
             self._is_paused = True
 
     def close(self) -> None:
-        """Removes the line."""
         if self._shown is not None:
             self._shown.stop()
 
 
 @contextmanager
 def progress_line(what: str, total: int | None = None) -> Iterator[ProgressLine]:
-    """Yields the line of one piece of work, and removes it at the end."""
     line = ProgressLine(what, Console(stderr=True), total)
     try:
         yield line

@@ -1,6 +1,6 @@
 """`pyrmq search`: prints messages whose body, properties or times meet a condition.
 
-Brokers filter by tags or SQL; messages that pass are read, many pulls at once, and compared here. The newest come
+Brokers filter by tags or SQL. Messages that pass are read, many pulls at once, and compared here. The newest come
 first. The counts of the search are printed at its end, also after Ctrl-C, a failure or a limit.
 """
 
@@ -91,7 +91,6 @@ def part_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def undecodable_option(*choices: str, default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Returns the decorator that adds the option for records that cannot be read."""
     end = "copy the others, end with status 1" if "keep" in choices else "end there"
     texts = {"skip": "name and count them", "fail": end, "keep": "take bodies as they are stored"}
     return click.option(
@@ -198,7 +197,6 @@ async def _search(
 
 @asynccontextmanager
 async def tools_consumer(connection: Connection) -> AsyncIterator[PullConsumer]:
-    """Opens a client, and yields a consumer of it that commits nothing."""
     from pyrmq_core import PullConsumer
 
     async with (
@@ -212,7 +210,7 @@ async def tools_consumer(connection: Connection) -> AsyncIterator[PullConsumer]:
 
 @asynccontextmanager
 async def ranges_to_read(connection: Connection, topic: str, part: Part) -> AsyncIterator[tuple[PullConsumer, Ranges]]:
-    """Opens a consumer, and yields it with the offsets of that part of the topic; brokers check the SQL expression."""
+    """Opens a consumer, and yields it with the offsets of that part of the topic. Brokers check the SQL expression."""
     from pyrmq_core.tools.search.ranges import check_sql, queues_named, ranges_of
 
     async with tools_consumer(connection) as consumer:
@@ -252,7 +250,7 @@ async def _print_matches(searching: Search, form: MessageLine, limit: int | None
 
 
 def _say_end(searching: Search, topic: str, limit: int | None) -> None:
-    """Prints what was searched and what was not; raises the error of a broker that failed."""
+    """Prints what was searched and what was not. Raises the error of a broker that failed."""
     account = searching.account
     text = f"{account.matches:,} messages found; {searching.rest_text()}"
     say_unreadable(account.unreadable, account.unreadable_texts)

@@ -19,7 +19,7 @@ class SectionedCommand(click.Command):
     """A command whose help lists the connection's options below its own."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes two lists of options; the second is left out if it is empty."""
+        """Writes two lists of options. The second is left out if it is empty."""
         for title, wanted in (("Options", False), ("Connection", True)):
             records = [
                 record
@@ -33,14 +33,14 @@ class SectionedCommand(click.Command):
 
 
 class CommandGroup(click.Group):
-    """A group of commands whose functions are async; groups inside it are of this class, too."""
+    """A group of commands whose functions are async. Groups inside it are of this class, too."""
 
     command_class = SectionedCommand
     group_class = type
 
 
 def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Runs the async function; the group reports its exceptions.
+    """Runs the async function. The group reports its exceptions.
 
     A signal that stops programs cancels it, then `KeyboardInterrupt` is raised, or `SystemExit` with status 143 or 129.
     """

@@ -8,7 +8,7 @@ import click
 
 
 def settings_of(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
-    """Returns the settings of the option; a value may be empty. Raises `BadParameter` for another text."""
+    """Returns the settings of the option, whose values may be empty. Raises `BadParameter` for another text."""
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -19,7 +19,7 @@ def settings_of(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
 
 
 def chosen_settings(settings: Mapping[str, str], names: Iterable[str], where: str) -> dict[str, str]:
-    """Returns the named settings, or all if there are no names; raises `ClickException` for an unknown name."""
+    """Returns the named settings, or all if there are no names. Raises `ClickException` for an unknown name."""
     wanted = list(names)
     if missing := [name for name in wanted if name not in settings]:
         raise click.ClickException(f"{where} lists no setting {', '.join(missing)}")

@@ -1,7 +1,7 @@
 """Prints rows as a table for people or as JSON for programs, once or, with `--watch`, at intervals.
 
 A watched table takes the whole terminal, as `top` does. Where the output is no terminal it is printed each time.
-`drawn_tables` makes the tables for people; it is loaded when one is made, not by the help of a command.
+`drawn_tables`, which makes the tables for people, is not loaded by the help of a command.
 """
 
 from __future__ import annotations
@@ -59,12 +59,11 @@ def watch_options(command: Command) -> Command:
 
 
 def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> None:
-    """Prints the rows; each row has all the columns."""
     click.echo(text_of(rows, columns, as_json=as_json), nl=False)
 
 
 def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) -> None:
-    """Prints the text about a change or, as JSON, the changed rows; an empty text is not printed."""
+    """Prints the text about a change, unless it is empty, or as JSON the changed rows."""
     if as_json:
         show(rows, (), as_json=True)
     elif text:
@@ -72,7 +71,7 @@ def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) ->
 
 
 def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> str:
-    """Returns the rows as `show` prints them; numbers stand at the right of their column.
+    """Returns the rows as `show` prints them, with numbers at the right of their column.
 
     On a narrow terminal, cells with several words are wrapped, then the widest columns of texts are folded. If the
     table still does not fit, each row is a block of lines, `column value`.

@@ -1,4 +1,4 @@
-"""`pyrmq tail`: queues of a topic, each read by a task of its own; messages are printed as they come.
+"""`pyrmq tail`: prints the messages of a topic as they come, with a task for each queue.
 
 With `--follow` a reader waits for a broker that is away: it reports the loss once, and continues at its offset when the
 broker is back. New queues, also of joining brokers, are found by further queries for the route.
@@ -44,7 +44,6 @@ STARTS: Final[Mapping[str, Start]] = {"earliest": "earliest", "latest": "latest"
 
 
 def start_of(ctx: click.Context, param: click.Parameter, value: str | None) -> Start | None:
-    """Returns the value of `--from`: earliest, latest, or a time."""
     if value is None:
         return None
     if value in STARTS:
@@ -163,7 +162,7 @@ async def _tail_committed(connection: Connection, topic: str, wanted: Wanted, fo
 
 
 class _CommittedRows:
-    """Prints committed rows; after a failure the same batches are read again, without the rows already printed."""
+    """Prints committed rows. After a failure the same batches are read again, without the rows already printed."""
 
     def __init__(self, consumer: PullConsumer, topic: str, form: MessageLine, limit: int | None) -> None:
         self._consumer = consumer
@@ -240,7 +239,7 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
 async def _stored(
     consumer: PullConsumer, queues: Iterable[MessageQueue], wanted: Wanted
 ) -> Mapping[MessageQueue, int | None]:
-    """Returns the group's stored offsets; an empty dict without a group."""
+    """Returns the group's stored offsets, or an empty dict without a group."""
     return await consumer.committed_offsets(queues) if wanted.group is not None else {}
 
 
@@ -272,7 +271,7 @@ async def _begins(
 
 
 class _Messages:
-    """The messages of pulls, unpacked one at a time; a record that cannot be read is named and counted."""
+    """The messages of pulls, unpacked one at a time. A record that cannot be read is named and counted."""
 
     def __init__(self, wanted: Wanted) -> None:
         from pyrmq_core.client.consumer.group.subscriptions import filter_of
@@ -283,7 +282,7 @@ class _Messages:
         self.unreadable = 0
 
     async def of(self, pull: RawPull, within: OffsetRange) -> AsyncGenerator[MessageExt, None]:
-        """Yields a pull's messages within a range; raises the error of an unreadable record if that is wanted."""
+        """Yields a pull's messages within a range. Raises the error of an unreadable record if that is wanted."""
         from pyrmq_core.client.unpacking import in_steps
         from pyrmq_core.protocol.messages.readable import UnreadableRecord, iterate_readable
 
@@ -304,7 +303,7 @@ class _Messages:
 
 
 class _Reader:
-    """The reader of all queues; its tasks share a list of unreachable brokers, so that each is reported once."""
+    """The reader of all queues. Its tasks share a list of unreachable brokers, so that each is reported once."""
 
     def __init__(self, consumer: PullConsumer, wanted: Wanted) -> None:
         self._consumer = consumer
@@ -314,7 +313,7 @@ class _Reader:
     async def read(
         self, queue: MessageQueue, offset: int, end: int | None, channel: trio.MemorySendChannel[Part]
     ) -> None:
-        """Sends one queue's pulls up to `end` to the channel; forever if `end` is None."""
+        """Sends one queue's pulls up to `end` to the channel, or forever if `end` is None."""
         async with channel:
             while end is None or offset < end:
                 pulled = await (self._pull(queue, offset) if end is not None else self._pull_patiently(queue, offset))
@@ -334,8 +333,8 @@ class _Reader:
     ) -> None:
         """Starts a reader for each new queue of the topic.
 
-        It starts where `--from` says; `latest` means the time at which the command `began`, since a joining broker may
-        have older messages.
+        It starts where `--from` says. For `latest` that is the time at which the command `began`, since a joining
+        broker may have older messages.
         """
         import trio
 
@@ -371,7 +370,7 @@ class _Reader:
         return await raw_pull(self._consumer, queue, offset, tags=wanted.tags, sql=wanted.sql, wait=wait)
 
     async def _pull_patiently(self, queue: MessageQueue, offset: int) -> RawPull:
-        """Pulls, and tries again while the broker is unreachable; raises lasting errors."""
+        """Pulls, and tries again while the broker is unreachable. Raises lasting errors."""
         import trio
 
         from pyrmq_core.client.consumer.pull.range_reader import passes
@@ -396,12 +395,10 @@ class _Reader:
                 return pulled
 
     def _wait(self, queue: MessageQueue) -> float:
-        """Returns how many seconds a pull may wait; 0 for a broker that was away, so that its return shows at once."""
         return 0.0 if queue.broker_name in self._away else WAIT_SECONDS
 
 
 def _nothing(topic: str, wanted: Wanted, held: int) -> str:
-    """Returns the reason why nothing was printed."""
     what = f"topic {topic}" if not wanted.queues else f"--queue {' --queue '.join(wanted.queues)} of topic {topic}"
     if not held:
         return f"{what} holds no messages; -f waits for some"

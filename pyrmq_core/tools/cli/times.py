@@ -17,7 +17,7 @@ AGE: Final = re.compile(r"([0-9]{1,9})([dhms])")
 
 
 def instant(text: str, option: str, *, or_else: str = "") -> datetime:
-    """Returns the time in a text; `or_else` names other accepted words, for the error."""
+    """Returns the time in a text. `or_else` names other accepted words, for the error."""
     try:
         when = datetime.fromisoformat(text)
         return when if when.tzinfo else when.astimezone(UTC)
@@ -42,17 +42,15 @@ def ago_or_instant(text: str, option: str, *, or_else: str = "") -> datetime:
 
 
 def shown_time(when: datetime | None) -> str | None:
-    """Returns a time for people, in this machine's zone."""
     return None if when is None else f"{when.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def iso_time(when: datetime | None) -> str | None:
-    """Returns a time for programs, in UTC."""
     return None if when is None else when.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def age(since: datetime | None, now: datetime) -> str | None:
-    """Returns an age in its largest unit: `3h`; below a second `0s`."""
+    """Returns an age in its largest unit, such as `3h`, and `0s` below a second."""
     if since is None:
         return None
     seconds = max(0, int((now - since).total_seconds()))

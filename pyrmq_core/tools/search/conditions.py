@@ -1,6 +1,6 @@
 """The conditions of a search: bytes in a body, a regular expression in its text, or a `Where`.
 
-Each decides about one message; `TextIn` and `Pattern` are also decided for whole columns of bodies. Pure.
+Each decides about one message. `TextIn` and `Pattern` are also decided for whole columns of bodies. Pure.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class TextIn:
             raise InvalidArgument("the text to search for holds half of a surrogate pair") from None
 
     def holds(self, message: MessageExt) -> bool:
-        """Returns whether the body contains the text."""
         return self.needle in message.body
 
 
@@ -63,7 +62,7 @@ class Pattern:
         columnar("regular expressions").check_pattern(self.text)
 
     def holds(self, message: MessageExt) -> bool:
-        """Returns whether the body has a match: the slow form, for bodies that no column takes."""
+        # The slow form, for bodies that no column takes.
         from pyrmq_core.columnar.decoding.body_matches import matches_pattern  # loads Arrow, which is there by now
 
         return matches_pattern(message.body, self.text)
@@ -102,7 +101,7 @@ def condition_of(contains: str | None, where: str | None, regex: str | None) -> 
 
 
 def json_of(body: bytes) -> Any:
-    """Returns the value of a JSON body, its numbers exact; raises `NoJson` and `LongJson`."""
+    """Returns the value of a JSON body, its numbers exact. Raises `NoJson` and `LongJson`."""
     if len(body) > MAX_JSON_BYTES:
         raise LongJson
     decoder = DECODER if len(body) <= QUICK_BYTES else INTERRUPTIBLE

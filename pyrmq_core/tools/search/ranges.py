@@ -35,7 +35,7 @@ async def ranges_of(
 
 
 def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
-    """Returns the queues that a name means: `BROKER/3`, `BROKER`, or `3` of every broker; all queues without names.
+    """Returns the queues that a name means: `BROKER/3`, `BROKER`, or `3` of every broker. All queues without names.
 
     Raises `InvalidArgument` for a name that means none.
     """
@@ -49,7 +49,7 @@ def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[M
 
 
 def is_named(queue: MessageQueue, names: Collection[str]) -> bool:
-    """Returns whether one of the names means the queue; True if there are no names."""
+    """Returns whether one of the names means the queue, or there are no names."""
     return not names or any(name in names for name in _names_of(queue))
 
 

@@ -52,7 +52,7 @@ class SearchAccount:
 
     `received_bytes` are those of the records, `unpacked_bytes` those of the bodies that were looked at. `unreadable`
     counts records that cannot be read, of which `unreadable_texts` names the first. `bound` is the store time back to
-    which, or with the oldest first up to which, all is read; None before the first slice and at the end.
+    which, or with the oldest first up to which, all is read. It is None before the first slice and at the end.
     """
 
     total: int
@@ -89,7 +89,8 @@ class SearchForm:
 
 
 class Search:
-    """One search of `ranges`, which lie before, or with the oldest first from, `begin`; read `account` at any time.
+    """One search of `ranges`, which lie before, or with the oldest first from, `begin`. `account` may be read at any
+    time.
 
     Without a condition every message that passes the filters is a match. `begin` is now, or 1970, by default.
     """
@@ -133,7 +134,6 @@ class Search:
 
     @property
     def oldest_first(self) -> bool:
-        """True if the oldest messages are searched first."""
         return self._form.oldest_first
 
     def held(self) -> list[MessageExt]:
@@ -196,7 +196,7 @@ class Search:
                 self._left[queue] = OffsetRange(*rest)
 
     async def _read(self, ranges: Ranges) -> None:
-        """Searches the ranges of a slice; a queue that fails costs its own part, and a broker all of its queues."""
+        """Searches the ranges of a slice. A queue that fails costs its own part, and a broker all of its queues."""
         waiting = dict(ranges)
         while waiting and not self.account.is_bounded:
             try:
@@ -233,14 +233,14 @@ class Search:
         waiting.clear()
 
     async def _look_at(self, pulls: Sequence[RawPull]) -> None:
-        """Holds the matches in one queue's pulls; bodies that are not compressed are compared by columns."""
+        """Holds the matches in one queue's pulls. Bodies that are not compressed are compared by columns."""
         are_plain = not any(has_compressed(pull.records) for pull in pulls)
         rest = pulls if self._columnar is None or not are_plain else await self._by_columns(pulls, self._columnar)
         for pull in rest:
             await self._by_message(pull, self._match)
 
     async def _by_columns(self, pulls: Sequence[RawPull], columns: ModuleType) -> Sequence[RawPull]:
-        """Holds the matches batch by batch; returns the pulls from a record on that cannot be read."""
+        """Holds the matches batch by batch. Returns the pulls from a record on that cannot be read."""
         schema, max_body_bytes = columns.schema_of(COLUMNS), self._form.max_body_bytes
         batches = columns.decode_batches(
             pulls, schema, tags=self._filter, allow_gaps=True, max_body_bytes=max_body_bytes
@@ -262,7 +262,8 @@ class Search:
     async def _offsets_in(self, batch: Any, columns: ModuleType) -> set[int]:
         """Returns the offsets of a `pyarrow.RecordBatch` that match.
 
-        Comparing is done in a thread. A cancelled search waits for the thread: it reads records that are lent.
+        Comparing is done in a thread. A cancelled search waits for it, since the thread still reads the connection's
+        buffer.
         """
         if isinstance(self._condition, TextIn):
             return set(await in_thread(columns.offsets_containing, batch, self._condition.needle))
@@ -285,7 +286,7 @@ class Search:
                     await self._send_held()
 
     def _match(self, item: Readable) -> MessageExt | None:
-        """Returns what is kept of a message that meets the condition; else None."""
+        """Returns what is kept of a message that meets the condition, or None."""
         if isinstance(item, UnreadableRecord):
             self._note_unreadable(item)
             return None
@@ -337,7 +338,7 @@ class Search:
 
 
 def _columnar_of(condition: Condition | None) -> ModuleType | None:
-    """Returns the room of columns if it decides the condition; None if messages are looked at one by one."""
+    """Returns the room of columns if it decides the condition, or None if messages are looked at one by one."""
     if isinstance(condition, TextIn):
         return _columnar_or_none()
     return columnar() if isinstance(condition, Pattern) else None

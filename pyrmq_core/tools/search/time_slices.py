@@ -42,7 +42,7 @@ class Slice:
 
 
 class TimeSlices:
-    """The slices of `ranges`; a broker that does not answer is named in `failures`, and its queues are left out.
+    """The slices of `ranges`. A broker that does not answer is named in `failures`, and its queues are left out.
 
     `bound` is the time before which, or from which on, the messages were stored.
     """
@@ -57,7 +57,6 @@ class TimeSlices:
         self._oldest_first = oldest_first
 
     def drop(self, queue: MessageQueue) -> None:
-        """Leaves out the rest of a queue."""
         self._left.pop(queue, None)
 
     def adapt(self, slice_bytes: int) -> None:
@@ -68,7 +67,7 @@ class TimeSlices:
             self._messages = max(1, self._messages // 2)
 
     async def next(self) -> Slice | None:
-        """Returns the next slice; None if nothing is left."""
+        """Returns the next slice, or None if nothing is left."""
         while self._left:
             if _count(self._left) <= self._messages:
                 ranges, self._left = self._left, {}

@@ -4,10 +4,10 @@
 
     condition    or, and, not, ( ), then a comparison, or a value alone, which has to be true
     comparison   == != < <= > >= in, not in
-    value        json, json.a.b, json['a b'], json.items[0]; properties.NAME, tags, keys; born, stored
+    value        json, json.a.b, json['a b'], json.items[0], properties.NAME, tags, keys, born, stored
                  42  -1.5e3  'text'  "text"  true  false  null  [1, 2]
 
-Values of different kinds are not equal and have no order; a missing value equals null. Numbers of any length are
+Values of different kinds are not equal and have no order. A missing value equals null. Numbers of any length are
 compared exactly. `born` and `stored` are compared with ISO-8601 times in quotes. Pure.
 """
 
@@ -53,7 +53,7 @@ Test = Callable[[Row], bool]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A condition that was parsed; `reads_json` says whether it looks into bodies."""
+    """A condition that was parsed. `reads_json` says whether it looks into bodies."""
 
     text: str
     holds: Test
@@ -61,7 +61,7 @@ class Where:
 
     @classmethod
     def parse(cls, text: str) -> Where:
-        """Returns the condition; `InvalidArgument` names the first character that is wrong."""
+        """Returns the condition. `InvalidArgument` names the first character that is wrong."""
         if len(text) > MAX_CHARACTERS:
             raise InvalidArgument(f"the condition has {len(text)} characters; {MAX_CHARACTERS} are possible")
         parser = _Parser(text)
@@ -81,7 +81,7 @@ class _Operand:
 
 
 class _Parser:
-    """A recursive-descent parser; each method parses the part of the language in its name."""
+    """A recursive-descent parser, of which each method parses the part of the language in its name."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -142,7 +142,7 @@ class _Parser:
         return lambda row: left.value(row) is True
 
     def _same_kind(self, left: _Operand, right: _Operand) -> tuple[Value, Value]:
-        """Returns both values; a text beside `born` or `stored` is read as a time."""
+        """Returns both values. A text beside `born` or `stored` is read as a time."""
         sides: list[Value] = []
         for side, other in ((left, right), (right, left)):
             if other.root in TIMES and side.root not in TIMES:
@@ -265,7 +265,7 @@ class _Parser:
             self._position = match.end()
 
     def _wrong(self, why: str, position: int | None = None) -> InvalidArgument:
-        """Returns the error at a position, by default at the next character; characters count from 1."""
+        """Returns the error at a position, by default at the next character. Characters count from 1."""
         at = self._position if position is None else position
         shown = "the end" if at >= len(self._text) else repr(self._text[at])
         return InvalidArgument(f"character {at + 1}, {shown}: {why}")
@@ -286,7 +286,6 @@ ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 def _unescaped(quoted: re.Match[str]) -> str:
-    """Returns the text or name that is written in quotes."""
     return ESCAPED.sub(r"\1", quoted[1] if quoted[1] is not None else quoted[2])
 
 
@@ -299,7 +298,7 @@ def _words(row: Row) -> list[str]:
 
 
 def _member(value: Any, steps: list[str | int]) -> Any:
-    """Returns the member at the end of the path; None where there is none."""
+    """Returns the member at the end of the path, or None where there is none."""
     for step in steps:
         if isinstance(step, str):
             value = value.get(step) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""`pyrmq group`: consumer groups, their members and their progress, and changes of offsets; `pyrmq clients`."""
+"""`pyrmq group` and `pyrmq clients`: consumer groups, their members, their progress, and changes of offsets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ cluster_option = click.option(
 
 @click.group(cls=CommandGroup)
 def group() -> None:
-    """List, describe, create and delete consumer groups; show and change their offsets."""
+    """List, describe, create and delete consumer groups, show and change their offsets."""
 
 
 @group.command("list")
@@ -179,7 +179,7 @@ def progress_text(group_progress: GroupProgress, *, members: bool, as_json: bool
 def reset(
     name: str, connection: Connection, topic: str, target: str, offline: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Give a group new offsets in all queues of a topic; connected members follow."""
+    """Give a group new offsets in all queues of a topic. Connected members follow."""
     to = target if target in ("earliest", "latest") else instant(target, "--to", or_else="earliest, latest or ")
 
     async def work(admin: Admin) -> None:

@@ -1,4 +1,4 @@
-"""`pyrmq query`: messages by key or id, with their state in each group and their trace; `pyrmq dlq`: dead letters."""
+"""`pyrmq query` and `pyrmq dlq`: messages by key or id, with their states and trace, and dead letters."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Life:
 
     @property
     def body_bytes(self) -> int | None:
-        """The bytes of each body that are shown; None for all."""
+        """The bytes of each body that are shown, or None for all."""
         return None if self.as_json else SHOWN_BYTES
 
 
@@ -126,14 +126,16 @@ def query(
 
 
 def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> None:
-    """Prints that these are the newest messages, and older ones may exist; with `--json` on standard error."""
+    """Prints that these are the newest messages, and older ones may exist. With `--json` it prints on standard
+    error.
+    """
     if counts and max(counts.values()) >= most:
         text = f"these are the newest {most} of {of}, there may be more: see --max, --from and --until"
         click.echo(text if as_json else rendered(text), err=as_json, nl=as_json)
 
 
 async def _by_any_id(admin: Admin, topic: str, msg_id: str, body_bytes: int | None) -> MessageList:
-    """Returns the messages with this id; an offset message id is used only if it names a broker of the cluster.
+    """Returns the messages with this id. An offset message id is used only if it names a broker of the cluster.
 
     Both kinds look alike, and a message id read as an offset message id could make this process connect anywhere.
     """
@@ -199,7 +201,7 @@ async def _show(admin: Admin, answer: MessageList, life: Life) -> None:
 
 
 def _say_consumed(life: Life, message: MessageExt, result: ConsumeDirectlyResult) -> None:
-    """Prints a member's result; any result but success ends the command with status 1."""
+    """Prints a member's result. Any result but success ends the command with status 1."""
     from pyrmq_core.protocol.requests.client.consume_message_directly import CMResult
 
     word = "nothing" if result.consume_result is None else result.consume_result.value
@@ -374,7 +376,7 @@ def resend(
     to: Literal["retry", "origin"],
     as_json: bool,
 ) -> None:
-    """Send dead letters again; the dead letters themselves stay."""
+    """Send dead letters again. The dead letters themselves stay."""
     if bool(ids) == everything:
         raise click.UsageError("give --id, once or more, or --all")
     since = optional_instant(begin, "--from")
@@ -429,7 +431,6 @@ def _message_members(message: MessageExt) -> dict[str, Any]:
 
 
 def _short(body: bytes) -> str:
-    """Returns the beginning of a body in one line."""
     text = body[:SHOWN_BYTES].decode(errors="replace")
     line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= BODY_CHARACTERS else line[: BODY_CHARACTERS - 1] + "…"

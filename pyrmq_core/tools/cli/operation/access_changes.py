@@ -33,8 +33,6 @@ def change(
     *,
     as_json: bool,
 ) -> None:
-    """Makes a change at the brokers, and prints their names."""
-
     async def work(admin: Admin) -> None:
         brokers = await call(admin)
         report(

@@ -1,4 +1,4 @@
-"""`pyrmq acl`: users and policies of RocketMQ 5.x; accounts are added. No secret is printed."""
+"""`pyrmq acl`: users and policies of RocketMQ 5.x, and its accounts. No secret is printed."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def update_user(
     user_status: str | None,
     as_json: bool,
 ) -> None:
-    """Change a user; settings that are not given stay."""
+    """Change a user. Settings that are not given stay."""
     if password is None and user_type is None and user_status is None:
         raise click.UsageError("give --password, --type or --status")
     given: dict[str, Any] = {"password": password, "user_type": user_type, "user_status": user_status}

@@ -32,7 +32,7 @@ def account() -> None:
 @cluster_option
 @json_option
 def list_accounts(connection: Connection, broker: str | None, cluster: str | None, as_json: bool) -> None:
-    """List the accounts of each broker; the addresses that need no signature are rows with the key *."""
+    """List the accounts of each broker. The addresses that need no signature are rows with the key *."""
 
     async def work(admin: Admin) -> None:
         gathered = await admin.accounts.list(broker=broker, cluster=cluster)
@@ -107,7 +107,7 @@ def put_account(
     group_perms: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Create or change an account; permissions that are not given stay."""
+    """Create or change an account. Permissions that are not given stay."""
     change(
         connection,
         {"accessKey": key},
@@ -170,7 +170,7 @@ def white_addresses(
 
 
 def _permissions(texts: Iterable[str], option: str) -> dict[str, str] | None:
-    """Returns `NAME=PERMISSION` by name, or None for none; raises `BadParameter` for another text."""
+    """Returns `NAME=PERMISSION` by name, or None for none. Raises `BadParameter` for another text."""
     perms = {}
     for text in texts:
         name, _, perm = text.partition("=")

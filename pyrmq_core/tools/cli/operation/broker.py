@@ -1,4 +1,4 @@
-"""`pyrmq broker`: runs a broker; `pyrmq broker list` and its neighbours administer running brokers."""
+"""`pyrmq broker` runs a broker. `pyrmq broker list` and its neighbours administer running brokers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def list_brokers(connection: Connection, cluster: str | None, watch: Watch, as_j
 
 
 def brokers_text(rows: Sequence[BrokerStatus], *, as_json: bool) -> str:
-    """Returns the table of brokers, with a line for each that gave no answer; or all figures as JSON."""
+    """Returns the table of brokers, with a line for each that gave no answer, or all figures as JSON."""
     if as_json:
         return text_of([broker_members(row) for row in rows], (), as_json=True)
     several = len({row.cluster for row in rows}) > 1
@@ -72,7 +72,6 @@ def brokers_text(rows: Sequence[BrokerStatus], *, as_json: bool) -> str:
 
 
 def broker_members(row: BrokerStatus) -> dict[str, object]:
-    """Returns a broker's row for programs."""
     return {
         "cluster": row.cluster,
         "brokerName": row.broker_name,
@@ -134,7 +133,7 @@ def config(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Show a broker's settings, all or those named; or change some."""
+    """Show a broker's settings, all or those named, or change some."""
     changed = settings_of(changes)
     if not changed and (name is None or everywhere or cluster):
         raise click.UsageError("name the BROKER whose settings are shown")
@@ -181,7 +180,7 @@ def stats(
     watch: Watch,
     as_json: bool,
 ) -> None:
-    """Show a broker's own figures; or one by RocketMQ's name and key, such as TOPIC_PUT_NUMS orders."""
+    """Show a broker's own figures, or one by RocketMQ's name and key, such as TOPIC_PUT_NUMS orders."""
     if figure is not None and key is None:
         raise click.UsageError(f"{figure} needs a KEY: a topic, topic@group or the cluster")
 

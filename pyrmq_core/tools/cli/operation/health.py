@@ -1,6 +1,6 @@
 """`pyrmq health`: checks for scripts whether a cluster works: exit status 0, or 1 with the faults printed.
 
-Every master answers, and has the slaves for which it waits; no queue is without a master, no disk is full, and with
+Every master answers, and has the slaves for which it waits. No queue is without a master, no disk is full, and with
 `--max-lag` no group lags too far.
 """
 
@@ -50,7 +50,7 @@ MOST_NAMES: Final = 5
 )
 @json_option
 def health(connection: Connection, max_lag: int | None, groups: tuple[str, ...], max_disk: int, as_json: bool) -> None:
-    """Check masters, queues, disks and lag; ends with 1 if something is wrong."""
+    """Check masters, queues, disks and lag. Ends with 1 if something is wrong."""
     if groups and max_lag is None:
         raise click.UsageError("--group needs --max-lag, the bound for its lag")
     checks: list[Check] = []
@@ -120,7 +120,7 @@ def slaves_awaited(settings: Mapping[str, str]) -> int:
 
 
 async def _check_replication(admin: Admin, rows: Iterable[BrokerStatus]) -> list[Check]:
-    """Checks that masters have the slaves for which their sends wait; masters that wait for none have no line."""
+    """Checks that masters have the slaves for which their sends wait. Masters that wait for none have no line."""
     checks = []
     for row in rows:
         if not row.is_master or not row.reachable or row.error is not None:
@@ -139,7 +139,7 @@ async def _check_replication(admin: Admin, rows: Iterable[BrokerStatus]) -> list
 
 
 async def _slaves_of(admin: Admin, broker: str) -> int:
-    """Returns the number of slaves that are near their master; for a 4.9 broker, of its registered slaves."""
+    """Returns the number of slaves that are near their master, or of a 4.9 broker's registered slaves."""
     try:
         return (await admin.brokers.ha_status(broker)).in_sync_slave_nums
     except ResponseError:
@@ -148,7 +148,7 @@ async def _slaves_of(admin: Admin, broker: str) -> int:
 
 
 async def _check_nameservers(connection: Connection) -> list[Check]:
-    """Checks each NameServer; if there are several, a missing NameServer is a warning, since clients try the next.
+    """Checks each NameServer. One of several that is missing is a warning, since clients try the next.
 
     NameServers that list different brokers are a failure: a Java client believes the NameServer that it chose.
     """
@@ -178,7 +178,7 @@ def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[Check]:
 
 
 async def _check_queues(admin: Admin, info: ClusterInfo) -> list[Check]:
-    """Checks that each broker with queues has a master; routes are looked up only if a broker has no master."""
+    """Checks that each broker with queues has a master. Routes are looked up only if a broker has no master."""
     from pyrmq_core.client.admin.topics import ORDER_NAMESPACE
     from pyrmq_core.client.query_many import query_many
 
@@ -206,7 +206,7 @@ async def _check_queues(admin: Admin, info: ClusterInfo) -> list[Check]:
 
 
 async def _check_lag(admin: Admin, groups: tuple[str, ...], max_lag: int) -> list[Check]:
-    """Checks the lag of the groups, or of all; a group whose lag is not known fails if it was named."""
+    """Checks the lag of the groups, or of all. A group whose lag is not known fails if it was named."""
     lags: dict[str, int] = {}
     beyond: dict[str, int] = {}
     checks = []

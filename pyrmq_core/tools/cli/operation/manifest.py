@@ -83,7 +83,9 @@ async def _parts(connection: Connection, manifest: str) -> AsyncIterator[Parts]:
 
 
 async def _rows(parts: Parts) -> dict[MessageQueue, dict[str, object]]:
-    """Returns a row for each queue; the one with the oldest record counts, else the one of the order configuration."""
+    """Returns a row for each queue. The one with the oldest record counts, or else the one of the order
+    configuration.
+    """
     queues = await parts.consumer.message_queues(parts.manifest)
     kept = await parts.consumer.offset_bounds(queues)
     order = await parts.admin.topics.order(parts.manifest) or {}

@@ -1,4 +1,4 @@
-"""`pyrmq nameserver`: runs a NameServer; `pyrmq nameserver config` shows and changes running NameServers' settings."""
+"""`pyrmq nameserver` runs a NameServer. `pyrmq nameserver config` shows and changes running NameServers' settings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ nameserver = ServerGroup(
 )
 @json_option
 def config(settings: tuple[str, ...], connection: Connection, changes: tuple[str, ...], as_json: bool) -> None:
-    """Show the settings of every NameServer, all or those named; or change some at each."""
+    """Show the settings of every NameServer, all or those named, or change some at each."""
     changed = settings_of(changes)
     if changed and settings:
         raise click.UsageError("--set shows nothing: leave out the names of settings")

@@ -28,7 +28,7 @@ class ServerGroup(CommandGroup):
         self._program = program
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parses the arguments of a command; leaves a server's arguments unparsed."""
+        """Parses the arguments of a command. A server's arguments stay unparsed."""
         if args and not args[0].startswith("-"):
             return super().parse_args(ctx, args)
         ctx.meta[SERVER_ARGUMENTS] = list(args)
@@ -36,7 +36,7 @@ class ServerGroup(CommandGroup):
         return []
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the server until it ends, if the arguments are a server's; else runs the command."""
+        """Runs the server until it ends, if the arguments are a server's, or else the command."""
         arguments = ctx.meta.get(SERVER_ARGUMENTS)
         if arguments is None:
             return super().invoke(ctx)
@@ -45,7 +45,6 @@ class ServerGroup(CommandGroup):
         raise SystemExit(self._program(arguments))
 
     def _print_help(self, ctx: click.Context, arguments: list[str]) -> None:
-        """Prints the server's help, the commands below it, and exits."""
         try:
             self._program(arguments)
         except SystemExit as ended:  # argparse ends so after printing its help

@@ -67,7 +67,6 @@ class Rounds:
     _at: float = 0.0
 
     async def text(self, *, as_json: bool) -> str:
-        """Makes one round, and returns its tables or its JSON object."""
         from pyrmq_core.client.admin.values import GroupList
 
         brokers = await self.admin.brokers.list()

@@ -55,7 +55,6 @@ def dev(
 
 
 def _name_and_queues(text: str) -> tuple[str, int]:
-    """Returns the topic and its number of queues at each broker, by default 8, in `name` or `name=number`."""
     name, colon, number = text.partition(":")
     if not name or (colon and not (number.isdecimal() and len(number) <= 10)):
         raise click.BadParameter(f"{text[:80]!r} is not NAME or NAME:QUEUES, such as orders:8", param_hint="--topic")
@@ -63,7 +62,7 @@ def _name_and_queues(text: str) -> tuple[str, int]:
 
 
 def _numeric_address(host: str) -> str:
-    """Returns the host; raises an error unless it is an IP address, and not the one of all interfaces."""
+    """Returns the host. Raises an error unless it is an IP address, and not the one of all interfaces."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

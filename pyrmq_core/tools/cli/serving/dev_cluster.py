@@ -32,7 +32,7 @@ async def serve_dev(
     topics: Mapping[str, int],
     as_json: bool,
 ) -> None:
-    """Serves until a signal stops it, then prints whether the stores are kept; `web_port` None means no page.
+    """Serves until a signal stops it, then prints whether the stores are kept. `web_port` None means no page.
 
     `ports` are those of the NameServer and of the first broker. With `as_json` it prints only one JSON object, when
     everything serves.
@@ -58,7 +58,6 @@ async def serve_dev(
 
 
 def _addresses(cluster: EmbeddedCluster, page: str) -> str:
-    """Returns the JSON object for programs, in one line."""
     members = {
         "nameserver": cluster.nameserver,
         "brokers": cluster.brokers,
@@ -84,7 +83,7 @@ def _table(cluster: EmbeddedCluster, page: str, directory: str | None) -> str:
 
 @asynccontextmanager
 async def _page(cluster: EmbeddedCluster, port: int | None) -> AsyncIterator[str]:
-    """Serves the cluster's page on this machine, with changes; yields its address, or an empty text without a port."""
+    """Serves the cluster's page on this machine, with changes. Yields its address, or an empty text without a port."""
     if port is None:
         yield ""
         return

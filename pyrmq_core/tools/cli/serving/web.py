@@ -63,7 +63,7 @@ async def start_page(
     allow_hosts: tuple[str, ...] = (),
     allow_changes: bool = False,
 ) -> str:
-    """Serves the page of these NameServers in the nursery, over a client that is open; returns its address."""
+    """Serves the page of these NameServers in the nursery, over a client that is open, and returns its address."""
     try:
         from pyrmq_core.tools.web.server import WebSettings, serve_web
     except ImportError as error:
