@@ -1,6 +1,6 @@
 """RocketMQ for Spark: the data source `rocketmq`, over the client core `pyrmq_core`.
 
-`source` is the entry that Spark finds; `read`, `stream` and `write` are batch reads, streaming reads, and writes of
+`source` is the entry that Spark finds. `read`, `stream` and `write` are batch reads, streaming reads, and writes of
 both kinds. `options`, `positions`, `offsets`, `read_limits`, `kafka_hints` and `namespaces` are pure: they parse
 options and decide by them. `worker` keeps the clients of a Python process, `patience` waits for brokers, `spark_errors`
 makes the errors that Spark shows. `tables` makes views of topics, `cdc` rows of changes. `session` is for drivers:

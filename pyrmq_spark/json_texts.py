@@ -75,7 +75,7 @@ class JsonRow:
     shape: Shape | None
 
     def value(self, *names: str) -> Column:
-        """Returns the member of that path; null for a text that is no JSON object or has no such member."""
+        """Returns the member of that path, null for a text that is no JSON object or has no such member."""
         plain, strings, shape = _only_row(self.row), self.strings, self.shape
         strings = None if strings is None else F.get(strings, F.lit(0))
         for name in names:
@@ -85,7 +85,7 @@ class JsonRow:
         return plain if shape is None or strings is None else exact(plain, strings, shape)
 
     def fits(self) -> Column:
-        """Returns whether the text is one JSON object, and its members fit their types; false for a null."""
+        """Returns whether the text is one JSON object, and its members fit their types. A null is not."""
         is_whole = _only_row(self.row).isNotNull() & (self.row.getField("end") == MARK)
         return F.coalesce(is_whole & self.row.getField(CORRUPT).isNull(), F.lit(False))
 
@@ -119,7 +119,6 @@ def with_json(
 
 
 def with_marks(text: Column) -> Column:
-    """Returns a JSON text with each number in quotes, behind a mark."""
     return F.regexp_replace(text, NEXT_NUMBER, f'$1"{MARK}$2"')
 
 
@@ -139,7 +138,7 @@ def _only_row(row: Column) -> Column:
 
 
 def _may_differ(plain: Column, shape: Shape) -> Column:
-    """Returns whether a string of the value may be written anew; null counts as no."""
+    """Returns whether a string of the value may be written anew, which null is not."""
     match shape:
         case Struct(fields):
             differ = [_may_differ(plain.getField(name), inner) for name, inner in fields if inner is not None]
@@ -171,7 +170,7 @@ def exact(plain: Column, strings: Column, shape: Shape) -> Column:
 
 
 def shape_of(type_: str) -> Shape | None:
-    """Returns the strings within a type of Spark's SQL; None if there are none."""
+    """Returns the strings within a type of Spark's SQL, or None if there are none."""
     head, _, rest = type_.partition("<")
     inner = rest.rpartition(">")[0]
     match head.strip().lower():
@@ -190,7 +189,6 @@ def shape_of(type_: str) -> Shape | None:
 
 
 def type_of(shape: Shape) -> str:
-    """Returns the type that has the strings alone."""
     match shape:
         case Struct(fields):
             inner = [f"{_quoted(name)}: {type_of(own)}" for name, own in fields if own is not None]

@@ -13,7 +13,7 @@ from pyrmq_spark.positions import PerQueue, Position
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A tenant's namespace; its methods convert the tenant's names to names on brokers, and None to None."""
+    """A tenant's namespace. Its methods convert the tenant's names to names on brokers, and None to None."""
 
     name: str
 
@@ -36,7 +36,7 @@ class Namespace:
 
 
 def name_of_tenant(topic: str, namespace: str | None) -> str | None:
-    """Returns the topic's name without the namespace; None for a topic outside it."""
+    """Returns the topic's name without the namespace, or None for a topic outside it."""
     if namespace is None:
         return topic
     prefix = with_namespace("t", namespace).removesuffix("t")

@@ -24,7 +24,7 @@ class NoMatchStrategy(enum.Enum):
 
 
 def points_of(position: Position, queues: Sequence[MessageQueue], option: str) -> dict[MessageQueue, Point]:
-    """Returns the point, an offset or a time, of each queue; raises `InvalidOffsets` if JSON names other queues."""
+    """Returns the point, an offset or a time, of each queue. Raises `InvalidOffsets` if JSON names other queues."""
     if not isinstance(position, PerQueue):
         return dict.fromkeys(queues, position)
     topics = {queue.topic for queue in queues}
@@ -70,12 +70,10 @@ def check_order(start: Mapping[MessageQueue, Point], end: Mapping[MessageQueue, 
 
 
 def times_of(points: Mapping[MessageQueue, Point]) -> dict[MessageQueue, int]:
-    """Returns the time, in ms, for each queue whose offset is to be looked up by time."""
     return {queue: point.ms for queue, point in points.items() if isinstance(point, AtTime)}
 
 
 def committed_of(points: Mapping[MessageQueue, Point]) -> list[MessageQueue]:
-    """Returns the queues whose point is the consumer group's committed offset."""
     return [queue for queue, point in points.items() if point is Word.COMMITTED]
 
 
@@ -85,7 +83,7 @@ class BrokerAnswers:
 
     `bounds` are each queue's lowest kept offset and the offset of its next message. `at_time` is the offset of the
     first message stored at or after the point's time, or the upper bound if there is none. `committed` is the group's
-    offset, or None. For brokers in `masterless` a slave reported the bounds; the master may keep more messages.
+    offset, or None. For brokers in `masterless` a slave reported the bounds, and the master may keep more messages.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]
@@ -96,7 +94,7 @@ class BrokerAnswers:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedOffsets:
-    """The offset of every queue; `skipped` has a line for each lost range that failOnDataLoss=false skips."""
+    """The offset of every queue. `skipped` has a line for each lost range that failOnDataLoss=false skips."""
 
     offsets: Mapping[MessageQueue, int]
     skipped: tuple[str, ...] = ()
@@ -112,7 +110,7 @@ def resolve_start(
     """Returns the offset at which each queue starts.
 
     Raises `InvalidOffsets` for a time after a queue's last message, unless `none_as_young` allows it. An offset outside
-    the queue's bounds is `DataLost`, or `BrokerNotFound` if only a slave reports the bounds; it is raised unless
+    the queue's bounds is `DataLost`, or `BrokerNotFound` if only a slave reports the bounds. It is raised unless
     `fail_on_data_loss` is off.
     """
     offsets: dict[MessageQueue, int] = {}
@@ -135,7 +133,7 @@ def resolve_start(
 def resolve_end(
     points: Mapping[MessageQueue, Point], answers: BrokerAnswers, *, fail_on_data_loss: bool = True
 ) -> ResolvedOffsets:
-    """Returns each queue's end, the offset after the last one to read; the queue's end if no message is as late.
+    """Returns each queue's end, the offset after the last one to read, or the queue's end if no message is as late.
 
     Raises as `resolve_start` for an offset above the queue's upper bound.
     """
@@ -156,7 +154,7 @@ def resolve_end(
 def ranges_between(
     start: ResolvedOffsets, end: ResolvedOffsets, *, by_time: Container[MessageQueue] = ()
 ) -> dict[MessageQueue, OffsetRange]:
-    """Returns the range to read of each queue; raises `InvalidOffsets` if an end was resolved to before its start.
+    """Returns the range to read of each queue. Raises `InvalidOffsets` if an end was resolved to before its start.
 
     For queues in `by_time`, with a start or end by time, the range is empty instead: no message lies between them.
     """
@@ -175,10 +173,7 @@ def ranges_between(
 def _start_at_time(
     queue: MessageQueue, point: AtTime, offset: int, bounds: OffsetRange, none_as_young: NoMatchStrategy
 ) -> int:
-    """Returns the start by time, limited to the bounds.
-
-    For a time before the oldest message a broker may return an offset below the lowest (ConsumeQueue.java).
-    """
+    # For a time before the oldest message a broker may return an offset below the lowest (ConsumeQueue.java).
     has_messages = bounds.end > bounds.start
     if offset >= bounds.end and has_messages and none_as_young is NoMatchStrategy.ERROR:
         raise InvalidOffsets(

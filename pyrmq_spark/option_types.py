@@ -20,7 +20,7 @@ def text(value: str, name: str) -> str:
 
 
 def addresses(value: str, name: str) -> str:
-    """Returns the text; raises `InvalidOption` unless it is a list of NameServer addresses."""
+    """Returns the text. Raises `InvalidOption` unless it is a list of NameServer addresses."""
     try:
         servers = parse_nameservers(value)
     except InvalidArgument as error:
@@ -31,7 +31,7 @@ def addresses(value: str, name: str) -> str:
 
 
 def page(value: str, name: str) -> str:
-    """Returns the text; raises `InvalidOption` unless it is the URL of a page with a list of NameServers."""
+    """Returns the text. Raises `InvalidOption` unless it is the URL of a page with a list of NameServers."""
     if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value.strip()):
         raise InvalidOption(f"option {name} is {value!r}; it must be the URL of a page with host:port;host:port")
     return value.strip()
@@ -47,7 +47,7 @@ class Secret(str):
 
 
 def secret(value: str, name: str) -> str:
-    """Returns the text, hidden; no error shows it."""
+    """Returns the text, hidden, which no error shows."""
     if not value:
         raise InvalidOption(f"option {name} is empty")
     return Secret(value)
@@ -102,7 +102,7 @@ TIME_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0,
 
 
 def time_span(value: str, name: str) -> float:
-    """Returns the seconds of Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`; a number alone is milliseconds."""
+    """Returns the seconds of Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`. A number alone is milliseconds."""
     match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
     if match is None:
         raise InvalidOption(f"option {name} is {value!r}; it must be a time such as 500ms, 30s, 15m, 1h or 1d")

@@ -1,4 +1,4 @@
-"""Every option of the source `rocketmq`, a line each with name, type and default; case does not matter.
+"""Every option of the source `rocketmq`, a line each with name, type and default. Case does not matter.
 
 The options become three frozen values: `ConnectionOptions` (both directions), `SourceOptions` and `SinkOptions`.
 NAMESRV_ADDR is read on the driver, since executors may lack it. No secret appears in a repr or an error.
@@ -71,14 +71,13 @@ TABLE_HINT: Final = (
 
 
 def option(name: str, parse: Callable[[str, str], Any], default: Any = None) -> Any:
-    """Returns a field of the table: an option's name, parser and default."""
     metadata = {"name": name, "parse": parse}
     return field(default=default, repr=parse is not secret, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """The cluster's address, and how a client connects to it; equal values share a client. Times are seconds."""
+    """The cluster's address, and how a client connects to it. Equal values share a client. Times are seconds."""
 
     name_server: str = option("nameServer", addresses, "")
     name_server_url: str | None = option("nameServerUrl", page)
@@ -134,7 +133,7 @@ class SourceOptions:
     LIMITS: ClassVar = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 
     def start(self, default: Word) -> tuple[Position, str]:
-        """Returns the start and the option that sets it; a time wins over times by queue, these over offsets."""
+        """Returns the start and the option that sets it. A time wins over times by queue, and these over offsets."""
         for position, name in (
             (self.starting_timestamp, "startingTimestamp"),
             (self.starting_offsets_by_timestamp, "startingOffsetsByTimestamp"),
@@ -146,12 +145,10 @@ class SourceOptions:
 
     @property
     def limits(self) -> ReadLimits:
-        """The limits of a stream's batches."""
         delay = DEFAULT_TRIGGER_DELAY if self.max_trigger_delay is None else self.max_trigger_delay
         return ReadLimits(self.max_offsets_per_trigger, self.min_offsets_per_trigger, delay, self.max_bytes_per_trigger)
 
     def end(self) -> tuple[Position, str]:
-        """Returns the end of a batch read and the option that sets it."""
         for position, name in (
             (self.ending_timestamp, "endingTimestamp"),
             (self.ending_offsets_by_timestamp, "endingOffsetsByTimestamp"),
@@ -163,16 +160,14 @@ class SourceOptions:
 
     @property
     def is_committed(self) -> bool:
-        """True if only rows of committed writes are read."""
         return self.isolation == "committed"
 
     @property
     def manifest(self) -> str:
-        """The manifest's topic of a committed read."""
         return self.manifest_topic or manifest_of((self.topics or ("",))[0])
 
     def of_manifest(self) -> SourceOptions:
-        """Returns the options for reading the manifest's records of a committed read; for other reads, these options.
+        """Returns the options for reading the manifest's records of a committed read. For other reads it returns these.
 
         Every position and limit in them is about the manifest's queue.
         """
@@ -182,7 +177,7 @@ class SourceOptions:
 
     @property
     def none_as_young(self) -> NoMatchStrategy:
-        """The start of a queue without a message at or after its starting time; in a batch its range is empty."""
+        """The start of a queue without a message at or after its starting time. In a batch its range is empty."""
         return NoMatchStrategy.LATEST if self.batch_only else self.starting_strategy
 
     @property
@@ -235,12 +230,11 @@ class SinkOptions:
 
     @property
     def manifest(self) -> str:
-        """The manifest's topic of a committed write."""
         return self.manifest_topic or manifest_of(self.topic or "")
 
 
 class Table(Protocol):
-    """The protocol of the three values above: a dataclass whose fields are options."""
+    """The three values above: a dataclass whose fields are options."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -267,7 +261,7 @@ def hide_secrets(raw: Options) -> dict[str, str]:
 
 
 def check_names(raw: Options) -> None:
-    """Raises `UnknownOption`, which suggests the nearest name; options of both directions and Spark's own pass."""
+    """Raises `UnknownOption`, which suggests the nearest name. Options of both directions and Spark's own pass."""
     of_a_table = any(name.lower() == "provider" for name in raw)
     for name in raw:
         if of_a_table and (name.lower() in TABLE_PROPERTIES or name.lower().startswith(TABLE_OPTION)):
@@ -286,7 +280,7 @@ def check_names(raw: Options) -> None:
 
 
 def read_connection(raw: Options, environment: Mapping[str, str]) -> ConnectionOptions:
-    """Returns the connection's options; NAMESRV_ADDR of `environment` is used if `nameServer` is not set."""
+    """Returns the connection's options. NAMESRV_ADDR of `environment` is used if `nameServer` is not set."""
     fallback = environment.get("NAMESRV_ADDR", "").strip()
     named = any(name.lower() in ("nameserver", "nameserverurl") for name in raw)
     connection = _read(ConnectionOptions, raw if named or not fallback else {**raw, "nameServer": fallback})
@@ -346,7 +340,6 @@ def _check_committed_read(options: SourceOptions) -> None:
 
 
 def _in_namespace(options: SourceOptions, namespace: str) -> SourceOptions:
-    """Returns the options with every topic by its name on brokers."""
     space = Namespace(namespace)
     return replace(
         options,
@@ -361,7 +354,7 @@ def _in_namespace(options: SourceOptions, namespace: str) -> SourceOptions:
 
 
 def read_sink(raw: Options, *, stream: bool = False) -> SinkOptions:
-    """Returns the options of a write; `messageIds` is by default `content` in streams and `unique` in batches."""
+    """Returns the options of a write. `messageIds` is by default `content` in streams and `unique` in batches."""
     options = _read(SinkOptions, raw)
     if options.topic_queue_nums is not None and options.create_topic == "auto":
         raise InvalidOption(

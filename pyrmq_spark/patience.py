@@ -33,7 +33,7 @@ T = TypeVar("T")
 def retry_until_timeout(
     ask: Callable[[bool], T], seconds: float, passes: Callable[[RocketMQError], bool], remedy: str = READ_AGAIN
 ) -> T:
-    """Returns the result of `ask(False)`; calls `ask(True)` again while it raises errors that `passes` accepts.
+    """Returns the result of `ask(False)`, or of `ask(True)` after errors that `passes` accepts.
 
     Raises `BrokerUnavailable` after `seconds`, and any other error at once.
     """
@@ -53,7 +53,6 @@ def retry_until_timeout(
 
 
 def wait_to_write(ask: Callable[[], T], seconds: float) -> T:
-    """Returns the result of `ask()`; calls it again for `seconds` while brokers or NameServers do not answer."""
     return retry_until_timeout(lambda _: ask(), seconds, of_a_stream, WRITE_AGAIN)
 
 

@@ -2,7 +2,7 @@
 
     {"orders": {"broker-a": {"0": 23, "1": -2}}, "audit": "earliest"}        -2 earliest, -1 latest
 
-The three levels are topic, broker and queue; a topic's value may be one word (or one time) for all of its queues.
+The three levels are topic, broker and queue. A topic's value may be one word (or one time) for all of its queues.
 `offsets` turns positions into offsets. The rules follow Spark's Kafka source (JsonUtils.scala).
 """
 
@@ -65,12 +65,12 @@ LAST_SECONDS: Final = 4_102_444_800
 
 
 def parse_start(text: str, option: str) -> Position:
-    """Parses `earliest`, `latest`, `committed`, or the JSON form; raises `InvalidOffsets`, which names the fault."""
+    """Parses `earliest`, `latest`, `committed`, or the JSON form. Raises `InvalidOffsets`, which names the fault."""
     return _parse_offsets(text, option, (Word.EARLIEST, Word.LATEST, Word.COMMITTED))
 
 
 def parse_end(text: str, option: str) -> Position:
-    """Parses `latest`, or the JSON form; raises `InvalidOffsets`, also for `earliest` anywhere in it."""
+    """Parses `latest`, or the JSON form. Raises `InvalidOffsets`, also for `earliest` anywhere in it."""
     return _parse_offsets(text, option, (Word.LATEST,))
 
 
@@ -85,7 +85,7 @@ def parse_times(text: str, option: str) -> Position:
 
 
 def parse_assign(text: str, option: str) -> tuple[MessageQueue, ...]:
-    """Parses `{"orders": {"broker-a": [0, 1]}}`; returns the queues sorted, each once."""
+    """Parses `{"orders": {"broker-a": [0, 1]}}`, and returns the queues sorted, each once."""
     queues: list[MessageQueue] = []
     for topic, brokers in _json_object(text, option).items():
         if not isinstance(brokers, dict) or not brokers:
@@ -193,7 +193,7 @@ def _refuse_kafkas_form(option: str, text: str, topic: str, broker_name: str) ->
 
 
 def _json_object(text: str, option: str) -> dict[str, Any]:
-    """Returns the JSON object in `text`; refuses an object that has a name twice, since one value would be lost."""
+    """Returns the JSON object in `text`. Refuses an object that has a name twice, since one value would be lost."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]

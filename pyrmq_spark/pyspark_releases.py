@@ -62,7 +62,7 @@ def has_stream_arrow_writer() -> bool:
 def has_unix_sockets() -> bool:
     """Returns whether the JVM can talk to Python workers over sockets of the file system (4.1, SPARK-51688).
 
-    Python cannot see the setting itself; the writer of a stream's Arrow batches is of the same release.
+    Python cannot see the setting itself, but the writer of a stream's Arrow batches is of the same release.
     """
     return has_stream_arrow_writer()
 

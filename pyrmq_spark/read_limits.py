@@ -17,7 +17,7 @@ Backlog = Mapping[MessageQueue, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """The limits that options set; the delay is in seconds."""
+    """The limits that options set, with the delay in seconds."""
 
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -42,7 +42,7 @@ def is_held_back(backlog: Backlog, limits: ReadLimits, since_last: float | None)
 def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
     """Returns how many offsets to take of each queue with a backlog: at least one, so that no queue starves.
 
-    The sum is the limit, or the backlog if that is less; it exceeds a limit only by queues that still get one offset.
+    The sum is the limit, or the backlog if that is less. It exceeds a limit only by queues that still get one offset.
     `mean_sizes` are needed only for a limit on bytes.
     """
     admitted_messages = dict(backlog)
@@ -70,7 +70,7 @@ def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
 
 
 def _by_bytes(backlog: Backlog, limit: int, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
-    """Returns each queue's share of the limit as `_by_offsets`; the remainder goes to queues with messages that fit."""
+    """Returns each queue's share of the limit as `_by_offsets`. The remainder goes to queues with messages that fit."""
     sizes = {queue: max(1.0, mean_sizes.get(queue, 1.0)) for queue in backlog}
     total = sum(size * sizes[queue] for queue, size in backlog.items())
     if total <= limit:

@@ -38,11 +38,11 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     the setting: there TCP is used.
 
     `spark.executorEnv.PYTHONPATH`: a folder of this package, from which Spark's Python processes import an installed
-    PySpark with its bytecode; otherwise each new query compiles it anew. These processes also compute with one thread
+    PySpark with its bytecode. Otherwise each new query compiles it anew. These processes also compute with one thread
     where `OMP_NUM_THREADS` is not set, as Spark's tasks do anyway. A query's process collects garbage more rarely, and
     a worker that Spark no longer needs prints no traceback. Append paths of your own with `os.pathsep`. Spark passes
-    the folder to a registered source (`register(spark)`). For a source that Spark finds
-    itself, set the driver's environment variable PYTHONPATH instead.
+    the folder to a registered source (`register(spark)`). For a source that Spark finds itself, set the driver's
+    environment variable PYTHONPATH instead.
 
     `spark.sql.execution.pyspark.udf.hideTraceback.enabled`: an error in Python, of this source or of a function, is
     shown as its message. `spark.conf.set` with "false" brings back its traceback.
@@ -119,7 +119,6 @@ def _mending(choose: Callable[[W, str], W]) -> Callable[[W, str], W]:
 
 
 def name_server_variable() -> dict[str, str]:
-    """Returns the one variable of the environment that options may need, without the others and their secrets."""
     return {"NAMESRV_ADDR": os.environ.get("NAMESRV_ADDR", "")}
 
 

@@ -54,7 +54,7 @@ SCHEMA: Final = (
 class RocketMQDataSource(DataSource):
     """The source behind `spark.read`, `df.write`, `spark.readStream` and `df.writeStream` with `.format("rocketmq")`.
 
-    Spark finds it without registration where this package is installed; otherwise use `pyrmq_spark.register`.
+    Spark finds it without registration where this package is installed. Elsewhere use `pyrmq_spark.register`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -139,7 +139,7 @@ class RocketMQDataSource(DataSource):
             return RocketMQStreamWriter(self._connection, *self._sink(schema, stream=True))
 
     def _sink(self, schema: StructType, *, stream: bool) -> tuple[SinkOptions, SinkSchema]:
-        """Returns a write's options and columns after all checks that need no row; creates the topic if required."""
+        """Returns a write's options and columns after all checks that need no row. Creates the topic if required."""
         from pyrmq_core import check_topic
         from pyrmq_spark.write.columns import sink_schema
 
@@ -172,7 +172,7 @@ class RocketMQDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the source `rocketmq` with a session; may be repeated, and is right for a source that Spark has found.
+    """Registers the source `rocketmq` with a session, also repeatedly, or if Spark has found it.
 
     PySpark 4.0 refuses to register a source that it finds by its name, which then serves the session as it is. Later
     releases use the registered one.

@@ -1,7 +1,7 @@
 """The errors that a job raises: one line of text that begins with a stable condition in brackets.
 
 Spark shows an error of a Python source as text only, so the line holds everything that a reader needs. Inside this
-package errors are `RocketMQError`s with a `condition`; `as_spark_error` alone turns them into that line.
+package errors are `RocketMQError`s with a `condition`. `as_spark_error` alone turns them into that line.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class InvalidCheckpoint(InvalidArgument):
 
 
 class BrokerUnavailable(RocketMQError):
-    """A broker was down, and did not come back while the query waited for it; nothing was skipped."""
+    """A broker was down, and did not come back while the query waited for it. Nothing was skipped."""
 
     condition = "RMQ_BROKER_UNAVAILABLE"
 
@@ -140,14 +140,14 @@ class RocketMQSparkError(Exception):
 
 
 def one_line(error: RocketMQError, where: str = "") -> str:
-    """Returns the error as one line; `where` names the partition or step in which it happened."""
+    """Returns the error as one line. `where` names the partition or step in which it happened."""
     text = f"{where}: {error}" if where else str(error)
     return f"[{error.condition}] {' '.join(text.split(chr(10)))}"
 
 
 @contextmanager
 def as_spark_error(where: str = "") -> Iterator[None]:
-    """Raises errors of the core as `RocketMQSparkError`; the traceback goes to the debug log."""
+    """Raises errors of the core as `RocketMQSparkError`. The traceback goes to the debug log."""
     try:
         yield
     except RocketMQError as error:

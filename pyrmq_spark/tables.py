@@ -37,10 +37,11 @@ PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def topics(
     spark: SparkSession, *, pattern: str = ".*", sample: int = 100, limit: int = 100, **options: str
 ) -> dict[str, str]:
-    """Makes a temporary view of each topic whose full name matches `pattern`; returns the views' SQL names by topic.
+    """Makes a temporary view of each topic whose full name matches `pattern`, and returns the views' SQL names by
+    topic.
 
     RocketMQ's own topics, retries and dead letters have none. A view has the columns of a message, then the columns of
-    its bodies, inferred from each queue's newest `sample` messages, as in `typed`; `sample=0` leaves them out. A topic
+    its bodies, inferred from each queue's newest `sample` messages, as in `typed`. `sample=0` leaves them out. A topic
     that cannot be sampled now is logged and has a view without them. Spark takes a tenth of a second or more for a
     view, so more than `limit` topics are refused. `options` are options of the source: nameServer, accessKey,
     startingOffsets, ...
@@ -75,7 +76,7 @@ def topics(
 
 
 class _Load:
-    """The load of a view's topic, with the columns of its bodies; Spark calls `apply` for each query of the view."""
+    """The load of a view's topic, with the columns of its bodies. Spark calls `apply` for each query of the view."""
 
     class Java:
         """The interface of the JVM by which it calls this object."""
@@ -120,9 +121,9 @@ def _make_view(name: str, load: _Load) -> None:
 def infer_schema(
     topic: str, *, sample: int = 100, on_progress: Callable[[int], object] | None = None, **options: str
 ) -> BodySchema:
-    """Returns the columns of a topic's bodies, inferred from each queue's newest `sample` messages; needs no session.
+    """Returns the columns of a topic's bodies, inferred from each queue's newest `sample` messages. Needs no session.
 
-    `options` describe the connection, and with `tags` or `sql` the messages; the default of `nameServer` is
+    `options` describe the connection, and with `tags` or `sql` the messages. The default of `nameServer` is
     NAMESRV_ADDR. `on_progress` is called with the number of bodies looked at so far. Logs a warning if the bodies have
     more names than columns are made for.
     """

@@ -46,7 +46,7 @@ _lock = threading.Lock()
 
 
 def producer(connection: ConnectionOptions, options: SinkOptions) -> blocking.Producer:
-    """Returns the worker's producer of this group; a client has one for each group, replaced if the settings differ."""
+    """Returns the worker's producer of this group. A client has one for each group, replaced if the settings differ."""
     settings = (
         options.send_timeout,
         options.request_timeout,
@@ -78,7 +78,7 @@ def producer(connection: ConnectionOptions, options: SinkOptions) -> blocking.Pr
 
 
 def consumer(connection: ConnectionOptions, group: str) -> blocking.PullConsumer:
-    """Returns the worker's pull consumer of this group, in its namespace; it sends no heartbeats."""
+    """Returns the worker's pull consumer of this group, in its namespace. It sends no heartbeats."""
     group = with_namespace(group, connection.namespace)
     with _lock:
         cached = _client(connection)
@@ -89,12 +89,10 @@ def consumer(connection: ConnectionOptions, group: str) -> blocking.PullConsumer
 
 
 def consumer_of(connection: ConnectionOptions, options: SourceOptions) -> blocking.PullConsumer:
-    """Returns the worker's consumer for a read with these options."""
     return consumer(connection, options.consumer_group or DEFAULT_CONSUMER_GROUP)
 
 
 def admin(connection: ConnectionOptions) -> blocking.Admin:
-    """Returns the worker's admin client of the cluster."""
     with _lock:
         cached = _client(connection)
         cached.admin = cached.admin or blocking.Admin(client=cached.client, namespace="")
@@ -102,12 +100,11 @@ def admin(connection: ConnectionOptions) -> blocking.Admin:
 
 
 def name_on_brokers(connection: ConnectionOptions, topic: str) -> str:
-    """Returns the topic with the namespace, which producers add by themselves."""
     return with_namespace(topic, connection.namespace)
 
 
 def close() -> None:
-    """Closes every client, for a process that continues with other work; the next task opens new clients."""
+    """Closes every client, for a process that continues with other work. The next task opens new clients."""
     with _lock:
         while _clients:
             _clients.popitem()[1].close()
@@ -136,7 +133,7 @@ def _client(connection: ConnectionOptions) -> _CachedClient:
 
 
 def _tls(connection: ConnectionOptions) -> ssl.SSLContext | None:
-    """Returns a TLS context from files of this machine; None if TLS is off."""
+    """Returns a TLS context from files of this machine, or None if TLS is off."""
     if not connection.use_tls:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Makes Spark's Python processes load PySpark faster; Python runs this file before anything else.
+"""Makes Spark's Python processes load PySpark faster. Python runs this file before anything else.
 
 Spark puts `pyspark.zip` and py4j's archive first on the path of these processes. They hold no bytecode, so each process
 compiles PySpark anew, for half a second of a processor. If the archives belong to a PySpark that pip installed, the
@@ -30,7 +30,7 @@ OBJECTS_BEFORE_COLLECTION = 100_000
 
 
 def without_archives(path: list[str]) -> list[str]:
-    """Returns the path without the archives of the PySpark that it finds installed; the same path otherwise."""
+    """Returns the path without the archives of the PySpark that it finds installed, or else the same path."""
     for entry in path:
         if entry.endswith(ARCHIVE):
             folder, installed = os.path.dirname(entry), os.path.join(entry.removesuffix(ARCHIVE), "__init__.py")

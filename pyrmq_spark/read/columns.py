@@ -49,7 +49,6 @@ class SourceSchema:
     spark_schema: pa.Schema
 
     def as_spark_schema(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the batch with the names and nullabilities that Spark expects."""
         return pa.RecordBatch.from_arrays(batch.columns, schema=self.spark_schema)
 
     def of_topic(self, batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
@@ -61,7 +60,7 @@ class SourceSchema:
 
 
 def source_schema(schema: StructType) -> SourceSchema:
-    """Returns the schema to read; raises `InvalidColumn`, with the possible columns, for an unfit schema."""
+    """Returns the schema to read. Raises `InvalidColumn`, with the possible columns, for an unfit schema."""
     by_name = {name.lower(): name for name in SOURCE_COLUMNS}
     seen: set[str] = set()
     names = []
@@ -89,7 +88,6 @@ def source_schema(schema: StructType) -> SourceSchema:
 
 
 def _next_word(name: str, wanted: str) -> str:
-    """Returns the way to a column of the type that was wanted."""
     if name == "body":
         how = "parse_json" if wanted == "variant" else "cast or from_json"
         return f"; read it as string, and convert it by {how}"

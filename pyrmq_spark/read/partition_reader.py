@@ -129,7 +129,7 @@ def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: 
 def _batches(
     connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, ranges: Sequence[QueueRange]
 ) -> Iterator[tuple[Reached, pa.RecordBatch]]:
-    """Yields each batch with the position reached by it; all batches of a range come before those of the next range.
+    """Yields each batch with the position reached by it. All batches of a range come before those of the next range.
 
     Decoding runs in the library's loop thread, and must never wait there. A second thread for decoding would read a
     tenth to a sixth slower, since both share the interpreter.
@@ -177,7 +177,7 @@ def committed_ids(ranges: Sequence[QueueRange]) -> dict[MessageQueue, list[tuple
 
 
 def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequence[tuple[int, str]]]) -> None:
-    """Checks each id by a pull of its own message, since a filter may drop the message from the task's pulls."""
+    # A filter may drop the message from the task's pulls, so each id takes a pull of its own.
     for queue, pairs in ids.items():
         for offset, unique_id in pairs:
             for message in consumer.pull(queue, offset, max_messages=1, verify_crc=False).messages[:1]:
@@ -213,7 +213,7 @@ def _gone(error: RocketMQError, position: int, queue_range: QueueRange) -> DataL
 
 
 def _unavailable(error: RocketMQError, queue_range: QueueRange, options: SourceOptions) -> BrokerUnavailable:
-    """Returns the error after a wait in vain; it mentions a queue that is in the route but denied by its broker."""
+    # The error differs for a queue that is in the route but denied by its broker.
     denied = f"the NameServer names {queue_range.queue.broker_name} for {queue_range.queue}, yet "
     return BrokerUnavailable(
         f"waited {options.pull_timeout:g} s in vain, and nothing was skipped: "
@@ -243,7 +243,7 @@ ENOUGH_BYTES: Final = 1024 * 1024
 
 
 def in_fewer_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the same rows in the same order; small batches that follow one another are joined."""
+    """Yields the same rows in the same order, with small batches that follow one another joined."""
     held: list[pa.RecordBatch] = []
     rows = held_bytes = 0
     for batch in batches:

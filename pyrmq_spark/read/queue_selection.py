@@ -1,6 +1,6 @@
 """Selects the queues and offsets of a read, by queries to brokers.
 
-All queues are queried together; `offsets` and `range_planner` decide from the answers.
+All queues are queried together. `offsets` and `range_planner` decide from the answers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CANNOT_FILTER: Final = (1, 23)
 
 
 def plan_batch(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]:
-    """Returns the ranges that a batch read covers; waits for a missing broker if the topic is known to be on it."""
+    """Returns the ranges that a batch read covers. Waits for a missing broker if the topic is known to be on it."""
     return retry_until_timeout(lambda _: _planned(consumer, options), options.pull_timeout, of_a_batch)
 
 
@@ -69,7 +69,7 @@ def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]
 def committed_ranges(
     consumer: PullConsumer, options: SourceOptions, records: Mapping[MessageQueue, OffsetRange]
 ) -> list[QueueRange]:
-    """Returns the topic's ranges that its manifest's records list; `records` are ranges of the manifest's queue."""
+    """Returns the topic's ranges that its manifest's records list. `records` are ranges of the manifest's queue."""
     commits = [
         commit
         for queue, offsets in records.items()
@@ -99,7 +99,6 @@ def naming_manifest(consumer: PullConsumer, options: SourceOptions) -> Iterator[
 
 
 def manifest_is_away(manifest: str, home: Iterable[str]) -> BrokerNotFound:
-    """Returns the error for a manifest whose broker is not registered."""
     broker_name = ", ".join(home)
     return BrokerNotFound(
         f"the manifest {manifest} is at {broker_name} by its order configuration, and {broker_name} is not registered: "
@@ -129,7 +128,6 @@ def _batch_ranges(consumer: PullConsumer, options: SourceOptions) -> dict[Messag
 
 
 def stream_start(consumer: PullConsumer, options: SourceOptions) -> dict[MessageQueue, int]:
-    """Returns the offset at which a new stream begins in each queue."""
     queues, masterless = chosen_queues(consumer, options)
     start, name = options.start(Word.LATEST)
     starts = points_of(start, queues, name)
@@ -209,7 +207,6 @@ def chosen_queues(consumer: PullConsumer, options: SourceOptions) -> tuple[list[
 
 
 def not_readable(queues: Sequence[MessageQueue]) -> NotReadable:
-    """Returns the error for queues without READ permission, whose rows are not lost."""
     return NotReadable(
         f"{', '.join(map(str, queues))} cannot be read: the topic lacks the READ permission there; give it back "
         "(mqadmin updateTopicPerm -p 6), nothing was skipped"
@@ -248,7 +245,6 @@ def missing_topic(consumer: PullConsumer, topic: str) -> RoutingError:
 
 
 def broker_is_away(topic: str, away: Sequence[str]) -> BrokerNotFound:
-    """Returns the error for a topic whose brokers are known and not registered."""
     names = ", ".join(away)
     return BrokerNotFound(
         f"topic {topic} is on {names}, by its order configuration or another NameServer, and {names} is not "

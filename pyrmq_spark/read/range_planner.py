@@ -1,11 +1,11 @@
-"""Divides the offsets to read into ranges, and the ranges among tasks; no offset is lost or read twice. Pure.
+"""Divides the offsets to read into ranges, and the ranges among tasks. No offset is lost or read twice. Pure.
 
 Ranges are cut as in Spark's Kafka source (KafkaOffsetRangeCalculator.scala, 4.0): a range is at most `max_records`
 long, and if there are still fewer ranges than `min_partitions`, large ranges are cut in proportion.
 
 Kafka's source has a task for each range. Here small ranges share a task, in their order: running a task in Python takes
 Spark about as long as reading 10,000 small messages. The driver does not know the cores of the cluster, so the number
-of tasks follows the work alone; `min_partitions` is for more.
+of tasks follows the work alone. `min_partitions` is for more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class QueueRange:
         return OffsetRange(self.start, self.end)
 
     def part(self, start: int, end: int) -> QueueRange:
-        """Returns a part of the range."""
         ids = self.ids and tuple(pair for pair in self.ids if start <= pair[0] < end)
         return QueueRange(self.queue, start, end, ids)
 
@@ -70,19 +69,19 @@ def plan(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[QueueRange]:
-    """Returns the ranges to read by queue and offset; a queue with nothing to read has none. Limits are at least 1."""
+    """Returns the ranges to read by queue and offset, without queues that have nothing to read. Limits are at
+    least 1.
+    """
     return cut_all(whole_ranges(ranges), min_partitions=min_partitions, max_records=max_records)
 
 
 def whole_ranges(ranges: Mapping[MessageQueue, OffsetRange]) -> list[QueueRange]:
-    """Returns the range of each queue, by queue."""
     return [QueueRange(queue, wanted.start, wanted.end) for queue, wanted in sorted(ranges.items(), key=_queue)]
 
 
 def cut_all(
     whole: Sequence[QueueRange], *, min_partitions: int | None = None, max_records: int | None = None
 ) -> list[QueueRange]:
-    """Returns the ranges, in their order, cut by the limits."""
     pieces = [piece for piece in whole if piece.size > 0]
     if max_records is not None:
         pieces = [part for piece in pieces for part in cut(piece, -(-piece.size // max_records))]
@@ -98,7 +97,7 @@ def share_out(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[tuple[QueueRange, ...]]:
-    """Returns each task's ranges, in the order of `pieces`; small consecutive ranges share a task.
+    """Returns each task's ranges, in the order of `pieces`. Small consecutive ranges share a task.
 
     A task of several ranges has at most `max_records`. Returns at least `min_partitions` tasks if there are that many
     pieces. `mean_bytes` is the size of a message by topic.

@@ -105,7 +105,7 @@ class RangesDecoding:
             yield Reached(whole, offset), batch
 
     def _pass_to(self, pull: RawPull) -> int:
-        """Moves past the ranges before the pull's range; returns their number."""
+        """Moves past the ranges before the pull's range, and returns their number."""
         passed = 0
         while not _has(self._left[0], pull):
             self._left.popleft()

@@ -1,4 +1,4 @@
-"""Plans the tasks of a read; brokers' answers about message sizes decide which ranges share a task.
+"""Plans the tasks of a read. Brokers' answers about message sizes decide which ranges share a task.
 
 A wrong or missing size costs only time: there are then too few or too many tasks, with the same rows.
 """
@@ -24,7 +24,7 @@ KEPT_SECONDS: Final = 60.0
 
 
 class TaskPlanner:
-    """Plans tasks for one reader; keeps the sizes of messages for a minute."""
+    """Plans tasks for one reader, and keeps the sizes of messages for a minute."""
 
     def __init__(self, consumer: Callable[[], PullConsumer], options: SourceOptions) -> None:
         self._consumer = consumer
@@ -32,7 +32,6 @@ class TaskPlanner:
         self._sizes: dict[str, tuple[float, float]] = {}  # by topic: the mean size, and when it was requested
 
     def tasks(self, pieces: Sequence[QueueRange]) -> list[RangePartition]:
-        """Returns the tasks that read these ranges."""
         options = self._options
         longest = may_share(pieces, options.min_partitions)
         self._learn_sizes(longest.values())

@@ -56,7 +56,6 @@ class Figure(NamedTuple):
 
     @property
     def is_counter(self) -> bool:
-        """True for a count that only grows."""
         return self.prometheus.endswith("_total")
 
 
@@ -87,7 +86,7 @@ FIGURES: Final = (
 class LagListener(StreamingQueryListener):
     """Keeps the lag and the figures of the last batch of every query: `spark.streams.addListener(LagListener())`.
 
-    `prometheus_text()` returns them for Prometheus; with `meter_provider` they are also metrics of OpenTelemetry. A
+    `prometheus_text()` returns them for Prometheus. With `meter_provider` they are also metrics of OpenTelemetry. A
     query is named by its `queryName`, or by its id. The lag is that of sources `rocketmq`, on PySpark 4.2 or later.
     """
 
@@ -109,13 +108,11 @@ class LagListener(StreamingQueryListener):
         return "\n".join(lines) + "\n"
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Marks the query as active."""
         name = event.name or str(event.id)
         self._names[str(event.runId)] = name
         self._set(name, replace(self._queries.get(name, QueryFigures()), active=True))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Stores the figures of a batch."""
         progress = json.loads(event.progress.json)
         name = progress.get("name") or str(progress.get("id"))
         rows = int(progress.get("numInputRows") or 0)
@@ -167,7 +164,7 @@ class LagListener(StreamingQueryListener):
 
 
 def _number(value: Any) -> float:
-    """Returns a rate as a number: Spark reports NaN or nothing for a batch without rows."""
+    # Spark reports NaN or nothing for a batch without rows.
     number = float(value or 0)
     return number if number == number else 0.0
 

@@ -1,8 +1,8 @@
 """The queues of a stream: the existing queues with their ends, and the deleted queues.
 
 A broker that is down deletes no queue: a queue counts as deleted only when its broker is registered and the topic's
-route no longer has the queue, readable or not. A broker that does not answer is waited for; after `pullTimeoutMs` that
-is an error, and nothing is skipped. While no NameServer answers, the query continues with the known queues.
+route no longer has the queue, readable or not. A query waits for a broker that does not answer, and fails after
+`pullTimeoutMs`. Nothing is skipped. While no NameServer answers, the query continues with the known queues.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class QueueWatch:
         self._last: _Look | None = None
 
     def look(self, start: Offsets) -> QueueBounds:
-        """Returns the present bounds; `start` are the offsets reached. Waits for brokers that do not answer.
+        """Returns the present bounds, where `start` are the offsets reached. Waits for brokers that do not answer.
 
         It is the same object as before if nothing has changed since, for the same `start` object.
         """
@@ -107,7 +107,6 @@ class QueueWatch:
         return seen
 
     def retry_until_timeout(self, ask: Callable[[bool], T]) -> T:
-        """Returns the result of `ask(False)`; calls `ask(True)` again while brokers or NameServers do not answer."""
         return retry_until_timeout(ask, self._options.pull_timeout, of_a_stream)
 
     def _look(self, start: Offsets, *, discover: bool) -> QueueBounds:
@@ -143,7 +142,7 @@ class QueueWatch:
         return bounds
 
     def _discover_if_possible(self, start: Offsets) -> None:
-        """Updates the known queues from the routes; if no NameServer answers they stay, and none counts as deleted."""
+        """Updates the known queues from the routes. If no NameServer answers they stay, and none counts as deleted."""
         try:
             self._discover(start)
         except NoNameServer as error:

@@ -77,7 +77,7 @@ class QueryRun:
 class LineageListener(StreamingQueryListener):
     """Emits run events of OpenLineage: `spark.streams.addListener(LineageListener(emit, nameServer="..."))`.
 
-    `emit` takes an event as a dict; by default `openlineage-python` sends events as its own configuration says. A topic
+    `emit` takes an event as a dict. By default `openlineage-python` sends events as its own configuration says. A topic
     is the dataset `rocketmq://` and the first NameServer, with the topic's name on brokers. `outputs` has, by
     `queryName`, the datasets that a query writes: a topic, or namespace and name of another dataset. `inputs` has the
     datasets that it reads, in place of the topics of its progress. Both name a batch job's as well. RUNNING comes with
@@ -142,7 +142,6 @@ class LineageListener(StreamingQueryListener):
         self._report_running(run, time, is_new=run.inputs != inputs)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Reports that the query runs, if it is time."""
         if run := self._runs.get(str(event.runId)):
             self._report_running(run, event.timestamp)
 
@@ -196,7 +195,6 @@ class LineageListener(StreamingQueryListener):
 
 
 def _client_emit() -> Emit:
-    """Returns the function that passes events to a client of openlineage-python."""
     try:
         from openlineage.client import OpenLineageClient
         from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState

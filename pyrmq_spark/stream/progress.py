@@ -84,9 +84,9 @@ def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
 
 
 def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets:
-    """Publishes the query's offsets under `group`; returns the published offsets.
+    """Publishes the query's offsets under `group`, and returns them.
 
-    `options` describe the connection (`nameServer`, `accessKey`, ...); the default of `nameServer` is NAMESRV_ADDR.
+    `options` describe the connection (`nameServer`, `accessKey`, ...). The default of `nameServer` is NAMESRV_ADDR.
     """
     options = hide_secrets(options)
     restore_session()
@@ -128,7 +128,7 @@ class OffsetPublisher(StreamingQueryListener):
 
 
 def publish_quietly(connection: ConnectionOptions, group: str, offsets: Offsets) -> None:
-    """Publishes offsets; only logs a failure, since a query must not fail because its progress cannot be shown."""
+    """Publishes offsets. A failure is only logged, since a query must not fail because its progress cannot be shown."""
     if not offsets:
         return
     try:
@@ -145,7 +145,6 @@ class _Source:
 
 
 def _sources(progress: Mapping[str, Any]) -> Iterator[_Source]:
-    """Yields the sources `rocketmq` in a query's progress."""
     for source in progress.get("sources", ()):
         try:
             end = StreamOffset.from_json(_object(source.get("endOffset"))).offsets
@@ -176,7 +175,6 @@ def ends_of(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:
 
 
 def connection_of(options: Mapping[str, str]) -> ConnectionOptions:
-    """Returns the connection that a listener's options describe."""
     check_names(options)
     try:
         return read_connection(options, name_server_variable())

@@ -42,9 +42,9 @@ ROWS_BEHIND: Final = "rowsBehind"
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """`offsets` are every queue's next offsets; `began` are the offsets at which the batch that ends here began.
+    """The next offset of every queue, and the offsets at which the batch that ends here `began`.
 
-    `beginnings` are the first offsets of the queues, if the batch's start was not known; else empty.
+    `beginnings` are the first offsets of the queues if the batch's start was not known, and empty otherwise.
     """
 
     offsets: Offsets
@@ -62,7 +62,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """Returns the offset of a checkpoint; raises `InvalidCheckpoint` for any JSON of another source or version."""
+        """Returns the offset of a checkpoint. Raises `InvalidCheckpoint` for any JSON of another source or version."""
         if not isinstance(data, Mapping) or data.get("source") != SOURCE:
             raise InvalidCheckpoint(
                 "the checkpoint's offset was not written by the source rocketmq; start the query with a new "
@@ -81,7 +81,6 @@ class StreamOffset:
             ) from None
 
     def ranges(self) -> dict[MessageQueue, OffsetRange]:
-        """Returns the ranges of the batch that ends here."""
         return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.began.items()}
 
     def bounds(self) -> dict[MessageQueue, OffsetRange]:
@@ -106,7 +105,7 @@ class FollowedOffsets:
 def follow(
     start: Offsets, bounds: Mapping[MessageQueue, OffsetRange], gone: Mapping[MessageQueue, str]
 ) -> FollowedOffsets:
-    """Returns the next batch from `start`; brokers keep `bounds` now, and `gone` are deleted queues, with reasons.
+    """Returns the next batch from `start`. Brokers keep `bounds` now, and `gone` are deleted queues, with reasons.
 
     A queue that is not in `start` is new and begins at its first message, wherever the query itself started. A queue
     that has become shorter continues at its end, as in Spark's Kafka source: from its beginning every row would be read

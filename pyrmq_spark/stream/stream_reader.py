@@ -1,6 +1,6 @@
 """The stream reader as Spark sees it: it answers for offsets in one process, and reads ranges in tasks.
 
-Spark calls `latestOffset` and the other methods for offsets in one Python process that lives as long as the query;
+Spark calls `latestOffset` and the other methods for offsets in one Python process that lives as long as the query.
 `read` runs in tasks, on a copy without these methods' state.
 """
 
@@ -74,7 +74,7 @@ MOST_RECORDS_COUNTED: Final = 4096
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads each queue from the checkpoint's offset; `stream_offset` decides about new, deleted and cut queues."""
+    """Reads each queue from the checkpoint's offset. `stream_offset` decides about new, deleted and cut queues."""
 
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
         self._connection = connection
@@ -112,7 +112,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = True
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Returns the start; Spark calls it twice in batch 0 and gets the same start.
+        """Returns the start, which is the same in both of Spark's calls in batch 0.
 
         Spark also calls it when a planned batch 0 is repeated after a failure. It then reads that batch by its plan, so
         a start that cannot be computed is an error only for a new plan. Before 4.2 the start is kept here, so that
@@ -130,7 +130,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Returns the end of the next batch; `start` itself if there is nothing to read.
+        """Returns the end of the next batch, or `start` itself if there is nothing to read.
 
         PySpark before 4.2 passes neither argument: the batch then has no limit, and begins at the end of the last
         planned batch. The first call may come before any plan (`stream_offset`).
@@ -166,7 +166,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return StreamOffset(reported, began).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Returns the end of every queue, for Spark's progress; `lag` is computed from it."""
+        """Returns the end of every queue for Spark's progress, from which `lag` is computed."""
         if self._latest is not None and self._latest_json is None:
             self._latest_json = StreamOffset(self._latest.ends).to_json()
             if self._options.is_committed and (rows := self._rows_waiting(self._latest.ends)) is not None:
@@ -198,7 +198,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._planner.tasks(pieces)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Publishes the offsets `end` as processed; Spark calls it one batch late, and never for the last batch."""
+        """Publishes the offsets `end` as processed. Spark calls it one batch late, and never for the last batch."""
         if self._options.consumer_group is not None:
             from pyrmq_spark.stream.progress import publish_quietly
 
@@ -217,7 +217,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- Inside.
 
     def _resolved(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Returns the start; computes it, once, if it is `UNRESOLVED`."""
+        """Returns the start, computed once if it is `UNRESOLVED`."""
         if start != UNRESOLVED:
             return start
         if self._unstarted is not None:
@@ -260,7 +260,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed
 
     def _without_losses(self, followed: FollowedOffsets) -> FollowedOffsets:
-        """Raises `DataLost` for losses; without `failOnDataLoss` logs each once and continues after it."""
+        """Raises `DataLost` for losses. Without `failOnDataLoss` it logs each once and continues after it."""
         if followed.losses and self._options.fail_on_data_loss:
             raise all_lost(followed.losses)
         for loss in followed.losses:
@@ -272,7 +272,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed
 
     def _taken(self, followed: FollowedOffsets, *, everything: bool) -> Backlog | None:
-        """Returns how many offsets to read of each queue; None while the backlog is below the minimum."""
+        """Returns how many offsets to read of each queue, or None while the backlog is below the minimum."""
         backlog, limits = followed.backlog, self._options.limits
         since = None if self._last_batch_at is None else time.monotonic() - self._last_batch_at
         if self._options.is_committed:
@@ -320,7 +320,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start += size
 
     def _rows_waiting(self, ends: Offsets) -> int | None:
-        """Returns the rows in records that no batch has read yet; None if the records are too many, or unreadable."""
+        """Returns the rows in records that no batch has read yet, or None if the records are too many, or
+        unreadable.
+        """
         backlog = {queue: OffsetRange(self._chosen.get(queue, end), end) for queue, end in ends.items()}
         if sum(waiting.end - waiting.start for waiting in backlog.values()) > MOST_RECORDS_COUNTED:
             return None

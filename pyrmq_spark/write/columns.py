@@ -48,7 +48,7 @@ class SinkSchema:
 
     @property
     def message_type(self) -> str | None:
-        """The type of the columns' messages, as a value of `messageType`; None for normal messages.
+        """The type of the columns' messages, as a value of `messageType`, or None for normal messages.
 
         A delay counts before a sharding key, and that before a priority (common/attribute/TopicMessageType.java,
         parseFromMessageProperty).
@@ -69,12 +69,11 @@ class SinkSchema:
                 )
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the frame's columns under the sink's names."""
         return batch.select(list(self.columns.values())).rename_columns(list(self.columns))
 
 
 def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
-    """Returns the sink's columns of a schema; raises `InvalidColumn` if it does not fit.
+    """Returns the sink's columns of a schema. Raises `InvalidColumn` if it does not fit.
 
     `topic` is the option, which overrides the column.
     """
@@ -110,7 +109,7 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
 
 
 def _sink_name(spelling: str) -> str | None:
-    """Returns the sink's name of a column; None for a column from a read that RocketMQ itself writes."""
+    """Returns the sink's name of a column, or None for a column from a read that RocketMQ itself writes."""
     lower = spelling.lower()
     if lower in BODY_NAMES:
         return "body"
@@ -127,7 +126,6 @@ def _sink_name(spelling: str) -> str | None:
 
 
 def _as_body(field: StructField) -> str:
-    """Returns the expression that makes a body of a column of another type."""
     if isinstance(field.dataType, StructType | ArrayType | MapType) or field.dataType.simpleString() == "variant":
         return f"to_json({field.name}) as body"
     return f"cast({field.name} as string) as body"
@@ -139,7 +137,7 @@ def _refuse_sink_column(fault: str) -> NoReturn:
 
 
 def _simple_type(data_type: DataType) -> str:
-    """Returns the type without the nullability of elements, since null elements are checked in each row."""
+    # Null elements are checked in each row, so the nullability of elements is left out.
     if isinstance(data_type, ArrayType) and isinstance(data_type.elementType, StringType):
         return "array<string>"
     if isinstance(data_type, MapType):

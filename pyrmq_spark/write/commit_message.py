@@ -17,7 +17,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class WriteAttempt:
-    """The write that a task belongs to, equal when the write is repeated; its round-robin counters start at `base`."""
+    """The write that a task belongs to, equal when the write is repeated. Its round-robin counters start at `base`."""
 
     query: str
     batch: int
@@ -27,7 +27,7 @@ class WriteAttempt:
 
     @classmethod
     def of_batch(cls, write: str, base: int, number: int = 0) -> WriteAttempt:
-        """Returns the attempt of a task in a batch write; `number` is the write's number in its application, if any."""
+        """Returns the attempt of a task in a batch write. `number` is the write's number in its application, if any."""
         context = TaskContext.get()
         if context is None:
             return cls(write, number, 0, base)
@@ -35,7 +35,9 @@ class WriteAttempt:
 
     @classmethod
     def of_stream(cls) -> WriteAttempt:
-        """Returns the attempt of a task in a stream; outside of a task, the first batch of a query without a name."""
+        """Returns the attempt of a task in a stream. Outside of a task it is the first batch of a query without a
+        name.
+        """
         context = TaskContext.get()
         if context is None:
             return cls("", 0, 0, 0)
@@ -46,7 +48,7 @@ class WriteAttempt:
 
 @dataclass(frozen=True)
 class PartitionWritten(WriterCommitMessage):
-    """One task's report of its write; queues and statuses by their names.
+    """One task's report of its write, with queues and statuses by their names.
 
     The report of a repeat counts only its own rows: Spark drops an earlier attempt's report. In a committed write
     `ranges` are the queues and offsets of the rows, by names on brokers. With `is_decided` the batch was decided

@@ -28,7 +28,7 @@ log = line_logger(__name__)
 def sending_topic(
     connection: ConnectionOptions, options: SinkOptions, producer: Producer, topic: str
 ) -> tuple[TopicPublishInfo, bool]:
-    """Returns the queues to write the topic to, and whether it is a batch topic; waits for the topic's brokers."""
+    """Returns the queues to write the topic to, and whether it is a batch topic. Waits for the topic's brokers."""
 
     def look() -> tuple[TopicPublishInfo, bool]:
         try:
@@ -41,11 +41,11 @@ def sending_topic(
 
 
 def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str, columns_type: str | None) -> None:
-    """Creates the topic on every master; an existing topic stays as it is. Two tasks may create it at once.
+    """Creates the topic on every master. An existing topic stays as it is. Two tasks may create it at once.
 
     Each call queries a NameServer: a topic may be deleted between two writes of one worker. `createTopic=batch` leaves
     a plain topic plain. Returns when a NameServer lists the topic at all masters that made it. `columns_type` is the
-    type of message that the columns make, for a topic without `messageType`; brokers before 5.0 keep no types, and make
+    type of message that the columns make, for a topic without `messageType`. Brokers before 5.0 keep no types, and make
     the topic without it.
     """
     wait_to_write(lambda: _create(connection, options, topic, columns_type), options.send_timeout)

@@ -55,7 +55,7 @@ _last_look: tuple[tuple[object, ...], bool] | None = None
 
 
 def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None:
-    """Creates the manifest with one queue, at the topic's first master by name; raises for a manifest with more queues.
+    """Creates the manifest with one queue, at the topic's first master by name. Raises for a manifest with more queues.
 
     A second manifest at another broker would decide batches again. So the place is kept twice, for the time when its
     broker is away: NameServers have an order configuration, and every other master the topic without a queue. None is
@@ -94,7 +94,7 @@ def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None
 
 
 def _queues_by_broker(connection: ConnectionOptions, topic: str) -> dict[str, int]:
-    """Returns the topic's queues by broker, 0 for a broker that only keeps its name; empty without a route."""
+    """Returns the topic's queues by broker, 0 for a broker that only keeps its name. It is empty without a route."""
     try:
         route = worker.admin(connection).route(topic)
     except NoRoute:
@@ -109,7 +109,7 @@ def _place(
     queues: Mapping[str, int],
     home: Mapping[str, int] | None,
 ) -> str:
-    """Returns the broker at which the manifest is to be created; raises `BrokerNotFound` while it may be elsewhere."""
+    """Returns the broker at which the manifest is to be created. Raises `BrokerNotFound` while it may be elsewhere."""
     topic = worker.name_on_brokers(connection, options.topic or "")
     brokers = worker.admin(connection).cluster_info().broker_addr_table
     masters = sorted(name for name, broker in brokers.items() if broker.master is not None)
@@ -164,7 +164,7 @@ def _keep_place(connection: ConnectionOptions, options: SinkOptions, place: str)
 
 
 def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: WriteAttempt) -> bool:
-    """Returns whether the batch of a task is decided already; the tasks of a stage in one worker share the query."""
+    """Returns whether the batch of a task is decided already. The tasks of a stage in one worker share the query."""
     global _last_look
     context = TaskContext.get()
     manifest = worker.name_on_brokers(connection, options.manifest)
@@ -192,7 +192,7 @@ class BatchCommit:
         self._is_named = stream or options.txn_app_id is not None
 
     def commit(self, reports: Sequence[PartitionWritten]) -> str:
-        """Commits the batch; returns the outcome as text.
+        """Commits the batch, and returns the outcome as text.
 
         Raises `NotCommitted` if no record is acknowledged in time: the batch may be committed or not, and a repeated
         commit finds out. Raises `ConcurrentWrite` if another writer of this name decided it with other rows.
@@ -228,7 +228,7 @@ class BatchCommit:
                 self._wait(error, deadline)
 
     def _record(self, ranges: Sequence[StoredRange], end: ManifestEnd, first: int) -> CommitRecord | None:
-        """Returns the record to append; None if the batch is decided, or was since the manifest ended at `first`."""
+        """Returns the record to append, or None if the batch is decided, or was since the manifest ended at `first`."""
         if not self._is_named and end.end > first:  # no list has it
             commits = _consumer(self._connection).read_manifest(self._manifest, first, end.end).commits
             if any(commit.writer == self._writer for commit in commits):
@@ -261,7 +261,7 @@ class BatchCommit:
                 )
 
     def _wait(self, error: RocketMQError, deadline: float) -> None:
-        """Waits before the next attempt; raises `NotCommitted` at the deadline."""
+        """Waits before the next attempt. Raises `NotCommitted` at the deadline."""
         if time.monotonic() >= deadline or (isinstance(error, SendFailed) and error.outcome is Outcome.STORED):
             outcome = error.outcome if isinstance(error, SendFailed) else Outcome.PERHAPS_STORED
             raise NotCommitted(
@@ -272,7 +272,7 @@ class BatchCommit:
         time.sleep(LOOK_PAUSE_SECONDS)
 
     def _append(self, record: CommitRecord, end: ManifestEnd, deadline: float) -> int:
-        """Appends the record to the manifest; returns its offset."""
+        """Appends the record to the manifest, and returns its offset."""
         producer = worker.producer(self._connection, self._options)
         for message in commit_messages(record, self._manifest):
             left = deadline - time.monotonic()
@@ -340,7 +340,7 @@ class BatchCommit:
 
 
 def _look(connection: ConnectionOptions, manifest: str, deadline: float) -> ManifestEnd:
-    """Returns the manifest's end; waits for its broker until the deadline."""
+    """Returns the manifest's end. Waits for its broker until the deadline."""
     while True:
         try:
             return _consumer(connection).manifest_end(manifest)

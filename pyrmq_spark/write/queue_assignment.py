@@ -1,6 +1,6 @@
 """The queue of each row of an Arrow batch: the named queue, the key's queue, or the next queue in turn.
 
-Rows whose keys share a queue share a target, so that their requests go one after another, in order; they wait for the
+Rows whose keys share a queue share a target, so that their requests go one after another, in order. They wait for the
 queue's broker. A key's queue comes from the publish list at the write's first row of the topic. Only if the broker no
 longer has that queue, it comes from the new route. Rows that name a queue are never moved.
 """
@@ -50,7 +50,6 @@ class AssignedRows:
     queues: tuple[Fixed | None, ...]
 
     def parts(self) -> Iterator[tuple[Fixed | None, CheckedRows]]:
-        """Yields the rows of each queue."""
         for queue, start, end in zip(self.queues, (0, *self.ends), self.ends, strict=False):
             yield queue, self.rows.slice(start, end - start)
 
@@ -59,7 +58,7 @@ class QueueAssignment:
     """The queues of one partition's rows. Round robin starts at the partition's own counter, for each topic.
 
     It walks the queues interleaved by broker, so that few partitions use all brokers. `queueSelection=partition` keeps
-    the first queue, with one request under way; `request` uses the next queue for each request.
+    the first queue, with one request under way. `request` uses the next queue for each request.
     """
 
     def __init__(
@@ -80,8 +79,7 @@ class QueueAssignment:
         self._topics: dict[str, _TopicPlaces] = {}
 
     def placed(self, topic: str, rows: CheckedRows) -> AssignedRows:
-        """Returns the rows grouped by fixed queue, with one group for rows without a queue; groups keep their rows'
-        order.
+        """Returns the rows grouped by fixed queue, in their order within it, and one group for rows without a queue.
 
         Raises `NoRoute` if no NameServer knows the topic and brokers do not create it, `InvalidMessage` for a queue
         that the topic does not have.
@@ -98,7 +96,6 @@ class QueueAssignment:
         return AssignedRows(together, tuple(ends.tolist()), tuple(queues))
 
     def by_turns(self, topic: str) -> AnyQueue:
-        """Returns the target of the next request of rows without a queue."""
         places = self._places(topic)
         if places.current is None or not self._keep:
             places.current = AnyQueue(places.next_queue(), keep=self._keep, wait=True)
@@ -113,7 +110,7 @@ class QueueAssignment:
         return AnyQueue(self._places(topic).next_queue(), wait=True)
 
     def _lanes(self, topic: str, rows: CheckedRows) -> Lanes | None:
-        """Returns each row's lane, the number of its target; queries NameServers again before it refuses a queue."""
+        """Returns each row's lane, the number of its target. Queries NameServers again before it refuses a queue."""
         places = self._places(topic)
         try:
             return places.lanes(rows)
@@ -136,7 +133,7 @@ class QueueAssignment:
 class _TopicPlaces:
     """A topic's queues when the write's first row named it. A lane is an index into the list of targets, `fixed`.
 
-    `walk` has the queues interleaved by broker, for rows in turn; keys are spread over the list in Java's order.
+    `walk` has the queues interleaved by broker, for rows in turn. Keys are spread over the list in Java's order.
     """
 
     def __init__(self, info: TopicPublishInfo, counter: int = 0, *, is_batch_topic: bool = False) -> None:
@@ -150,11 +147,11 @@ class _TopicPlaces:
         self._lane_of: dict[MessageQueue, int] = {}
 
     def next_queue(self) -> MessageQueue | None:
-        """Returns the next queue in turn; None if no broker has a master, which the send then waits for."""
+        """Returns the next queue in turn, or None if no broker has a master, which the send then waits for."""
         return self.walk.select_one_message_queue() if self.walk.queues else None
 
     def lanes(self, rows: CheckedRows | pa.RecordBatch) -> Lanes | None:
-        """Returns the lane of each row, by its named queue or else its key; None if no row has either.
+        """Returns the lane of each row, by its named queue or else its key, or None if no row has either.
 
         Raises `InvalidMessage` for a queue that is not among the `named` queues.
         """
@@ -212,7 +209,7 @@ class _TopicPlaces:
 
 
 def _taken(lanes: Lanes, indices: pa.Array) -> Lanes:
-    """Returns `lanes[indices]`; a null index has no lane."""
+    """Returns `lanes[indices]`, in which a null index has no lane."""
     padded = np.append(lanes, BY_TURNS)
     lanes_of_rows: Lanes = padded[pc.fill_null(indices, BY_TURNS).to_numpy().astype(np.int64)]
     return lanes_of_rows

@@ -32,7 +32,7 @@ IN_UTC: Final = pa.timestamp("us", "UTC")
 def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> list[CheckedRows]:
     """Checks the rows, and returns them in parts that can be encoded.
 
-    Raises `InvalidRow`, which names the first row that cannot be sent; rows count from 0 in their partition.
+    Raises `InvalidRow`, which names the first row that cannot be sent. Rows count from 0 in their partition.
     """
     faults, checked = [*_faults(rows, now)], check(rows)
     if isinstance(checked, Fault):
@@ -80,7 +80,7 @@ def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
 
 
 def by_topic(rows: CheckedRows, topic: str | None) -> Iterator[tuple[str, CheckedRows]]:
-    """Yields the rows of each topic, in their order; topics by their first appearance."""
+    """Yields the rows of each topic, in their order. Topics come by their first appearance."""
     if topic is not None:
         yield topic, rows
         return
@@ -91,7 +91,6 @@ def by_topic(rows: CheckedRows, topic: str | None) -> Iterator[tuple[str, Checke
 
 
 def may_go_alone(rows: CheckedRows) -> bool:
-    """Returns whether the rows have a column for which some are sent alone."""
     return any(name in rows.schema.names for name in ALONE)
 
 

@@ -76,7 +76,7 @@ class PartitionWrite:
         self.summary, self.dead_letters = WriteSummary(), WriteSummary()
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> PartitionWritten:
-        """Writes the rows; raises `RocketMQSparkError`, which also says how many rows of the partition are stored."""
+        """Writes the rows. Raises `RocketMQSparkError`, which also says how many rows of the partition are stored."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:  # without rows no connection is made
@@ -161,7 +161,7 @@ class PartitionWrite:
     def _put_group(
         self, topic: str, rows: CheckedRows, queue: Fixed | None, window: SendWindow, placing: QueueAssignment
     ) -> None:
-        """Sends rows of one queue; one by one those that a batch would deliver at once or whose priority it would lose.
+        """Sends rows of one queue, one by one those that a batch would deliver at once or whose priority it would lose.
 
         A batch topic gets requests of one tag each, in order within the tag.
         """
@@ -211,7 +211,6 @@ class PartitionWrite:
         return is_decided(self._connection, self._options, self._attempt)
 
     def _on_brokers(self, stored: StoredRange) -> StoredRange:
-        """Returns the range with its topic by the name on brokers."""
         topic = worker.name_on_brokers(self._connection, stored.queue.topic)
         return replace(stored, queue=replace(stored.queue, topic=topic))
 
@@ -241,7 +240,6 @@ def ids_of(rows: CheckedRows) -> Ids:
 
 
 def texts_of_ids(rows: CheckedRows) -> list[str]:
-    """Returns the ids of the rows as texts."""
     carried = ID_COLUMN in rows.schema.names
     texts: list[str] = rows.column(ID_COLUMN).to_pylist() if carried else unique_ids(rows.num_rows)
     return texts
@@ -267,7 +265,7 @@ class DeadLetters:
         self.summary = WriteSummary() if window is None else window.summary
 
     def put_all(self, refused: Sequence[RefusedMessage]) -> None:
-        """Sends the refused rows; raises the first failure, since a lost dead letter must fail the write."""
+        """Sends the refused rows. Raises the first failure, since a lost dead letter must fail the write."""
         for message in refused:
             if self._topic is None or self._window is None:
                 raise InvalidState("a refused row, and no topic for it")
@@ -282,14 +280,12 @@ class DeadLetters:
             self._window.put(readdressed(message.payload, self._topic, refusal), AnyQueue(wait=True))
 
     def drain(self) -> None:
-        """Waits until each dead letter is acknowledged."""
         if self._window is not None:
             self._window.drain()
 
 
 @contextmanager
 def open_dead_letters(connection: ConnectionOptions, producer: Producer, options: SinkOptions) -> Iterator[DeadLetters]:
-    """Opens the dead letters of one task."""
     if options.dead_letter_topic is None:
         yield DeadLetters(None, None)
         return

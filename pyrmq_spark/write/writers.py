@@ -1,6 +1,6 @@
 """The writers as Spark uses them: made on the driver, run in tasks (`write_task`), ended with one line in the log.
 
-Spark starts a Python process for each of these steps; modules for tasks alone are loaded in a task.
+Spark starts a Python process for each of these steps. Modules for tasks alone are loaded in a task.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ else:
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
         """Replaces the class of PySpark 4.1 under 4.0, whose tasks pass Arrow batches to `DataSourceArrowWriter` only.
 
-        The worker chooses between batches and rows by that class alone (pyspark/sql/worker/ write_into_data_source.py),
+        The worker chooses between batches and rows by that class alone (pyspark/sql/worker/write_into_data_source.py),
         for batches and for streams.
         """
 
@@ -48,7 +48,7 @@ GO_ON: Final = ". Tasks of an interrupted cell may go on sending: spark.sparkCon
 
 
 class RocketMQWriter(DataSourceArrowWriter):
-    """The batch writer, made on the driver and sent to tasks; partition i begins at its random base number + i."""
+    """The batch writer, made on the driver and sent to tasks. Partition i begins at its random base number + i."""
 
     def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
         self._connection = connection
@@ -80,7 +80,7 @@ class RocketMQWriter(DataSourceArrowWriter):
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
-    """The writer of one batch of a stream; its base number is the number of the batch, for equal repeats."""
+    """The writer of one batch of a stream. Its base number is the number of the batch, for equal repeats."""
 
     def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
         self._connection = connection
@@ -117,7 +117,7 @@ def _committed(
     *,
     stream: bool,
 ) -> str:
-    """Commits the tasks' rows; returns the outcome, for the summary's line."""
+    """Commits the tasks' rows, and returns the outcome for the summary's line."""
     from pyrmq_spark.write.manifest import BatchCommit
     from pyrmq_spark.write.manifest import log as manifest_log
 
@@ -127,7 +127,7 @@ def _committed(
 
 
 def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[PartitionWritten]:
-    """Returns the reports of the tasks that finished; Spark has None for each other task."""
+    # Spark has None for each task that did not finish.
     return [message for message in messages if isinstance(message, PartitionWritten)]
 
 
@@ -141,11 +141,11 @@ def _log(level: int, line: str) -> None:
 
 
 def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) -> str:
-    """Returns a line about the rows that a failed write left in the topic; `again` says when the same rows are stored
-    once more.
+    """Returns a line about the rows that a failed write left in the topic.
 
-    A task that was cancelled or killed reports nothing, and may have sent all of its rows. It may also go on: Spark
-    does not wait for the end of an interrupted job's tasks, and what aborts a write has no way to end them.
+    `again` says when the same rows are stored once more. A task that was cancelled or killed reports nothing, and may
+    have sent all of its rows. It may also go on: Spark does not wait for the end of an interrupted job's tasks, and
+    what aborts a write has no way to end them.
     """
     if len(written) == tasks > 0:
         return f"all of its {tasks} tasks finished, and what they sent stays and {again}: {summary_line(written)}"
@@ -191,7 +191,7 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
 
 
 def _printable(queue: str) -> str:
-    """Returns the name with unprintable characters escaped, since a broker may choose any name."""
+    # A broker may choose any name.
     return queue if queue.isprintable() else ascii(queue)
 
 
