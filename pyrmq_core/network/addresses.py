@@ -8,12 +8,11 @@ from pyrmq_core.errors import InvalidArgument
 
 
 def format_address(host: str, port: int) -> str:
-    """Returns `host:port`, with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Returns the host (without brackets) and the port of `host:port`; raises `InvalidArgument` for anything else."""
+    """Returns the host (without brackets) and the port of `host:port`. Raises `InvalidArgument` for other texts."""
     host, colon, port_text = text.strip().rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:
@@ -26,9 +25,9 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def local_ip() -> str:
-    """Returns this machine's address as others are likely to see it; 127.0.0.1 without a network.
+    """Returns this machine's address as others are likely to see it, or 127.0.0.1 without a network.
 
-    It queries the kernel for the source address of a packet to the outside; nothing is sent.
+    It queries the kernel for the source address of a packet to the outside. Nothing is sent.
     """
     for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:

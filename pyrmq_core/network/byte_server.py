@@ -42,7 +42,7 @@ class ByteConnection:
         return format_address(self.host, self.port)
 
     async def send_some(self, data: memoryview) -> int:
-        """Sends at least one byte, and returns the number of sent bytes; sends none if it is cancelled.
+        """Sends at least one byte, or none if it is cancelled, and returns the number of sent bytes.
 
         Raises `trio.BrokenResourceError` or `trio.ClosedResourceError` if the connection ended.
         """
@@ -58,8 +58,6 @@ BytesHandler = Callable[[ByteConnection], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class BytePort:
-    """A port at which `serve_bytes` accepts connections."""
-
     host: str
     port: int
 
@@ -77,9 +75,10 @@ async def serve_bytes(
     patience: float = math.inf,
     task_status: trio.TaskStatus[BytePort] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled; `nursery.start` returns the `BytePort`. A failing handler ends its connection alone.
+    """Serves until cancelled. `nursery.start` returns the `BytePort`.
 
-    Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved.
+    A failing handler ends its connection alone. Raises `NetworkError` when it cannot listen, and `InvalidArgument` for
+    a host that cannot be resolved.
     """
     listener = await open_listener(host, port)
     await serve_listener(handler, listener, max_connections=max_connections, patience=patience, task_status=task_status)
@@ -125,7 +124,6 @@ async def serve_listener(
 
 
 def _connection(accepted: socket.socket) -> ByteConnection | None:
-    """Returns the connection; None if the other end has closed it already."""
     try:
         host, port = accepted.getpeername()[:2]
         return ByteConnection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), host, port)
@@ -144,7 +142,7 @@ class _Connections:
         self._full = RareLine()
 
     def add(self, connection: ByteConnection, port: BytePort) -> bool:
-        """Adds the connection, if necessary in place of another, which it ends; returns False if there is no room."""
+        """Adds the connection, if necessary in place of another, which it ends. Returns False if there is no room."""
         if len(self._open) < self._most:
             self._open[connection] = None
             return True

@@ -24,9 +24,10 @@ MAX_UNREAD_BYTES: Final = 65536
 
 
 async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float) -> Wire:
-    """Returns a wire to the address, after any TLS handshake; `timeout` (seconds) covers all of it.
+    """Returns a wire to the address, after any TLS handshake.
 
-    Raises `ConnectFailed`, which names the address and the reason, and `InvalidArgument` for a bad address.
+    `timeout` (seconds) covers all of it. Raises `ConnectFailed`, which names the address and the reason, and
+    `InvalidArgument` for a bad address.
     """
     host, port = parse_address(address)
     with trio.move_on_after(timeout):
@@ -44,9 +45,9 @@ async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float)
 
 
 async def open_stream(address: str, *, timeout: float) -> trio.SocketStream:
-    """Returns a plain connection for other protocols than remoting; `timeout` is in seconds.
+    """Returns a plain connection for other protocols than remoting.
 
-    Raises `ConnectFailed`, which names the address and the reason, and `InvalidArgument` for a bad address.
+    `timeout` is in seconds. Raises `ConnectFailed` and `InvalidArgument` as `open_wire` does.
     """
     host, port = parse_address(address)
     with trio.move_on_after(timeout):
@@ -59,7 +60,6 @@ async def open_stream(address: str, *, timeout: float) -> trio.SocketStream:
 
 
 async def _connect(host: str, port: int) -> SocketWire:
-    """Connects to the first of the host's addresses that accepts."""
     addresses = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure: OSError | None = None
     for family, kind, protocol, _, name in addresses:
@@ -76,7 +76,7 @@ async def _connect(host: str, port: int) -> SocketWire:
 
 
 async def accept_tls(wire: SocketWire, tls: ssl.SSLContext, timeout: float) -> Wire:
-    """Returns TLS over an accepted plain wire, after the handshake; logs a failure and raises it as OSError."""
+    """Returns TLS over an accepted plain wire, after the handshake. Logs a failure and raises it as OSError."""
     try:
         with trio.fail_after(timeout):
             return await _over_tls(wire, tls, server_side=True)

@@ -18,14 +18,13 @@ HTTP_OK: Final = 200
 
 
 def check_url(url: str) -> None:
-    """Raises `InvalidArgument` unless this is an `http://` or `https://` URL with a host."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidArgument(f"{url!r} is no URL to fetch; write http://host:port/path")
 
 
 async def fetch_text(url: str, *, timeout: float) -> str:
-    """Returns the body of a 200 answer; raises `NetworkError` for any other or too long answer, or a time-out.
+    """Returns the body of a 200 answer. Raises `NetworkError` for any other or too long answer, or a time-out.
 
     Redirections are not followed and no proxy is used, as in Java (common/utils/HttpTinyClient.java).
     """

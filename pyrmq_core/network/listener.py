@@ -31,7 +31,7 @@ MAX_RESERVED_FILES: Final = 1024
 
 
 async def open_listener(host: str, port: int) -> socket.socket:
-    """Returns a listening socket; an empty host means every interface, port 0 a free port.
+    """Returns a listening socket. An empty host means every interface, port 0 a free port.
 
     Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved.
     """
@@ -72,7 +72,7 @@ def connections_with_files(most: int) -> int:
 
 
 async def accept(listener: socket.socket, no_room: RareLine) -> socket.socket:
-    """Returns the next connection; waits while there is none, or no descriptor for one, which it logs."""
+    """Returns the next connection. Waits while there is none, or no descriptor for one, which it logs."""
     while True:
         try:
             accepted, _ = listener.accept()

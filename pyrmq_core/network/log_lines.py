@@ -23,12 +23,12 @@ def one_line(text: str) -> str:
 
 
 def visible_text(text: str) -> str:
-    """Returns the text with escapes for characters that control a terminal or disguise it; keeps tabs and line ends."""
+    """Returns the text with escapes for characters that control a terminal or disguise it. Keeps tabs and line ends."""
     return _STEERING.sub(_escaped, text)
 
 
 def line_logger(name: str) -> logging.Logger:
-    """Returns the logger of that name, whose messages pass through `one_line`; a line below its level costs nothing."""
+    """Returns the logger of that name, whose messages pass through `one_line`. A line below its level costs nothing."""
     logger = logging.getLogger(name)
     if not any(isinstance(present, _OneLine) for present in logger.filters):
         logger.addFilter(_OneLine())
@@ -36,7 +36,7 @@ def line_logger(name: str) -> logging.Logger:
 
 
 class _OneLine(logging.Filter):
-    """A logger's filter that makes each message one line; handlers belong to the embedding program."""
+    """Makes each message of a logger one line. (Handlers belong to the embedding program.)"""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = one_line(record.getMessage()), None

@@ -13,8 +13,8 @@ import trio
 class LoopAccess:
     """The functions by which a caller starts work on the loop.
 
-    `now` returns the loop's time; `soon` schedules a function on the loop. `writes_here` is true for a thread that has
-    the loop's lock while the loop waits for I/O (`LoopLock`). Such a thread may write to a connection, but not use
+    `now` returns the loop's time, and `soon` schedules a function on the loop. `writes_here` is true for a thread that
+    has the loop's lock while the loop waits for I/O (`LoopLock`). Such a thread may write to a connection, but not use
     trio's functions, which work only in the loop's own thread.
     """
 

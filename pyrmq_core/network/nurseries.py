@@ -1,7 +1,7 @@
 """A nursery whose tasks end with its block, and which raises the block's own errors unwrapped.
 
-A plain nursery wraps its block's exception into an exception group; users of `async with Producer(...)` want `except
-SendFailed` to work. Where plain nurseries are used, `failure_in` extracts the failure from their groups.
+A plain nursery wraps its block's exception into an exception group, but users of `async with Producer(...)` want
+`except SendFailed` to work. Where plain nurseries are used, `failure_in` extracts the failure from their groups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyrmq_core.errors import RocketMQError
 
 @asynccontextmanager
 async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
-    """Opens a nursery; at the end of its block, for any reason, it cancels all tasks and waits for them."""
+    """Opens a nursery. At the end of its block, for any reason, it cancels all tasks and waits for them."""
     manager = trio.open_nursery()
     nursery = await manager.__aenter__()
     try:

@@ -30,8 +30,6 @@ RETIRED_SECONDS: Final = 5.0
 
 
 class _Opening:
-    """A connection being made, which all callers of its address wait for."""
-
     def __init__(self, address: str) -> None:
         self.done = trio.Event()
         self.scope = trio.CancelScope()
@@ -43,7 +41,7 @@ class ConnectionPool:
     """Connections by address, alive as long as `nursery`.
 
     `handler` answers requests from servers. `max_calls` bounds the calls under way and, counted apart, the one-way
-    requests; further callers wait within their own timeouts. `on_open` and `on_close` are called with the address of
+    requests. Further callers wait within their own timeouts. `on_open` and `on_close` are called with the address of
     each connection that opens or ends. `aclose` ends all connections.
     """
 
@@ -77,11 +75,10 @@ class ConnectionPool:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """The connections that are open now."""
         return tuple(connection for connection in self._connections.values() if not connection.is_closed)
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
-        """Returns the answer of the server at `address`; `timeout` (seconds) includes connecting and waiting for room.
+        """Returns the answer of the server at `address`. `timeout` (seconds) includes connecting and waiting for room.
 
         Raises `ConnectFailed`, and the errors of `Connection.call`. After the answer GO_AWAY the request is sent once
         more over a new connection (NettyRemotingClient.invokeImpl, 5.x).
@@ -103,19 +100,17 @@ class ConnectionPool:
             self._permits.release()
 
     async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
-        """Returns when the connection to the address is open and has room for more; raises as `call` does."""
+        """Returns when the connection to the address is open and has room for more. Raises as `call` does."""
         if self.ready_connection(address) is None:
             deadline = trio.current_time() + timeout
             connection = await self._connect(address, deadline, timeout)
             await connection.wait_for_room(command, deadline, timeout)
 
     def open_connection(self, address: str) -> Connection | None:
-        """Returns the open connection to the address, or None, for callers that post requests to it."""
         connection = self._connections.get(address)
         return None if connection is None or connection.is_closed else connection
 
     def ready_connection(self, address: str) -> Connection | None:
-        """Returns the open connection to the address if it has room for more, or else None."""
         connection = self._connections.get(address)
         return None if connection is None or connection.is_closed or connection.is_full else connection
 
@@ -124,7 +119,7 @@ class ConnectionPool:
         return await self._connect(address, trio.current_time() + timeout, timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
-        """Sends a one-way request; returns when the system has accepted all of it. Raises as `call` does."""
+        """Sends a one-way request and returns when the system has accepted all of it. Raises as `call` does."""
         deadline = trio.current_time() + timeout
         try:
             self._oneway_permits.acquire_nowait()
@@ -137,12 +132,12 @@ class ConnectionPool:
             self._oneway_permits.release()
 
     def close(self, address: str) -> None:
-        """Drops the connection to an address; the next call opens a new connection."""
+        """Drops the connection to an address. The next call opens a new connection."""
         if (connection := self._connections.pop(address, None)) is not None:
             connection.close()
 
     async def aclose(self) -> None:
-        """Ends the pool and all its connections; calls under way fail. Returns when all of its tasks have ended."""
+        """Ends the pool and all its connections. Calls under way fail. Returns when all of its tasks have ended."""
         self._is_closed = True
         for opening in list(self._openings.values()):
             opening.scope.cancel()
@@ -165,7 +160,6 @@ class ConnectionPool:
         raise CallTimeout(f"{text} and did not leave; call less at once", address=address, request_left=False)
 
     async def _connect(self, address: str, deadline: float, timeout: float) -> Connection:
-        """Returns the connection to the address, opened now if needed; concurrent callers share it."""
         if (ready := self.open_connection(address)) is not None:
             return ready
         parse_address(address)
@@ -224,7 +218,6 @@ class ConnectionPool:
             self._sweeper_done.set()
 
     def _retire(self, address: str, connection: Connection) -> None:
-        """Makes new calls open a new connection; calls under way may still be answered on the old one."""
         if self._connections.get(address) is connection:
             del self._connections[address]
             self._nursery.start_soon(self._close_later, connection)

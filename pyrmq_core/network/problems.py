@@ -1,7 +1,7 @@
 """`Problems`: the background requests that fail repeatedly, and the log lines about them.
 
 No call raises the failure of such a request, so the log reports it. The first failure in a row is an INFO line, since
-most are temporary. The second is a warning, repeated at most once a minute; another line reports the next success.
+most are temporary. The second is a warning, repeated at most once a minute. Another line reports the next success.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Problems:
     def failed(
         self, kind: str, subject: str, error: Exception, *, line: Hashable = None, at_once: bool = False
     ) -> None:
-        """Records a failure, and logs it if a line is due; with `at_once` already the first one is a warning.
+        """Records a failure, and logs it if a line is due. With `at_once` already the first one is a warning.
 
         Subjects with the same `line` share one line a minute.
         """
@@ -89,7 +89,7 @@ class Problems:
             self._log.info("%s failed, and is tried again: %s", problem.work, text)
 
     def passed(self, kind: str, subject: str) -> None:
-        """Records that the request succeeded; logs this if a warning was logged before."""
+        """Records that the request succeeded, and logs this if a warning was logged before."""
         if not self._failing:
             return
         problem = self._failing.pop((kind, subject), None)
@@ -105,6 +105,5 @@ class Problems:
                 self.forget(*key)
 
     def forget(self, kind: str, subject: str) -> None:
-        """Forgets a request that is no longer tried."""
         self._failing.pop((kind, subject), None)
         self._warned.discard((kind, subject))

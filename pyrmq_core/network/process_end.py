@@ -47,7 +47,7 @@ def exit_status(work: Callable[[], object], program: str) -> int:
 
 
 def failure_status(raised: BaseException, program: str) -> int:
-    """Returns the exit status of a failure, as `exit_status` does; raises an unexpected failure again."""
+    """Returns the exit status of a failure, as `exit_status` does. Raises an unexpected failure again."""
     failure = failure_in(raised)
     if isinstance(failure, KeyboardInterrupt):
         return INTERRUPTED

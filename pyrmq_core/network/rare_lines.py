@@ -21,7 +21,7 @@ class RareLine:
         self._left_out = 0
 
     def is_due(self, now: float | None = None) -> bool:
-        """Returns True when the line is to be written now; `now` is on the monotonic clock."""
+        """Returns True when the line is to be written now. `now` is on the monotonic clock."""
         now = time.monotonic() if now is None else now
         if now < self._due:
             self._left_out += 1
@@ -30,7 +30,6 @@ class RareLine:
         return True
 
     def is_over(self, now: float) -> bool:
-        """Returns True if a line at `now` would be due, without counting one."""
         return now >= self._due
 
     def left_out(self) -> str:
@@ -40,7 +39,7 @@ class RareLine:
 
 
 class RareLines:
-    """A `RareLine` for each key, such as a peer, up to `most` keys at a time; all other keys share one."""
+    """A `RareLine` for each key, such as a peer, up to `most` keys at a time. All other keys share one."""
 
     def __init__(self, most: int = MAX_KEYS, seconds: float = SECONDS_BETWEEN) -> None:
         self._most = most
@@ -49,7 +48,7 @@ class RareLines:
         self._others = RareLine(seconds)
 
     def of(self, key: Hashable, now: float | None = None) -> RareLine:
-        """Returns the line of a key; keys whose line is due again make room for new ones."""
+        """Returns the line of a key. Keys whose line is due again make room for new ones."""
         if key not in self._lines and len(self._lines) >= self._most:
             now = time.monotonic() if now is None else now
             self._lines = {subject: line for subject, line in self._lines.items() if not line.is_over(now)}

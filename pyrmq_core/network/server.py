@@ -69,7 +69,7 @@ class ServerBounds:
 
 
 class Listening:
-    """A served port; `host`, `port` and `address` are the real values (port 0 was replaced)."""
+    """A served port. `host`, `port` and `address` are the real values (port 0 was replaced)."""
 
     def __init__(
         self, host: str, port: int, scope: trio.CancelScope, on_close: Callable[[Peer], None] | None = None
@@ -87,7 +87,6 @@ class Listening:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """The connections that are open now."""
         return tuple(self._open)
 
     def _forget(self, connection: Connection) -> None:
@@ -96,7 +95,7 @@ class Listening:
             self._on_close(connection.peer)
 
     async def aclose(self) -> None:
-        """Closes the port and all its connections; returns when all have ended."""
+        """Closes the port and all its connections. Returns when all have ended."""
         self._scope.cancel()
         await self._closed.wait()
 
@@ -116,7 +115,7 @@ async def serve(
     fast_port_below: int | None = None,
     task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled or `Listening.aclose`; `nursery.start` returns the `Listening`.
+    """Serves until cancelled or `Listening.aclose`. `nursery.start` returns the `Listening`.
 
     Times are seconds. A connection that idles for `idle_timeout`, or does not complete a frame within `frame_timeout`,
     is closed. With `max_requests_per_connection` unanswered, a connection is not read. `on_close` is called once for
@@ -164,7 +163,6 @@ async def serve(
 
 
 async def _open_listeners(host: str, port: int, fast_port_below: int | None) -> list[socket.socket]:
-    """Returns the listening socket, and the fast port's socket if that port is free."""
     listeners = [await open_listener(host, port)]
     ip, bound_port = listeners[0].getsockname()[:2]
     fast = 0 if fast_port_below is None else bound_port - fast_port_below
@@ -179,7 +177,7 @@ async def _open_listeners(host: str, port: int, fast_port_below: int | None) -> 
 async def _accept_all(
     listener: socket.socket, listening: Listening, connect: Callable[[SocketWire], None], max_connections: int
 ) -> None:
-    """Accepts connections; other tasks run after every few of them, accepted or refused."""
+    """Accepts connections. Other tasks run after every few of them, accepted or refused."""
     most = connections_with_files(max_connections)
     why = "serverMaxConnections" if most == max_connections else "the limit of open files leaves no room for more"
     no_room, refused = RareLine(), RareLine()
@@ -208,7 +206,7 @@ async def _accept_all(
 def _opening(
     tls: ssl.SSLContext | None, mode: TlsMode, handshake_timeout: float
 ) -> Callable[[SocketWire], Awaitable[Wire]] | None:
-    """Returns the function that opens each connection with TLS; None without TLS.
+    """Returns the function that opens each connection with TLS, or None without TLS.
 
     Raises `InvalidArgument` if TLS is enforced without a context.
     """
@@ -222,7 +220,7 @@ def _opening(
 async def _open(
     tls: ssl.SSLContext, mode: TlsMode, handshake_timeout: float, turns: trio.Lock, wire: SocketWire
 ) -> Wire:
-    """Returns the wire, or TLS over it if its first byte begins a TLS handshake; handshakes start one after another."""
+    """Returns the wire, or TLS over it if its first byte begins a TLS handshake. Handshakes start one after another."""
     if mode is TlsMode.DISABLED:
         return wire
     await trio.lowlevel.wait_readable(wire.socket)

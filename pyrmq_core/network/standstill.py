@@ -11,7 +11,7 @@ LATE_SECONDS: Final = 5.0
 
 
 async def sleep_and_hear(seconds: float) -> None:
-    """Sleeps for some seconds; after a standstill of the process it sleeps once more.
+    """Sleeps for some seconds. After a standstill of the process it sleeps once more.
 
     What peers sent meanwhile waits in their connections, and is read during the second sleep.
     """

@@ -1,7 +1,7 @@
 """A server's TLS settings under RocketMQ's names (`tls.server.mode`, `tls.server.certPath`, ...), and its SSLContexts.
 
 Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties or are in the file
-that `tls.config.file` names; here they are among a server's other settings or in such a file, which wins. Unlike
+that `tls.config.file` names. Here they are among a server's other settings or in such a file, which wins. Unlike
 Apache's server, ours makes no test certificate (`tls.test.mode.enable`): without a certificate, connections are plain.
 """
 
@@ -63,7 +63,7 @@ class TlsSettings:
 
     @property
     def mode(self) -> TlsMode:
-        """The mode of the port; with `permissive` but no certificate, all connections are plain."""
+        """The mode of the port. With `permissive` but no certificate, all connections are plain."""
         return TlsMode(self.server_mode)
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
@@ -77,7 +77,7 @@ class TlsSettings:
         return {name: text for name, text in settings.items() if not self.config_file or name not in SECRET_NAMES}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with these settings, overridden by the file `tls.config.file`; ignores other names."""
+        """Returns a copy with these settings, overridden by the file `tls.config.file`. Ignores other names."""
         settings = {**settings, **_file_settings(settings.get(CONFIG_FILE, self.config_file).strip())}
         own = {name: value.strip() for name, value in settings.items() if name in NAMES}
         for name in BOOLEANS & own.keys():
@@ -97,7 +97,7 @@ class TlsSettings:
         return changed
 
     def server_context(self) -> ssl.SSLContext | None:
-        """Returns the port's SSLContext, None if no certificate is set; raises `InvalidArgument` for wrong settings."""
+        """Returns the port's SSLContext, None if no certificate is set. Raises `InvalidArgument` for wrong settings."""
         if self.mode is TlsMode.DISABLED:
             return None
         if not self.server_cert_path:
@@ -112,7 +112,7 @@ class TlsSettings:
         return context
 
     def client_context(self) -> ssl.SSLContext | None:
-        """Returns the SSLContext for calls to other servers; None unless `tls.enable`.
+        """Returns the SSLContext for calls to other servers, or None unless `tls.enable`.
 
         As with Apache's, the other end's certificate is checked only with `tls.client.authServer`, and its name never.
         """
@@ -153,7 +153,7 @@ async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> N
 
 
 def _stamps(settings: TlsSettings) -> list[int]:
-    """Returns the modification times of the files; 0 for a missing file."""
+    """Returns the modification times of the files, 0 for a missing file."""
     paths = [Path(path).expanduser() for path in (settings.server_cert_path, settings.server_key_path) if path]
     return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
 

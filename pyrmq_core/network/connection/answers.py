@@ -36,7 +36,6 @@ def refuse_unsupported(request: Command, _: Peer) -> Command:
 
 
 def answer_frame(request: Command, answer: Command, peer: Peer) -> Answer:
-    """Returns the answer's frame, or a SYSTEM_ERROR frame if the answer cannot be encoded."""
     frame = Answer()
     try:
         frame.set_frame(encode_answer_head(request, answer), answer.body)
@@ -74,7 +73,6 @@ class OpenRequests:
         answer.wait(ready)
 
     def request_of(self, answer: LateAnswer) -> Command:
-        """Returns the request of a late answer whose wait is over; `end` is called with it later."""
         return self._late.pop(answer)
 
     async def drop_late(self) -> None:

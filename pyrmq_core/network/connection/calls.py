@@ -57,7 +57,7 @@ class Call(Outgoing):
     _task: trio.lowlevel.Task | None
 
     def register(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
-        """Registers the call under its opaque; like `set_frame`, called before anything else."""
+        """Registers the call under its opaque. Like `set_frame`, it is called before anything else."""
         self._calls = calls
         self._task = self.result = None
         self.code = command.code
@@ -68,7 +68,7 @@ class Call(Outgoing):
         calls.table[opaque] = self
 
     async def wait(self) -> Command | None:
-        """Waits for the answer and returns it. Returns None if it was woken for room, or a one-way request is written.
+        """Waits for the answer and returns it, or None if woken for room or if a one-way request is written.
 
         Raises the call's error. A cancelled call is withdrawn as if it was never made.
         """
@@ -85,7 +85,6 @@ class Call(Outgoing):
         self.wake()
 
     def forget(self) -> None:
-        """Abandons the call: its answer will be ignored."""
         self._calls.forget(self)
 
     def wake(self) -> bool:
@@ -107,7 +106,7 @@ class Call(Outgoing):
 
 
 class PostedCall(Call):
-    """A request under way without a task; `done` receives its answer or error."""
+    """A request under way without a task. `done` receives its answer or error."""
 
     __slots__ = ("done",)
 
@@ -118,10 +117,10 @@ class PostedCall(Call):
 
 
 class BulkCall:
-    """A request posted in bulk; a subclass receives the result in `end`.
+    """A request posted in bulk. A subclass receives the result in `end`.
 
     The object itself is the entry in the call table, which saves one allocation for each request and keeps the garbage
-    collector idle. The request cannot be withdrawn; a caller that is no longer interested ignores the result. If it
+    collector idle. The request cannot be withdrawn: a caller that is no longer interested ignores the result. If it
     `borrows`, the answer's body may be a view of received bytes, and keeps a MiB or more of them alive as long as the
     view.
     """
@@ -143,7 +142,7 @@ class BulkCall:
         return self.frames.started
 
     def end(self, result: Command | RocketMQError) -> None:
-        """Receives the answer or the error; must not raise."""
+        """Receives the answer or the error. It must not raise."""
         raise NotImplementedError
 
 
@@ -161,7 +160,7 @@ class Calls:
         self._numbers = count(1)
 
     def open(self, command: Request, timeout: float, deadline: float, done: Done | None = None) -> Call:
-        """Returns a new call under an unused opaque, ready to be written; with `done`, a `PostedCall`.
+        """Returns a new call under an unused opaque, ready to be written. With `done` it is a `PostedCall`.
 
         If it raises `HeaderError`, nothing is registered.
         """
@@ -183,7 +182,6 @@ class Calls:
         return call
 
     def open_waiting(self, command: Request, timeout: float, deadline: float) -> Call:
-        """Returns a call that waits for room before its request is opened; it ends as other calls do."""
         while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
             pass
         call = Call()
@@ -192,7 +190,7 @@ class Calls:
         return call
 
     async def wait_for_room(self, command: Request, timeout: float, deadline: float) -> None:
-        """Returns when the outbox is not full; raises the error of a call that ends meanwhile."""
+        """Returns when the outbox is not full. Raises the error of a call that ends meanwhile."""
         call = self.open_waiting(command, timeout, deadline)
         try:
             while self._outbox.is_full:
@@ -202,7 +200,7 @@ class Calls:
             call.forget()
 
     def open_all(self, form: RequestForm, requests: Iterable[BulkCall], timeout: float, deadline: float) -> Outgoing:
-        """Registers the requests and returns their frames; a request that cannot be encoded fails alone, at once."""
+        """Registers the requests and returns their frames. A request that cannot be encoded fails alone, at once."""
         table, frames, code = self.table, Outgoing(), form.code
         opaques, frame, parts = self._numbers, form.frame, []
         for bulk_call in requests:
@@ -223,7 +221,7 @@ class Calls:
         return frames
 
     def answered(self, answer: Command) -> bool:
-        """Passes the answer to its call; returns False if there is no such call (a late or unrequested answer)."""
+        """Passes the answer to its call. Returns False if there is no such call (a late or unrequested answer)."""
         table, opaque = self.table, answer.opaque
         call = table.get(opaque)
         if call is None or call.oneway or not call.started:
@@ -244,7 +242,7 @@ class Calls:
             self._outbox.withdraw(call)
 
     def expire(self, now: float) -> float:
-        """Ends the calls past their deadline; returns the earliest remaining deadline, infinity if no call is left."""
+        """Ends the calls past their deadline. Returns the earliest remaining deadline, infinity if no call is left."""
         earliest = math.inf
         overdue = []
         for call in self.table.values():
@@ -258,7 +256,6 @@ class Calls:
         return earliest
 
     def fail_all(self, reason: str) -> None:
-        """Ends all calls, because the connection has ended."""
         calls, self.table = self.table, {}
         for call in calls.values():
             _end(call.end, self.closed(call.code, reason, left=call.started), call.code)
@@ -272,7 +269,6 @@ class Calls:
         return CallTimeout(f"{text}; {REMEDY}", address=self._address, request_left=call.started)
 
     def no_time(self, code: int) -> CallTimeout:
-        """Returns the error of a call whose time ran out before it was opened."""
         text = f"no time was left to ask {self._address} for {request_name(code)}"
         return CallTimeout(f"{text}; {REMEDY}", address=self._address, request_left=False)
 
@@ -283,18 +279,12 @@ class Calls:
 
 
 class SweptConnection(Protocol):
-    """A connection as the sweeper uses it."""
-
     @property
     def calls_under_way(self) -> int: ...
 
-    def expire_calls(self, now: float) -> float:
-        """Ends the calls past their deadline; returns the earliest remaining deadline."""
-        ...
+    def expire_calls(self, now: float) -> float: ...
 
-    def check_health(self, now: float) -> None:
-        """Closes the connection if it idles, stalls or does not complete a frame for too long."""
-        ...
+    def check_health(self, now: float) -> None: ...
 
 
 class DeadlineSweeper:
@@ -347,7 +337,7 @@ class DeadlineSweeper:
                 await trio.lowlevel.checkpoint()
 
     def _expire_calls(self, now: float) -> int:
-        """Ends overdue calls and sets the next time to wake; returns the number of calls checked."""
+        """Ends overdue calls and sets the next time to wake. Returns the number of calls checked."""
         calls = 0
         earliest = math.inf
         for connection in list(self._connections):

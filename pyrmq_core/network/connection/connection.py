@@ -1,6 +1,6 @@
 """A connection: one wire between two ends, each of which may call and be called, many calls at once.
 
-One task reads and answers; one writes the frames that the wire did not take at once (started when first needed).
+One task reads and answers. Another, started when first needed, writes the frames that the wire did not take at once.
 Deadlines of calls are entries in a table that the sweeper of the pool or server checks: a cancel scope for each call
 would double its cost.
 """
@@ -42,10 +42,10 @@ ALL_AT_ONCE: Final[OneByOne] = nullcontext()
 class Connection:
     """One end of a wire.
 
-    Works while `run` does; any task may use it. The owner that runs it closes it (`aclose`, or `close` from plain
-    functions); every call under way then fails at once with `ConnectionClosed`. `address` is the dialled address;
-    `opening`, if set, wraps the wire in another one (TLS). Faults of the other end are logged at `log_level`; a client
-    also raises them to its callers.
+    It works while `run` does, and any task may use it. The owner that runs it closes it with `aclose`, or with `close`
+    from plain functions. Every call under way then fails at once with `ConnectionClosed`. `address` is the dialled
+    address. `opening`, if set, wraps the wire in another one (TLS). Faults of the other end are logged at `log_level`,
+    and a client also raises them to its callers.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Connection:
 
     @property
     def peer(self) -> Peer:
-        """The other end; the same object while the connection works."""
+        """The other end. It is the same object while the connection works."""
         return getattr(self, "_peer", None) or Peer(self, self._wire.address, self._wire.local_address)
 
     @property
@@ -106,20 +106,19 @@ class Connection:
 
     @property
     def is_full(self) -> bool:
-        """True if the outbox is full, so that calls wait before they queue their request."""
         return self._outbox.is_full
 
     async def call(self, command: Command, *, timeout: float) -> Command:
-        """Sends a request and returns its answer, whatever the code; `timeout` in seconds.
+        """Sends a request and returns its answer, whatever the code. `timeout` is in seconds.
 
-        Raises `CallTimeout` and `ConnectionClosed`; their `request_left` is False only when no byte of the request can
+        Raises `CallTimeout` and `ConnectionClosed`. Their `request_left` is False only when no byte of the request can
         have reached the peer. The request of a cancelled caller is withdrawn, or written completely. The body must not
         change before the answer.
         """
         return await self.call_until(command, trio.current_time() + timeout, timeout)
 
     async def call_until(self, command: Command, deadline: float, timeout: float) -> Command:
-        """Does the same as `call` with a deadline on trio's clock; `timeout` is for the error's text."""
+        """Does the same as `call` with a deadline on trio's clock. `timeout` is for the error's text."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._outbox.is_full:
             await self.wait_for_room(command, deadline, timeout)
@@ -128,7 +127,7 @@ class Connection:
         return answer
 
     def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
-        """Sends a request without waiting for room; the task has to `wait` for the returned call at once.
+        """Sends a request without waiting for room. The task has to `wait` for the returned call at once.
 
         Raises `ConnectionClosed`, and `CallTimeout` when the deadline has passed.
         """
@@ -150,7 +149,7 @@ class Connection:
         return call
 
     async def send_oneway(self, command: Command, *, timeout: float) -> None:
-        """Sends a one-way request; returns when the system has accepted all of it. Raises as `call` does."""
+        """Sends a one-way request and returns when the system has accepted all of it. Raises as `call` does."""
         await self.send_oneway_until(command, trio.current_time() + timeout, timeout)
 
     async def send_oneway_until(self, command: Command, deadline: float, timeout: float) -> None:
@@ -161,7 +160,7 @@ class Connection:
         await self.begin(request, deadline, timeout).wait()
 
     def post(self, command: Request, *, timeout: float, done: Done) -> Callable[[], None]:
-        """Sends a request without waiting; `done` receives the answer or the error, once, on the loop.
+        """Sends a request without waiting. `done` receives the answer or the error, once, on the loop.
 
         Requests that are posted from within `done` are written together. A full outbox does not stop a post: the caller
         bounds its posts. Returns a function that abandons the call. Raises `ConnectionClosed`.
@@ -171,7 +170,7 @@ class Connection:
     def post_until(
         self, command: Request, deadline: float, timeout: float, done: Done, loop: LoopAccess = ON_LOOP
     ) -> Callable[[], None] | None:
-        """Posts a request with a deadline on trio's clock; `timeout` is for the error's text.
+        """Posts a request with a deadline on trio's clock. `timeout` is for the error's text.
 
         A `loop` access that `writes_here` sends the request only if no other call is under way and the socket accepts
         it at once. Otherwise this returns None and sends nothing.
@@ -199,7 +198,7 @@ class Connection:
             raise
 
     def post_all(self, form: RequestForm, requests: Iterable[BulkCall], *, timeout: float) -> None:
-        """Posts requests of one form, written together; on a closed connection each ends at once."""
+        """Posts requests of one form, written together. On a closed connection each ends at once."""
         if self.is_closed:
             for bulk_call in requests:
                 bulk_call.end(self._calls.closed(form.code, self._close_reason, left=False))
@@ -217,7 +216,7 @@ class Connection:
         self._decoder.lends, self._decoder.answer_form = True, form
 
     def answer(self, request: Command, answer: Command) -> None:
-        """Sends the answer to a request, now or later; nothing for a one-way request or on a closed connection."""
+        """Sends the answer to a request, now or later, unless the request is one-way or the connection closed."""
         if request.is_oneway or self.is_closed:
             return
         try:
@@ -226,14 +225,14 @@ class Connection:
             self._broken(error)
 
     async def wait_answer_turn(self) -> None:
-        """Returns when little waits to be written; a handler calls it just before it makes a large answer.
+        """Returns when little waits to be written. A handler calls it just before it makes a large answer.
 
         So a peer that does not read its answers costs at most `TURN_BYTES` and one answer, for any number of handlers.
         """
         await self._outbox.wait_turn()
 
     def close(self, reason: str = "closed by this end") -> None:
-        """Ends the connection without waiting; calls under way fail at once. A second call does nothing."""
+        """Ends the connection without waiting. Calls under way fail at once. A second call does nothing."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -243,16 +242,15 @@ class Connection:
             self._nursery.cancel_scope.cancel()
 
     async def wait_closed(self) -> None:
-        """Returns when the connection's tasks have ended and its socket is closed."""
         await self._closed.wait()
 
     async def aclose(self) -> None:
-        """Ends the connection; returns when its tasks have ended and its socket is closed."""
+        """Ends the connection. Returns when its tasks have ended and its socket is closed."""
         self.close()
         await self.wait_closed()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Reads, answers and writes until either end closes; whatever fails meanwhile ends this connection alone."""
+        """Reads, answers and writes until either end closes. A failure meanwhile ends this connection alone."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -272,14 +270,10 @@ class Connection:
             await self._end()
 
     def expire_calls(self, now: float) -> float:
-        """Ends the calls past their deadline; returns the earliest remaining deadline. Called by the sweeper."""
         return self._calls.expire(now)
 
     def check_health(self, now: float) -> None:
-        """Closes the connection if it idles, stalls or is stuck in a frame; frees unused memory.
-
-        The sweeper calls it at intervals.
-        """
+        """Closes the connection if it idles, stalls or is stuck in a frame, and frees unused memory."""
         signs = ConnectionActivity(
             received=self._received,
             commands=self._commands,
@@ -297,7 +291,7 @@ class Connection:
         self._note_held()
 
     def free_received(self) -> int:
-        """Frees the buffer unless it holds part of a frame; returns the bytes still held of frames and requests."""
+        """Frees the buffer unless it holds part of a frame. Returns the bytes still held of frames and requests."""
         self._decoder.give_back()
         return self._decoder.held_bytes + self._under_way.bytes
 
@@ -347,7 +341,7 @@ class Connection:
             self._broken(error)
 
     async def _take_commands(self, nursery: trio.Nursery) -> None:
-        """Handles all complete commands; answers that are ready at once are written together."""
+        """Handles all complete commands. Answers that are ready at once are written together."""
         read_slice = self._read_slice
         read_slice.begin()
         self._outbox.hold()
@@ -376,7 +370,7 @@ class Connection:
             self._outbox.release()
 
     async def _wait_for_turn(self, read_slice: ReadSlice) -> None:
-        """Lets other tasks run; while many connections are busy, waits for this connection's turn."""
+        """Lets other tasks run. While many connections are busy, it waits for this connection's turn."""
         self._reading = False
         self._outbox.release()
         await read_slice.wait_for_next()
@@ -437,5 +431,4 @@ class Connection:
             self._broken(error)
 
     def _broken(self, error: Exception) -> None:
-        """Closes the connection after an exception of its wire, or any failure in handling it."""
         self.close(reason_to_close(error, self.address, self._log_level))

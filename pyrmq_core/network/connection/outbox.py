@@ -1,7 +1,7 @@
 """The frames that a connection has to write, in order: a single frame is written at once, several are joined.
 
-A frame of which no byte is written can be withdrawn; a frame that was begun is always written to its end. (Half a frame
-of a cancelled task would end the connection for all its calls.)
+A frame of which no byte is written can be withdrawn. A frame that was begun is always written to its end, since half a
+frame of a cancelled task would end the connection for all its calls.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TURNS_AT_ONCE: Final = 16
 class Outgoing:
     """A frame on its way out.
 
-    `started` is True once a byte of it may have reached the peer; `chunks` is None after it was written or withdrawn.
+    `started` is True once a byte of it may have reached the peer. `chunks` is None after it was written or withdrawn.
     """
 
     __slots__ = ("chunks", "size_bytes", "started")
@@ -47,22 +47,21 @@ class Outgoing:
     started: bool
 
     def set_frame(self, head: bytes, body: Chunk) -> None:
-        """Sets the bytes to write; called before anything else, in place of `__init__` (see `Call`)."""
+        """Sets the bytes to write. It is called before anything else, in place of `__init__` (see `Call`)."""
         body_bytes = len(body)
         self.started = False
         self.size_bytes = len(head) + body_bytes
         self.chunks = (head + body,) if body_bytes < APART_FROM_BYTES else (head, body)
 
-    def written(self) -> None:
-        """Does nothing; subclasses act when all of the frame is written."""
+    def written(self) -> None: ...
 
     def wake(self) -> bool:
-        """Wakes the sender when the outbox has room; returns False if the sender no longer waits."""
+        """Wakes the sender when the outbox has room. Returns False if the sender no longer waits."""
         return False
 
 
 class Answer(Outgoing):
-    """A frame of an answer; too many unwritten answers stop the reading, since their peer does not read them."""
+    """A frame of an answer. Too many unwritten answers stop the reading, since their peer does not read them."""
 
     __slots__ = ()
 
@@ -99,11 +98,10 @@ class Outbox:
 
     @property
     def is_idle(self) -> bool:
-        """True if no frame is queued, waiting for `release` or being written."""
         return not self._queue and not self._writer_runs and not self._held
 
     def send(self, frame: Outgoing, *, alone: bool) -> None:
-        """Writes as much of the frame as the wire accepts and queues the rest; raises `WIRE_ERRORS`."""
+        """Writes as much of the frame as the wire accepts and queues the rest. Raises `WIRE_ERRORS`."""
         if not self._queue and self.is_idle and self._write(frame):
             if not alone:
                 self._wake_writer()
@@ -116,9 +114,9 @@ class Outbox:
             self._wake_writer()
 
     def write_from_thread(self, frame: Outgoing, soon: Callable[[Callable[[], None]], None]) -> bool:
-        """Writes to an idle outbox from another thread while the loop waits; returns False if the wire accepts nothing.
+        """Writes to an idle outbox from another thread while the loop waits. Returns False if the wire accepts nothing.
 
-        The writer task writes the rest of a frame that the wire took in part; `soon` wakes it on the loop.
+        The writer task writes the rest of a frame that the wire took in part. `soon` wakes it on the loop.
         """
         if not self._write(frame):
             if not frame.started:
@@ -134,7 +132,7 @@ class Outbox:
         self._held = True
 
     def release(self) -> None:
-        """Writes the frames queued since `hold`, as far as the wire accepts them; the writer task writes the rest."""
+        """Writes the frames queued since `hold`, as far as the wire accepts them. The writer task writes the rest."""
         self._held = False
         if self._queue and not self._writer_runs and (chunks := self._next_chunks()):
             self._sent(self.wire.send_nowait(chunks))
@@ -151,17 +149,16 @@ class Outbox:
         self._full_bytes = TIGHT_FULL_BYTES if is_tight else FULL_BYTES
 
     def withdraw(self, frame: Outgoing) -> None:
-        """Withdraws a frame of which no byte was written; does nothing to other frames."""
+        """Withdraws a frame of which no byte was written. Does nothing to other frames."""
         if not frame.started and frame.chunks is not None:
             frame.chunks = None
             self.queued_bytes -= frame.size_bytes
 
     def await_room(self, frame: Outgoing) -> None:
-        """Registers the frame's sender to be woken when there is room."""
         self._waiting.append(frame)
 
     def tell_room(self) -> None:
-        """Wakes some senders that wait for room; each writes, and thereby wakes more."""
+        """Wakes some senders that wait for room. Each writes, and thereby wakes more."""
         if self._noted_bytes:
             self._tell_queued()
         self._drained.set()
@@ -172,7 +169,6 @@ class Outbox:
             self._turns.unpark(count=TURNS_AT_ONCE)
 
     async def wait_answers_drained(self) -> None:
-        """Returns when the outbox is not full of answers."""
         while self.is_full and self._answer_bytes() >= self._full_bytes:
             written_bytes = self.written_bytes
             while self.written_bytes < written_bytes + SUMMED_AFTER_BYTES and self.is_full:
@@ -187,7 +183,6 @@ class Outbox:
             await self._turns.park()
 
     def drop(self) -> None:
-        """Drops all queued frames and the reference to the connection, which has ended."""
         self._queue.clear()
         self._waiting.clear()
         self._start_writer = _ended
@@ -195,7 +190,7 @@ class Outbox:
         self._noted_bytes, self._note_at = 0, math.inf
 
     async def run(self) -> None:
-        """Writes queued frames for the life of the connection; raises `WIRE_ERRORS`."""
+        """Writes queued frames for the life of the connection. Raises `WIRE_ERRORS`."""
         self._writer = trio.lowlevel.current_task()
         while True:
             if chunks := self._next_chunks():
@@ -215,7 +210,7 @@ class Outbox:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _write(self, frame: Outgoing) -> bool:
-        """Writes as much as the wire accepts at once; returns whether that is all of the frame."""
+        """Writes as much as the wire accepts at once. Returns whether that is all of the frame."""
         if not frame.chunks:
             return False
         count = self.wire.send_nowait(frame.chunks)
@@ -237,7 +232,7 @@ class Outbox:
                 trio.lowlevel.reschedule(self._writer)
 
     def _next_chunks(self) -> list[Chunk]:
-        """Returns the chunks of the next write: at least one frame, small ones joined; empty if none is queued."""
+        """Returns the chunks of the next write: at least one frame, small ones joined, or none if the queue is empty."""
         queue = self._queue
         while queue and queue[0].chunks is None:
             queue.popleft()
@@ -253,7 +248,6 @@ class Outbox:
         return [b"".join(chunks)] if len(chunks) > 2 else chunks
 
     def _sent(self, count: int) -> None:
-        """Removes the first `count` bytes of the queue, which are written."""
         queue = self._queue
         self.written_bytes += count
         self.queued_bytes -= count
@@ -291,12 +285,10 @@ class Outbox:
         return sum(frame.size_bytes for frame in self._queue if isinstance(frame, Answer) and frame.chunks)
 
 
-def _ended() -> None:
-    """Replaces the function that starts the writer, since the connection has ended; does nothing."""
+def _ended() -> None: ...
 
 
 def _shorten(frame: Outgoing, count: int) -> None:
-    """Drops the frame's first `count` bytes, which are written."""
     frame.started = True
     frame.size_bytes -= count
     rest: list[Chunk] = []

@@ -16,8 +16,6 @@ from pyrmq_core.protocol.framing.frame import Request
 
 
 class PeerConnection(Protocol):
-    """The part of a `Connection` that handlers use; its methods are described there."""
-
     @property
     def is_full(self) -> bool: ...
 
@@ -35,9 +33,9 @@ class PeerConnection(Protocol):
 
 
 class Peer:
-    """The other end of a connection, as a handler sees it; equal only to itself.
+    """The other end of a connection, as a handler sees it. It is equal only to itself.
 
-    `address` is `ip:port`; `connection` serves to call back and to answer later. `failure_line` limits the log lines
+    `address` is `ip:port`. `connection` serves to call back and to answer later. `failure_line` limits the log lines
     about failing requests.
     """
 
@@ -78,7 +76,7 @@ class LateAnswer(ABC):
 
     @abstractmethod
     async def make(self) -> Command | None:
-        """Returns the answer after the wait; it may wait further."""
+        """Returns the answer after the wait. It may wait further."""
 
     @abstractmethod
     def drop(self) -> None:

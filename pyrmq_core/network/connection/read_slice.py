@@ -44,7 +44,7 @@ class ReadSlice:
         self.is_over = True
 
     def begin(self) -> None:
-        """Starts the first slice of received commands; it is shorter while other connections have begun theirs."""
+        """Starts the first slice of received commands. It is shorter while other connections have begun theirs."""
         self.turns.reading = reading = self.turns.reading + 1
         self.is_over = False
         if reading == 1:
@@ -54,7 +54,6 @@ class ReadSlice:
             self._ends = time.monotonic() + max(SECONDS_AT_ONCE / reading, SHARED_SECONDS)
 
     def count(self) -> None:
-        """Counts a handled command; after the slice's last command `is_over` is True."""
         self._left -= 1
         self.is_over = self._left <= 0 or time.monotonic() >= self._ends
 
@@ -69,7 +68,6 @@ class ReadSlice:
         self._ends = time.monotonic() + (SECONDS_AT_ONCE if self.turns.reading == 1 else SHARED_SECONDS)
 
     def end(self) -> None:
-        """Ends the slice, so that other connections may start theirs."""
         self.turns.reading -= 1
         if self._has_turn:
             self._leave_turn()

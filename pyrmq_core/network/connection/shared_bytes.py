@@ -16,8 +16,6 @@ TIGHT_PART: Final = 0.5
 
 
 class Holder(Protocol):
-    """A connection as this module uses it."""
-
     @property
     def address(self) -> str: ...
 
@@ -28,8 +26,6 @@ _Holder = TypeVar("_Holder", bound=Holder)
 
 
 class Reader(Holder, Protocol):
-    """A connection that can free received bytes."""
-
     def free_received(self) -> int: ...
 
 
@@ -56,7 +52,7 @@ class SharedBytes(Generic[_Holder]):
         return self.used >= TIGHT_PART * self.most
 
     def note(self, holder: _Holder, count: int) -> None:
-        """Records how many bytes the connection holds now; closes the largest connections if the total is too large."""
+        """Records how many bytes the connection holds now. Closes the largest connections if the total is too large."""
         self.used += count - self._noted.pop(holder, 0)
         if count:
             self._noted[holder] = count
@@ -64,7 +60,6 @@ class SharedBytes(Generic[_Holder]):
             self._relieve()
 
     def forget(self, holder: _Holder) -> None:
-        """Removes a connection that has ended."""
         self.used -= self._noted.pop(holder, 0)
 
     def _relieve(self) -> None:
@@ -107,11 +102,10 @@ class Memory(Generic[_Reader]):
         )
 
     def note_waiting(self, connection: _Reader, count: int) -> bool:
-        """Records how many bytes wait to be written to the connection; returns True if connections should hold less."""
+        """Records how many bytes wait to be written to the connection. Returns True if connections should hold less."""
         self.waiting.note(connection, count)
         return self.waiting.is_tight
 
     def forget(self, connection: _Reader) -> None:
-        """Removes a connection that has ended."""
         self.received.forget(connection)
         self.waiting.forget(connection)

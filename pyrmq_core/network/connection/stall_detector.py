@@ -14,7 +14,7 @@ class ConnectionActivity:
     """A connection's counters of activity at one time.
 
     `received`, `commands` and `written_bytes` only grow. `frame_bytes` are the received bytes of an incomplete frame.
-    `busy` is True while requests or calls are under way; `reading` is False while the connection intentionally does not
+    `busy` is True while requests or calls are under way. `reading` is False while the connection intentionally does not
     read.
     """
 
@@ -50,7 +50,6 @@ class StallDetector:
         self._quiet_since = self._frame_since = self._stalled_since = 0.0
 
     def check(self, signs: ConnectionActivity, now: float) -> str | None:
-        """Returns the reason why the connection must be closed, or None."""
         last, self._signs = self._signs, signs
         if last is None:
             self._quiet_since = self._frame_since = self._stalled_since = now
@@ -71,5 +70,4 @@ class StallDetector:
         return None
 
     def is_quiet(self, now: float) -> bool:
-        """Returns True if the connection sent and received nothing since the previous check."""
         return self._quiet_since < now

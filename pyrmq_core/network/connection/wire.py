@@ -1,4 +1,4 @@
-"""The carrier of bytes under a connection: a plain socket, or any trio stream (TLS; memory streams in tests).
+"""The carrier of bytes under a connection: a plain socket, or any trio stream (TLS, or memory streams in tests).
 
 A plain socket is used without trio's own socket class: one system call hands over what the kernel takes at once,
 without a checkpoint, so that it cannot be cancelled in the middle.
@@ -31,7 +31,7 @@ WIRE_ERRORS: Final = (OSError, ssl.SSLError, trio.BrokenResourceError, trio.Clos
 
 
 class Wire(Protocol):
-    """One end of a two-way flow of bytes; one task at a time sends, one receives."""
+    """One end of a two-way flow of bytes. At most one task sends at a time, and at most one receives."""
 
     @property
     def address(self) -> str: ...
@@ -40,7 +40,7 @@ class Wire(Protocol):
     def local_address(self) -> str: ...
 
     def send_nowait(self, chunks: Sequence[Chunk]) -> int:
-        """Writes as much of the chunks as the kernel takes without waiting; returns the number of bytes, perhaps 0."""
+        """Writes as much of the chunks as the kernel takes without waiting. Returns the number of bytes, perhaps 0."""
         ...
 
     async def wait_sendable(self) -> bool:
@@ -50,15 +50,13 @@ class Wire(Protocol):
     async def send_all(self, data: Chunk) -> None: ...
 
     async def receive(self, decoder: FrameDecoder) -> int:
-        """Receives bytes into the decoder and returns their number; 0 when the other end closed."""
+        """Receives bytes into the decoder and returns their number, 0 when the other end closed."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class SocketWire:
-    """A connected TCP socket."""
-
     def __init__(self, connected: socket.socket) -> None:
         connected.setblocking(False)
         self.socket = connected
@@ -134,7 +132,7 @@ class StreamWire:
 
 
 async def close_wire(wire: Wire) -> None:
-    """Closes the wire, also when cancelled; logs a failure."""
+    """Closes the wire, also when cancelled, and logs a failure."""
     with trio.CancelScope(shield=True):
         try:
             await wire.aclose()
@@ -143,5 +141,5 @@ async def close_wire(wire: Wire) -> None:
 
 
 def _address_text(name: object) -> str:
-    """Returns a socket's name as `ip:port`; a socket pair inside one machine has none."""
+    """Returns a socket's name as `ip:port`. A socket pair inside one machine has none."""
     return format_address(name[0], name[1]) if isinstance(name, tuple) else str(name or "local")
