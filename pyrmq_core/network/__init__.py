@@ -1,6 +1,6 @@
 """Connections between RocketMQ's programs: each end may call and be called, many calls at once, matched by opaque.
 
-`pool` opens connections (`connect`) and `server` accepts them (`listener`, `tls_settings`); `connection` is one of
+`pool` opens connections (`connect`) and `server` accepts them (`listener`, `tls_settings`), and `connection` is one of
 them. `http_get` fetches a text, `addresses` reads and writes `host:port`, `nurseries` extracts failures from exception
 groups, and `log_lines`, `rare_lines` and `process_end` keep logs and endings short. Only this package uses sockets.
 """

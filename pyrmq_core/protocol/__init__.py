@@ -16,7 +16,8 @@ Fast forms
 ----------
 
 Some code runs once for each message, so its plain form has a fast form beside it: a template or a regular expression
-for the usual case, which leaves any other case to the plain form. Read the plain form first; it defines the result.
+for the usual case, which leaves any other case to the plain form. Read the plain form first, since it defines the
+result.
 
     plain form                                       fast form
     framing/headers: `decode_json`                   `_LAZY_*` patterns and `LazyFields`: custom fields stay unparsed

@@ -1,8 +1,8 @@
 """ACL signatures: the header fields by which a request proves that its sender knows a secret key.
 
 The signature covers the values of all header fields, without names or separators, in the order of the names, then the
-body. It does not cover code, flag and opaque. A field added or changed after signing makes it invalid.
-Sources: acl/common/AclClientRPCHook.java, AclUtils.java, AclSigner.java (5.3.3); ACL 1.0 and 2.0 share it.
+body. It does not cover code, flag and opaque. A field added or changed after signing makes it invalid. Sources:
+acl/common/AclClientRPCHook.java, AclUtils.java, AclSigner.java (5.3.3). ACL 1.0 and 2.0 share it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ def sign(
     secret_key: str,
     security_token: str | None = None,
 ) -> dict[str, str]:
-    """Returns the header fields with `AccessKey`, `SecurityToken` if it is set, and `Signature`; sign last."""
+    """Returns the header fields with `AccessKey`, `SecurityToken` if it is set, and `Signature`.
+
+    No field may change afterwards: the signature covers all of them.
+    """
     fields = {name: value for name, value in ext.items() if name != SIGNATURE}
     fields[ACCESS_KEY] = access_key
     if security_token is not None:
@@ -35,7 +38,7 @@ def sign(
 
 
 def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
-    """Returns the correct value of `Signature` for these fields; compare it with `hmac.compare_digest`."""
+    """Returns the correct value of `Signature` for these fields. Compare it with `hmac.compare_digest`."""
     names = [name for name in ext if name != SIGNATURE]
     names.sort(key=None if "".join(names).isascii() else _java_order)
     fields = "".join([ext[name] for name in names]).encode("utf-8", "replace")
@@ -43,7 +46,7 @@ def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str)
 
 
 def _digest(key: bytes, fields: bytes, body: bytes | memoryview) -> bytes:
-    """Returns the HMAC of fields and body; a short body is copied, at half the cost, a long body is not."""
+    """Returns the HMAC of fields and body. A short body is copied, at half the cost, a long body is not."""
     if len(body) <= COPIED_BYTES:
         return hmac.digest(key, b"".join((fields, body)), "sha1")
     digest = hmac.new(key, fields, "sha1")

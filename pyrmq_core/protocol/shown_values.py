@@ -11,7 +11,7 @@ MAX_SHOWN_CHARS: Final = 20
 
 
 def shown(value: object) -> str:
-    """Returns the `repr` of a short value; of bytes, long texts and collections only the size; else only the type.
+    """Returns the `repr` of a short value, the size of bytes, long texts and collections, and else the type.
 
     A wrong argument may be the body of a message, which must not appear in an error or a log.
     """
@@ -27,7 +27,6 @@ def shown(value: object) -> str:
 
 
 def _short_repr(value: object, kind: str) -> str:
-    """Returns the short, one-line text of dates, queues and functions."""
     try:
         text = repr(value)
     except Exception:

@@ -232,7 +232,7 @@ class Outbox:
                 trio.lowlevel.reschedule(self._writer)
 
     def _next_chunks(self) -> list[Chunk]:
-        """Returns the chunks of the next write: at least one frame, small ones joined, or none if the queue is empty."""
+        """Returns the chunks of the next write: one or more frames, small ones joined, or none if none is queued."""
         queue = self._queue
         while queue and queue[0].chunks is None:
             queue.popleft()

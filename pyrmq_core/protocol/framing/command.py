@@ -21,7 +21,7 @@ LANGUAGE: Final = "PYTHON"
 
 
 class Serialization(enum.IntEnum):
-    """The encoding of a header; the frame's fifth byte (remoting/protocol/SerializeType.java)."""
+    """The encoding of a header, which is the frame's fifth byte (remoting/protocol/SerializeType.java)."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -32,7 +32,7 @@ class Command:
     """The content of one frame.
 
     `code` is a request or a response code, `opaque` the number that joins an answer to its request, `ext` the custom
-    header fields (`extFields`; all text), `remark` a response's explanation.
+    header fields (`extFields`, all text), `remark` a response's explanation.
     """
 
     code: int

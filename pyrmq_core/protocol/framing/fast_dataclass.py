@@ -6,7 +6,7 @@ these functions, 258 of 1,000 instructions of a send went into creating such obj
 fills the same slots of a class that is not frozen, and then sets `__class__` to the frozen one, takes 0.30 and 0.21 us.
 
     make_payload: Final = maker_of(Payload)
-    payload = make_payload(topic, body, ...)      # every field, in order; mypy checks them as those of `Payload(...)`
+    payload = make_payload(topic, body, ...)      # every field, in order: mypy checks them as those of `Payload(...)`
 
 Write `Payload(...)` wherever the code does not run for every message.
 """

@@ -36,7 +36,7 @@ def wire_int(name: str, default: Any = MISSING) -> Any:
 
 
 def encode_fields(value: Any) -> dict[str, str]:
-    """Returns the header fields of a dataclass whose fields are made by `wire`; other fields are left out."""
+    """Returns the header fields of a dataclass whose fields are made by `wire`. Other fields are left out."""
     fields: dict[str, str] = {}
     for attribute, name, write, _, _ in _plan(type(value)):
         member = getattr(value, attribute)
@@ -48,7 +48,7 @@ def encode_fields(value: Any) -> dict[str, str]:
 def decode_fields(cls: type[T], ext: Mapping[str, str], what: str = "") -> T:
     """Returns the dataclass with its members read from header fields.
 
-    `HeaderError` names a field that is missing or no number; `what` names the header in its text.
+    `HeaderError` names a field that is missing or no number, and the header as `what`.
     """
     members: dict[str, Any] = {}
     if isinstance(ext, LazyFields):
@@ -66,7 +66,6 @@ def decode_fields(cls: type[T], ext: Mapping[str, str], what: str = "") -> T:
 
 
 def parse_bool(text: str) -> bool:
-    """Returns True for `true` in any case, else False, as Java's Boolean.parseBoolean."""
     return text.lower() == "true"
 
 
@@ -101,6 +100,5 @@ def _field_plans(cls: Any) -> Iterator[tuple[str, str, Writer, Reader, bool]]:
 
 
 def _plain_type(hint: Any) -> type:
-    """Returns `int` for `int | None`."""
     members = [member for member in typing.get_args(hint) if member is not type(None)]
     return typing.cast("type", members[0] if members else hint)

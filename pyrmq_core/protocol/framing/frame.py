@@ -107,17 +107,15 @@ class RequestForm:
         self.code = int(like.code)
 
     def frame(self, opaque: int, numbers: tuple[int, ...]) -> bytes:
-        """Returns the frame of a request without a body; `numbers` are in the order of the varying fields."""
+        """Returns the frame of a request without a body. `numbers` are in the order of the varying fields."""
         header = self.pattern % (*numbers, opaque)
         header_bytes = len(header)
         return PREFIX.pack(4 + header_bytes, header_bytes) + header
 
     def request(self, numbers: tuple[int, ...], text: str, body: bytes | memoryview) -> FormedRequest:
-        """Returns one request of this form; `numbers` in the order of the varying fields."""
         return _make_formed_request(self, numbers, text, body, self.code, 0)
 
     def command(self, numbers: tuple[int, ...], text: str = "", body: bytes | memoryview = b"") -> Command:
-        """Returns one request of this form as a plain `Command`."""
         varying = {name: str(number) for name, number in zip(self._varying, numbers, strict=True)}
         if self._text is not None:
             varying[self._text] = text
@@ -126,7 +124,7 @@ class RequestForm:
 
 @dataclass(frozen=True, slots=True)
 class FormedRequest:
-    """One request of a form. The connection sends it unchanged; hooks and other readers use its `command`."""
+    """One request of a form. The connection sends it unchanged, while hooks and other readers use its `command`."""
 
     form: RequestForm
     numbers: tuple[int, ...]
@@ -136,12 +134,10 @@ class FormedRequest:
     flag: int
 
     def head(self, opaque: int) -> bytes:
-        """Returns the frame without its body."""
         text = encode_basestring(self.text).encode("utf-8", "replace")
         return _frame_head(self.form.pattern % (*self.numbers, text, opaque), len(self.body))
 
     def command(self) -> Command:
-        """Returns the request as a plain `Command`."""
         return self.form.command(self.numbers, self.text, self.body)
 
 
@@ -159,7 +155,7 @@ def as_command(request: Request) -> Command:
 class FrameDecoder:
     """A decoder that finds commands in received bytes.
 
-    Either call `feed(data)`, or receive into `room()` and call `received(count)`; then call `next_command()` until it
+    Either call `feed(data)`, or receive into `room()` and call `received(count)`. Then call `next_command()` until it
     returns None. The buffer grows with the bytes that arrived, never by a declared length alone: to twice
     `max_frame_bytes` at most, if the caller takes each complete command. A large buffer is freed between frames, and
     `give_back` frees a buffer of any size (a server's idle connections hold none). A header longer than
@@ -184,7 +180,7 @@ class FrameDecoder:
 
     @property
     def buffered_bytes(self) -> int:
-        """The number of received bytes not yet returned as commands; 0 between frames."""
+        """The number of received bytes not yet returned as commands, 0 between frames."""
         return self._end - self._start
 
     @property
@@ -202,7 +198,7 @@ class FrameDecoder:
             view = view[count:]
 
     def room(self) -> memoryview:
-        """Returns the part of the buffer for the next received bytes; never empty."""
+        """Returns the part of the buffer for the next received bytes. It is never empty."""
         size = len(self._buffer)
         if self._is_lent:
             if self._end + LENT_ROOM_BYTES > size:
@@ -224,7 +220,6 @@ class FrameDecoder:
         self._filled = self._end == len(self._buffer)
 
     def give_back(self) -> None:
-        """Frees the buffer unless it holds part of a frame."""
         self._earlier.clear()
         self._longest = 0
         if self._start == self._end:
@@ -232,7 +227,10 @@ class FrameDecoder:
             self._use(bytearray())
 
     def next_command(self) -> Command | None:
-        """Returns the next command, None until it is complete; after `FrameError` or `HeaderError` close the stream."""
+        """Returns the next command, or None until it is complete. After an error the stream has to be closed.
+
+        Raises `FrameError` or `HeaderError`.
+        """
         start = self._start
         body_start = start + PREFIX_BYTES
         if self._end < body_start:

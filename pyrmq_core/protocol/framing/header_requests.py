@@ -16,8 +16,6 @@ from pyrmq_core.protocol.framing.remedies import remedy_of
 
 
 class HeaderRequest:
-    """A request that has only header fields."""
-
     __slots__ = ()
     CODE: ClassVar[RequestCode]
 
@@ -30,8 +28,6 @@ class HeaderRequest:
 
 
 class HeaderResponse:
-    """A successful response that has only header fields."""
-
     __slots__ = ()
 
     def to_command(self) -> Command:
@@ -47,7 +43,7 @@ ACL_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
 
 
 def response_error(answer: Command, request_code: int, address: str, about: str = "") -> ResponseError:
-    """Returns the error for an answer other than SUCCESS; `about` names the topic, group or queue."""
+    """Returns the error for an answer other than SUCCESS. `about` names the topic, group or queue."""
     remark = (answer.remark or "").strip()
     subject = f" for {about}" if about else ""
     reason = f": {' '.join(remark.split())}" if remark else ""  # Java's stack traces stay in one line

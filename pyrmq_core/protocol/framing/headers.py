@@ -73,7 +73,7 @@ _LAZY_TAIL_BYTES: Final = 160
 
 
 class LazyFields(Mapping[str, str]):
-    """Custom header fields whose JSON is parsed when the first field is read; broken JSON then raises `HeaderError`."""
+    """Custom header fields whose JSON is parsed when the first field is read. Broken JSON then raises `HeaderError`."""
 
     __slots__ = ("_parsed", "raw")
 
@@ -85,7 +85,6 @@ class LazyFields(Mapping[str, str]):
         return repr(self.fields())
 
     def fields(self) -> dict[str, str]:
-        """Returns all fields, parsed once."""
         if self._parsed is None:
             self._parsed = _text_fields(_load_object(self.raw))
         return self._parsed
@@ -101,12 +100,10 @@ class LazyFields(Mapping[str, str]):
 
 
 def encode_header(command: Command) -> bytes:
-    """Returns the header's bytes in the command's own serialization."""
     return encode_json(command) if command.serialization is Serialization.JSON else encode_binary(command)
 
 
 def decode_header(serialization: Serialization, header: bytes, body: bytes | memoryview) -> Command:
-    """Returns the command of a header and a body; `HeaderError` for a header that cannot be read."""
     return decode_json(header, body) if serialization is Serialization.JSON else decode_binary(header, body)
 
 
@@ -152,7 +149,7 @@ def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
 
 
 def encode_binary(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
-    """Returns the ROCKETMQ encoding; `HeaderError` for a code above 32,767, which only JSON can hold."""
+    """Returns the ROCKETMQ encoding. Raises `HeaderError` for a code above 32,767, which only JSON can hold."""
     flag = command.flag if flag is None else flag
     opaque = command.opaque if opaque is None else opaque
     try:
@@ -263,7 +260,7 @@ def _text_fields(fields: object) -> dict[str, str]:
 
 
 def _scalar_text(name: str, value: object) -> str:
-    """Returns a member as text; `HeaderError` for a list, an object, or a lone surrogate, which Java cannot send."""
+    """Returns a member as text. Raises `HeaderError` for a list, an object or half a surrogate."""
     if isinstance(value, str):
         try:
             value.encode()

@@ -1,7 +1,7 @@
-"""`LentAnswer`: an answer of one form with a lent body; only some whole numbers of its header are read at first.
+"""`LentAnswer`: an answer of one form with a lent body. Only some whole numbers of its header are read at first.
 
 A range read receives thousands of answers, and uses three offsets of each. One regular expression, an `AnswerForm`,
-checks the header and finds them; the object becomes a plain `Command` when any other field is used. `decode_json` is
+checks the header and finds them. The object becomes a plain `Command` when any other field is used. `decode_json` is
 the plain form, and reads every header that the form does not match.
 """
 
@@ -22,7 +22,6 @@ _SLOTS: Final[dict[str, Any]] = {name: Command.__dict__[name] for name in Comman
 
 
 def lent_answer(form: AnswerForm, header: bytes, body: memoryview) -> LentAnswer | None:
-    """Returns the answer, or None if its header is not of this form."""
     match = form.fullmatch(header)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""The remedies that end errors about a server's refusal, by request, code and remark; and the bytes of other protocols.
+"""The remedies that end errors about a server's refusal, by request, code and remark, and the bytes of other protocols.
 
 A remark decides before the code alone: Apache's brokers refuse very different things with one code. The remarks come
 from broker/processor/AbstractSendMessageProcessor.java, AdminBrokerProcessor.java and their neighbours (5.4.0).
@@ -75,7 +75,6 @@ OTHER_PROTOCOLS: Final = (
 
 
 def remedy_of(request_code: int, code: int, remark: str) -> str:
-    """Returns advice about a refusal; an empty text if nothing is known of it."""
     if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and request_code in OF_NAMESERVERS:
         return NO_NAMESERVER
     for refused, pattern, remedy in BY_REMARK:
@@ -85,5 +84,5 @@ def remedy_of(request_code: int, code: int, remark: str) -> str:
 
 
 def other_protocol(first: bytes) -> str:
-    """Returns the protocol that begins with these bytes, and advice; an empty text if they may be RocketMQ's."""
+    """Returns the protocol that begins with these bytes, and advice, or an empty text if they may be RocketMQ's."""
     return next((words for start, words in OTHER_PROTOCOLS if re.match(start, first, re.DOTALL)), "")

@@ -17,7 +17,7 @@ RELEASES: Final = 10
 
 
 def version_name(version: int) -> str:
-    """Returns `5.4.0` or `5.4.0-SNAPSHOT`; the bare number of a version before 4.0, whose numbers have no order."""
+    """Returns `5.4.0` or `5.4.0-SNAPSHOT`, or the bare number of a version before 4.0, whose numbers have no order."""
     if version < V4_0_0_SNAPSHOT:
         return str(version)
     release, snapshot = divmod(version - V4_0_0_SNAPSHOT, 2)
@@ -27,7 +27,6 @@ def version_name(version: int) -> str:
 
 
 def version_number(release: str) -> int:
-    """Returns the number of a release from 4.0.0 on, such as `5.4.0`."""
     major, minor, patch = map(int, release.split("."))
     return V4_0_0_SNAPSHOT + 2 * (((major - 4) * RELEASES + minor) * RELEASES + patch) + 1
 
@@ -123,5 +122,5 @@ NEW_AT_NAMESERVERS: Final = frozenset(
 
 
 def too_old_for(request_code: int, version: int) -> bool:
-    """Returns whether a server of this version does not know the request; False for a version without an order."""
+    """Returns whether a server of this version does not know the request. A version without an order knows it."""
     return V4_0_0_SNAPSHOT <= version < KNOWN_SINCE.get(request_code, 0)

@@ -18,10 +18,10 @@ _FLAT: Final = r'[^"{}\[\]]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*+'
 
 
 def _nested(depth: int) -> str:
-    """Returns a pattern for one object or array of at most this depth; `{` may end with `]`, which the parser refuses.
+    """Returns a pattern for one object or array of at most this depth.
 
-    All repetitions are possessive: with backtracking, a hostile text of some megabytes would block a server for
-    minutes.
+    `{` may end with `]`, which the parser refuses. All repetitions are possessive: with backtracking, a hostile text of
+    some megabytes would block a server for minutes.
     """
     pattern = rf"[{{\[]{_FLAT}[}}\]]"
     for _ in range(depth - 1):
@@ -36,7 +36,6 @@ def _text() -> re.Pattern[str]:
 
 
 def check_depth(text: str) -> None:
-    """Raises `ValueError` for a text nested deeper than `MAX_DEPTH`."""
     if text.count("{") + text.count("[") > MAX_DEPTH and _text().fullmatch(text) is None:
         raise ValueError(_too_deep())
 

@@ -1,8 +1,8 @@
 """JSON bodies as Java's fastjson writes them, with bare integer keys, which strict JSON does not allow.
 
 `{0:"127.0.0.1:10911"}` occurs in routes, cluster information and offset tables (fastjson 1.2.83, seen on released
-servers). Reading accepts strict JSON too. `dumps` writes strict JSON, which every fastjson reads; `dumps_bare` is for
-old peers that expect bare keys.
+servers). Reading accepts strict JSON too. `dumps` writes strict JSON, which every fastjson reads, and `dumps_bare` is
+for old peers that expect bare keys.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number
 
 
 def loads(body: bytes | memoryview, what: str) -> Any:
-    """Returns the value of a body; bare integer keys become text keys.
+    """Returns the value of a body. Bare integer keys become text keys.
 
     Raises `BodyError`, which names `what`, for a body that is not JSON, is nested too deeply, or holds a lone
     surrogate.
@@ -48,7 +48,7 @@ def loads(body: bytes | memoryview, what: str) -> Any:
 
 
 def parse(text: str) -> Any:
-    """Returns the value of a text, as `loads`; `ValueError` where `loads` raises `BodyError`."""
+    """Returns the value of a text, as `loads`. Raises `ValueError` where `loads` raises `BodyError`."""
     check_depth(text)
     try:
         value = DECODER.decode(text)
@@ -59,14 +59,13 @@ def parse(text: str) -> Any:
 
 
 def parse_bare(text: str) -> Any:
-    """Returns the value of a text with bare integer keys; the caller has checked its depth."""
+    """Returns the value of a text with bare integer keys. The caller has checked its depth."""
     value = DECODER.decode(_BARE_KEY.sub(_quote, text))
     check_surrogates(value, text, 0, len(text))
     return value
 
 
 def load_object(body: bytes | memoryview, what: str) -> dict[str, Any]:
-    """Returns the value of a body as `loads`; `BodyError` also for a value that is no object."""
     value = loads(body, what)
     if not isinstance(value, dict):
         raise BodyError(f"{what}: the body is not a JSON object")
@@ -74,7 +73,7 @@ def load_object(body: bytes | memoryview, what: str) -> dict[str, Any]:
 
 
 def dumps(value: Any) -> bytes:
-    """Returns compact strict JSON in UTF-8; a lone surrogate becomes `?`, as in Java."""
+    """Returns compact strict JSON in UTF-8. A lone surrogate becomes `?`, as in Java."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 

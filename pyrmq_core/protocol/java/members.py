@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 def member(name: str, default: Any, read: Callable[[Any], Any]) -> Any:
-    """Returns a dataclass field that is the member `name`; `read` raises `ValueError` or `TypeError`."""
+    """Returns a dataclass field that is the member `name`. `read` raises `ValueError` or `TypeError`."""
     return dataclasses.field(default=default, metadata={"member": name, "read": read})
 
 
 def to_members(value: Any) -> dict[str, Any]:
-    """Returns the members of a dataclass whose fields are made by `member`; other fields are left out."""
+    """Returns the members of a dataclass whose fields are made by `member`. Other fields are left out."""
     members = {
         field.metadata["member"]: getattr(value, field.name)
         for field in dataclasses.fields(value)
@@ -29,7 +29,7 @@ def to_members(value: Any) -> dict[str, Any]:
 
 
 def from_members(cls: type[T], members: Any) -> T:
-    """Returns the dataclass; `TypeError` or `ValueError` names a member of the wrong type."""
+    """Returns the dataclass. `TypeError` or `ValueError` names a member of the wrong type."""
     if not isinstance(members, Mapping):
         raise TypeError(f"{type(members).__name__} is no object")
     values = {}

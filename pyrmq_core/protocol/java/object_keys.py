@@ -20,7 +20,7 @@ _KEY: Final = re.compile(rf'({_STRING})|(\{{(?:[^{{}}\[\]"]++|"(?:[^"\\]++|\\.)*
 
 
 def load_object_keys(body: bytes | memoryview, what: str) -> dict[str, Any]:
-    """Returns the object of a body; a name that is an object is its JSON text.
+    """Returns the object of a body. A name that is an object is its JSON text.
 
     Raises `BodyError`, which names `what`, for a body that is no such object.
     """
@@ -36,7 +36,7 @@ def load_object_keys(body: bytes | memoryview, what: str) -> dict[str, Any]:
 
 
 def load_key(text: str) -> dict[str, Any]:
-    """Parses a name from `load_object_keys` into the object that it was; `ValueError` for any other name."""
+    """Parses a name from `load_object_keys` into the object that it was. Raises `ValueError` for any other name."""
     value = parse_bare(text)
     if not isinstance(value, dict):
         raise ValueError(f"{text[:80]!r} is no object")
@@ -44,7 +44,7 @@ def load_key(text: str) -> dict[str, Any]:
 
 
 def dump_object(rows: Iterable[tuple[Any, bytes]]) -> bytes:
-    """Returns the text of a JSON object whose names are texts or objects; the values in `rows` are JSON texts."""
+    """Returns the text of a JSON object whose names are texts or objects. The values in `rows` are JSON texts."""
     return b"{" + b",".join([dumps(name) + b":" + value for name, value in rows]) + b"}"
 
 

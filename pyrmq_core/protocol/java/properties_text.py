@@ -1,7 +1,7 @@
 """Configuration files in Java's `key=value` form, as RocketMQ's NameServer and broker read them.
 
 Supported: all of java.util.Properties.load: comments by `#` and `!`, `=`, `:` or blanks after the key, lines continued
-by a backslash, `\\t \\n \\r \\f` and `\\uXXXX`. Java reads files as ISO-8859-1; here the caller decodes the file.
+by a backslash, `\\t \\n \\r \\f` and `\\uXXXX`. Java reads files as ISO-8859-1, while here the caller decodes the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ESCAPE: Final = re.compile(r"\\(u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
 def parse_java_properties(text: str) -> dict[str, str]:
-    """Returns keys and values; the last of equal keys wins. `InvalidArgument` for a broken `\\u` escape."""
+    """Returns keys and values. The last of equal keys wins. Raises `InvalidArgument` for a broken `\\u` escape."""
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key_end = _end(_KEY, line, 0)
@@ -33,12 +33,12 @@ def parse_java_properties(text: str) -> dict[str, str]:
 
 
 def format_java_properties(properties: Mapping[str, str]) -> str:
-    """Returns one line for each key, sorted and escaped; `parse_java_properties` reads the same values back."""
+    """Returns one line for each key, sorted and escaped. `parse_java_properties` reads the same values back."""
     return "".join(f"{_escape_key(key)}={_escape(value)}\n" for key, value in sorted(properties.items()))
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yields lines without comments and empty lines; an odd number of backslashes at the end joins the next line."""
+    """Yields lines without comments and empty lines. An odd number of backslashes at the end joins the next line."""
     pending = ""
     for natural in _LINE_END.split(text):
         line = natural.lstrip(BLANKS)

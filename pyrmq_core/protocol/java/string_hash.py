@@ -24,5 +24,5 @@ def string_hash_code(text: str, before: int = 0) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """Returns the hash of a message's tags in a consume queue (store/MessageExtBrokerInner.java); 0 without tags."""
+    """Returns the hash of a message's tags in a consume queue (store/MessageExtBrokerInner.java), 0 without tags."""
     return string_hash_code(tags) if tags else 0

@@ -1,8 +1,8 @@
 """Messages and their bytes.
 
-    payload          `Payload`, the content of a send request, and `RawPull`, the answer to a pull; the rules for a
+    payload          `Payload`, the content of a send request, and `RawPull`, the answer to a pull, and the rules for a
                      message before it is sent
-    split_payload    a refused batch divided in halves; a message readdressed to another topic
+    split_payload    a refused batch divided in halves, and a message readdressed to another topic
     record           the stored record of a message, in a commit log and in a pull's answer
     batch            the body of a batch: several messages in one request
     batch_payloads   messages that share requests, checked, and cut into requests

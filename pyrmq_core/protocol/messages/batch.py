@@ -2,7 +2,7 @@
 
     field               bytes
     total size          4          of this message, itself included
-    magic, CRC          4 + 4      zero; brokers ignore them
+    magic, CRC          4 + 4      zero: brokers ignore them
     flag                4
     body                4 + n
     properties          2 + n      the length is a signed short
@@ -31,7 +31,7 @@ MAX_SHORT: Final = 32_767
 
 
 class BatchItem(NamedTuple):
-    """One message of a batch; `properties` are the bytes of its properties string."""
+    """One message of a batch. `properties` are the bytes of its properties string."""
 
     flag: int
     body: bytes | memoryview
@@ -39,7 +39,6 @@ class BatchItem(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the message in a batch body."""
         return OVERHEAD_BYTES + len(self.body) + len(self.properties)
 
 
@@ -60,7 +59,6 @@ def encode_batch_body(items: Iterable[tuple[int, bytes | memoryview, bytes]]) ->
 
 
 def encode_batch_item(flag: int, body: bytes | memoryview, properties: bytes) -> bytes:
-    """Returns one message of a batch body; `InvalidMessage` when its properties are too long."""
     body_bytes, properties_bytes = len(body), len(properties)
     if properties_bytes > MAX_SHORT:
         raise _too_long(properties_bytes)
@@ -73,7 +71,7 @@ def _too_long(properties_bytes: int) -> InvalidMessage:
 
 
 def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:
-    """Yields the messages of a batch; `BodyError` names the position of the first unreadable message."""
+    """Yields the messages of a batch. `BodyError` names the position of the first unreadable message."""
     position, end = 0, len(body)
     while position < end:
         if end - position < OVERHEAD_BYTES:

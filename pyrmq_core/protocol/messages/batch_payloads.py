@@ -27,18 +27,17 @@ UNIQUE_ID: Final = "0" * 32
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """Messages of one topic and wait flag; `ends` are each message's properties before and after UNIQ_KEY."""
+    """Messages of one topic and wait flag. `ends` are each message's properties before and after UNIQ_KEY."""
 
     messages: tuple[Message, ...]
     ends: Sequence[tuple[str, str]]
 
     def part(self, places: Sequence[int]) -> CheckedBatch:
-        """Returns the messages with these indices, in their order."""
         return CheckedBatch(tuple([self.messages[place] for place in places]), [self.ends[place] for place in places])
 
 
 def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESSAGE_BYTES) -> CheckedBatch:
-    """Checks and returns the messages; `InvalidMessage` names the rule that one message or all together break.
+    """Checks and returns the messages. `InvalidMessage` names the rule that one message or all together break.
 
     Their lengths are checked later, when a request is written.
     """
@@ -52,7 +51,7 @@ def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESS
 
 
 def checked_ends(message: Message) -> tuple[str, str]:
-    """Returns the properties string before and after the id; raises `InvalidMessage` if it is too long."""
+    """Returns the properties string before and after the id. Raises `InvalidMessage` if it is too long."""
     ends = before, after = properties_around_id(message)
     if len(before) + len(after) > SHORT_CHARS:
         message_properties_string(message, UNIQUE_ID)
@@ -60,7 +59,6 @@ def checked_ends(message: Message) -> tuple[str, str]:
 
 
 def check_batch(messages: Sequence[Message]) -> None:
-    """Raises `InvalidMessage` for messages that cannot be in the same batch."""
     head = messages[0]
     if is_retry_topic(head.topic):
         raise InvalidMessage(f"topic {head.topic}: retry topics take no batches; send one message at a time")
@@ -89,9 +87,9 @@ def encode_batch(
 ) -> Payload:
     """Returns messages of one topic as one request, which a broker accepts or refuses as a whole.
 
-    `InvalidMessage` for messages that a batch cannot hold (MessageBatch.java): different topics or wait flags, delays,
-    retry topics, more than `max_message_bytes` together. With `compression` every body is compressed, without it none.
-    The request has no UNIQ_KEY of its own: brokers before 5.4 would show it instead of the messages' own.
+    Raises `InvalidMessage` for messages that a batch cannot hold (MessageBatch.java): different topics or wait flags,
+    delays, retry topics, more than `max_message_bytes` together. With `compression` every body is compressed, without
+    it none. The request has no UNIQ_KEY of its own: brokers before 5.4 would show it instead of the messages' own.
     """
     payloads = list(split_batch(messages, unique_ids, compression=compression, max_message_bytes=max_message_bytes))
     if len(payloads) != 1:
@@ -141,7 +139,6 @@ def split_checked(
     request_messages: int | None = None,
     split_by_tag: bool = False,
 ) -> Iterator[Payload]:
-    """Yields the requests of `split_batch` for messages that were checked."""
     room = max_message_bytes if request_bytes is None else min(request_bytes, max_message_bytes)
     messages = batch.messages
     items: list[tuple[int, bytes, bytes]] = []

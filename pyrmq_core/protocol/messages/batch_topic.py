@@ -1,6 +1,6 @@
 """Batch topics of 5.x (`queue.type=BatchCQ`): the properties that make a broker store a batch as one record.
 
-A batch whose request has a UNIQ_KEY among its own properties becomes one record; any other is divided into messages, as
+A batch whose request has a UNIQ_KEY among its own properties becomes one record. Any other is divided into messages, as
 on a plain topic. Filters see only the properties of the record, so these must name the tag, and all messages must share
 it. Brokers before 5.4 would show that UNIQ_KEY instead of the messages' own, so they never receive such a batch.
 Source: broker/processor/SendMessageProcessor.java (sendBatchMessage), store/queue/BatchConsumeQueue.java, 5.4.0.
@@ -28,7 +28,6 @@ MAX_RECORD_MESSAGES: Final = MAX_SHORT
 
 
 def is_batch_topic(attributes: Mapping[str, str]) -> bool:
-    """Returns whether a topic with these attributes stores a batch as one record."""
     return attributes.get(QUEUE_TYPE) == BATCH_QUEUE
 
 

@@ -28,10 +28,10 @@ MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BodyRules:
-    """The rules for reading bodies; `InvalidArgument` for an impossible `max_body_bytes`.
+    """The rules for reading bodies. Raises `InvalidArgument` for an impossible `max_body_bytes`.
 
-    With `keep_undecodable` a body that cannot be decompressed, or not within `max_body_bytes`, is returned as stored;
-    with `keep_compressed` every compressed body is. Batch records are always read: they hold the messages.
+    With `keep_undecodable` a body that cannot be decompressed, or not within `max_body_bytes`, is returned as stored.
+    With `keep_compressed` every compressed body is. Batch records are always read: they hold the messages.
     """
 
     verify_crc: bool = True
@@ -49,7 +49,7 @@ AS_STORED: Final = BodyRules(verify_crc=False, keep_undecodable=True, keep_compr
 
 
 def decompressed_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: str) -> bytes:
-    """Returns the record's body as it was sent; `BodyDamaged`, `BodyTooLarge` or `RecordError` if it cannot be read."""
+    """Returns the record's body as it was sent. Raises `BodyDamaged`, `BodyTooLarge` or `RecordError`."""
     body = raw.body
     if rules.verify_crc and body and zlib.crc32(body) & CRC_MASK != raw.body_crc:
         raise _damaged(raw, queue, address)
@@ -66,7 +66,7 @@ def decompressed_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, add
 
 
 def too_much(queue: MessageQueue, offset: int) -> BodyTooLarge:
-    """Returns the error for bodies that are too large in total; the body at `offset` is the first beyond the limit."""
+    """Returns the error for bodies that are too large in total. The body at `offset` is the first beyond the limit."""
     return BodyTooLarge(
         f"the messages of one answer of {queue} before offset {offset} take {MAX_DECOMPRESSED_BYTES} bytes when they "
         f"are decompressed, which is all that is kept at once: decode up to offset {offset}, then from there on "

@@ -19,7 +19,7 @@ def check_complete(
 ) -> None:
     """Raises `DataLost` unless `offsets`, the answer to a pull without a filter, are all offsets of `within`.
 
-    `RecordError` for too many offsets, or offsets out of order, which no sound queue can have. With `allow_gaps`
+    Raises `RecordError` for too many offsets, or offsets out of order, which no sound queue can have. With `allow_gaps`
     missing offsets are accepted.
     """
     expected = len(within)

@@ -25,7 +25,7 @@ OWN_ZSTD: Final = "compression.zstd"
 
 
 class CompressionType(enum.Enum):
-    """The form of a compressed body; the value is in the sysFlag's bits 8 to 10."""
+    """The form of a compressed body. The value is in the sysFlag's bits 8 to 10."""
 
     LZ4 = 1
     ZSTD = 2
@@ -46,12 +46,12 @@ _TYPES: Final = {0: CompressionType.ZLIB, **{kind.value: kind for kind in Compre
 
 
 def compression_of(sys_flag: int) -> CompressionType | None:
-    """Returns the form of a compressed body; None for an uncompressed body, and for a form of a later version."""
+    """Returns the form of a compressed body, or None for an uncompressed body and for a form of a later version."""
     return _TYPES.get((sys_flag & COMPRESSION_MASK) >> COMPRESSION_SHIFT) if sys_flag & COMPRESSED else None
 
 
 def compress(body: bytes | memoryview, kind: CompressionType, level: int = DEFAULT_LEVEL) -> bytes:
-    """Returns the body compressed in this form; `MissingLibrary` when the form's library is not installed.
+    """Returns the body compressed in this form. Raises `MissingLibrary` when the form's library is not installed.
 
     LZ4 ignores `level`, as Java's client does.
     """
@@ -65,11 +65,11 @@ def compress(body: bytes | memoryview, kind: CompressionType, level: int = DEFAU
 
 
 def decompress(body: bytes | memoryview, sys_flag: int, *, max_bytes: int) -> bytes:
-    """Returns the decompressed body; an uncompressed one (by `sys_flag`) unchanged.
+    """Returns the decompressed body. A body that is uncompressed by `sys_flag` is returned unchanged.
 
-    `BodyTooLarge` for a body that would grow beyond `max_bytes`, even if it declares less; `RecordError` for bytes that
-    are not in the form that `sys_flag` names, or end too early; `MissingLibrary` when the form's library is not
-    installed.
+    Raises `BodyTooLarge` for a body that would grow beyond `max_bytes`, even if it declares less. Raises `RecordError`
+    for bytes that are not in the form that `sys_flag` names, or end too early, and `MissingLibrary` when the form's
+    library is not installed.
     """
     if not sys_flag & COMPRESSED:
         return bytes(body)
@@ -158,7 +158,6 @@ def _decompress_zstd(body: bytes | memoryview, max_bytes: int) -> bytes:
 
 
 def _own_zstd() -> Any:
-    """Returns Python's own Zstandard, of 3.14 and later; None before."""
     try:
         return importlib.import_module(OWN_ZSTD)
     except ImportError:

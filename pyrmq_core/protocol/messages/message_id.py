@@ -43,8 +43,6 @@ MAX_DRIFT_MS: Final = 1_000_000
 
 
 class UniqueId(NamedTuple):
-    """The parts of a UNIQ_KEY."""
-
     ip: bytes
     pid: int
     discriminator: int
@@ -53,8 +51,6 @@ class UniqueId(NamedTuple):
 
 
 class OffsetId(NamedTuple):
-    """The parts of an offset message id."""
-
     ip: bytes
     port: int
     offset: int
@@ -69,7 +65,6 @@ class IdRun:
     count: int
 
     def ids(self) -> list[str]:
-        """Returns the ids as texts, in order."""
         number, left, ids = self.counter, self.count, list[str]()
         while left > 0:  # ids with the same upper two digits are made together
             low = number & 0xFF
@@ -88,7 +83,7 @@ def month_start_ms(now_ms: int, zone: tzinfo) -> int:
 
 @dataclass(frozen=True, slots=True)
 class UniqueIdMaker:
-    """The maker of a process's UNIQ_KEYs; time and counter are passed in.
+    """The maker of a process's UNIQ_KEYs. Time and counter are passed in.
 
     `discriminator` is a random number drawn once a process (Java takes a class loader's hash).
     """
@@ -105,11 +100,10 @@ class UniqueIdMaker:
         object.__setattr__(self, "_prefix", prefix)
 
     def make(self, now_ms: int, month_ms: int, counter: int) -> str:
-        """Returns one id; `month_ms` is the month's start (`month_start_ms`)."""
         return f"{self._prefix}{_since(now_ms, month_ms):08X}{counter & 0xFFFF:04X}"
 
     def make_many(self, now_ms: int, month_ms: int, counter: int, count: int) -> tuple[str, ...]:
-        """Returns ids of consecutive counters; `InvalidArgument` for more than 65,536, which would repeat."""
+        """Returns ids of consecutive counters. Raises `InvalidArgument` for more than 65,536, which would repeat."""
         return tuple(self.run(now_ms, month_ms, counter, count).ids())
 
     def run(self, now_ms: int, month_ms: int, counter: int, count: int) -> IdRun:
@@ -120,7 +114,7 @@ class UniqueIdMaker:
 
 
 def decode_unique_id(text: str) -> UniqueId:
-    """Returns the parts of a UNIQ_KEY; `InvalidArgument` for a text in any other form."""
+    """Returns the parts of a UNIQ_KEY. Raises `InvalidArgument` for a text in any other form."""
     ip, rest = _split(text, "UNIQ_KEY")
     return UniqueId(ip, *UNIQUE_TAIL.unpack(rest))
 
@@ -131,7 +125,6 @@ def offset_msg_id(host_ip: bytes, port: int, offset: int) -> str:
 
 
 def offset_msg_ids(host_ip: bytes, port: int, offsets: Sequence[int]) -> str:
-    """Returns the ids of messages, with commas between them."""
     if len(offsets) == 1:  # the case of single sends, for which columns would take nine times as long
         return offset_msg_id(host_ip, port, offsets[0])
     first_id = host_ip + OFFSET_TAIL.pack(port, 0)
@@ -141,7 +134,7 @@ def offset_msg_ids(host_ip: bytes, port: int, offsets: Sequence[int]) -> str:
 
 
 def decode_offset_msg_id(text: str) -> OffsetId:
-    """Returns the parts of an offset message id; `InvalidArgument` for a text in any other form."""
+    """Returns the parts of an offset message id. Raises `InvalidArgument` for a text in any other form."""
     ip, rest = _split(text, "offset message id")
     return OffsetId(ip, *OFFSET_TAIL.unpack(rest))
 

@@ -78,7 +78,7 @@ _NAME_RULE: Final = "letters, digits and % | _ - are allowed"
 
 
 def is_system_topic(topic: str) -> bool:
-    """Returns whether the topic is RocketMQ's own; topics named after clusters and brokers are not recognised."""
+    """Returns whether the topic is RocketMQ's own. Topics named after clusters and brokers are not recognised."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 
 
@@ -108,7 +108,6 @@ def check_topic(topic: str) -> None:
 
 
 def check_group(group: str) -> None:
-    """Raises `InvalidArgument` unless a producer or consumer group may have this name."""
     _check_name("group", group, MAX_GROUP_CHARS, InvalidArgument)
     if group in PLACEHOLDER_GROUPS:
         raise InvalidArgument(f"group {group} stands for a missing name in RocketMQ; choose another one")
@@ -122,7 +121,6 @@ def check_address(address: str) -> None:
 
 
 def check_sent_topic(topic: str) -> None:
-    """Raises `InvalidMessage` for a topic to which nothing may be sent."""
     _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidMessage)
     if topic in FORBIDDEN_TOPICS:
         raise InvalidMessage(f"topic {topic} is RocketMQ's own; nothing may be sent to it")

@@ -24,7 +24,7 @@ INSTANCE_ENDPOINT: Final = re.compile(r"(?:\w+://)?(MQ_INST_\w+_\w+)\..*")
 
 
 def with_namespace(name: str, namespace: str | None) -> str:
-    """Returns the topic or group as brokers know it; a name that already has the namespace stays unchanged."""
+    """Returns the topic or group as brokers know it. A name that already has the namespace stays unchanged."""
     if not namespace or is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX):
         return name
     prefix, rest = _split(name)
@@ -45,12 +45,11 @@ def is_reachable(name: str, namespace: str | None) -> bool:
 
 
 def message_without_namespace(message: MessageExt, namespace: str | None) -> MessageExt:
-    """Returns the message as its tenant knows it."""
     return replace(message, topic=without_namespace(message.topic, namespace)) if namespace else message
 
 
 def instance_namespace(nameserver: str) -> str | None:
-    """Returns the namespace in the address of a hosted instance; None for any other address."""
+    """Returns the namespace in the address of a hosted instance, or None for any other address."""
     match = INSTANCE_ENDPOINT.fullmatch(nameserver.strip())
     return match.group(1) if match else None
 

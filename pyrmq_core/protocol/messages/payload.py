@@ -1,7 +1,7 @@
 """Turns a message into the content of a send request, and the records of a pull into messages.
 
-`Payload` is one request's content for `Sender`; `RawPull` is one answer of `Puller`. `check_message` has the rules that
-a message keeps before it is sent (client/Validators.java, 5.4.0).
+`Payload` is one request's content for `Sender`, and `RawPull` is one answer of `Puller`. `check_message` has the rules
+that a message keeps before it is sent (client/Validators.java, 5.4.0).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class RawPull:
     def own(self, within: OffsetRange) -> OffsetRange:
         """Returns the part of `within` whose messages this pull has to contain.
 
-        The answer of a batch topic has complete batch records; their messages outside this part belong to another pull.
+        The answer of a batch topic has complete batch records. Their messages outside this part belong to another pull.
         """
         return OffsetRange(max(self.start, within.start), min(self.next_offset, within.end))
 
@@ -131,9 +131,9 @@ make_raw_pull: Final = maker_of(RawPull)
 
 
 def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
-    """Raises `InvalidMessage` for a topic, body or flag that RocketMQ refuses; properties are checked when encoded.
+    """Raises `InvalidMessage` for a topic, body or flag that RocketMQ refuses. Properties are checked when encoded.
 
-    Compares classes by identity before it calls `isinstance`: it runs for every message.
+    It compares classes by identity before it calls `isinstance`, since it runs for every message.
     """
     if message.__class__ is not Message and not _is_message(message):
         raise InvalidMessage(f"what is sent is {_kind(message)}, and no Message; write Message(topic, body)")
@@ -166,9 +166,9 @@ def encode_one(
 ) -> Payload:
     """Checks and encodes a message.
 
-    A body of `compress_over_bytes` or more is compressed, unless `compression` is None. `InvalidMessage` names the rule
-    that the message breaks. `max_message_bytes` limits the plain body, as in Java. `system_properties` are the
-    producer's own, under names that users may not set.
+    A body of `compress_over_bytes` or more is compressed, unless `compression` is None. Raises `InvalidMessage`, which
+    names the rule that the message breaks. `max_message_bytes` limits the plain body, as in Java. `system_properties`
+    are the producer's own, under names that users may not set.
     """
     check_message(message, max_message_bytes)
     properties = message_properties_string(message, unique_id, system_properties)
@@ -189,11 +189,12 @@ def decode(
 ) -> list[MessageExt]:
     """Returns the messages of a pull whose offsets lie within `within`, in offset order.
 
-    Bodies are compared with their CRC and decompressed; a record of a batch topic becomes its messages. `RecordError`
-    names queue and offset of a record that cannot be read: `BodyDamaged` for a wrong CRC, `BodyTooLarge` for a body
-    beyond `max_body_bytes`, or bodies beyond 256 MiB together. With `keep_undecodable` a body that cannot be
-    decompressed is returned as it is stored. `DataLost` where a pull without a filter lacks the message of an offset,
-    unless `allow_gaps`.
+    Bodies are compared with their CRC and decompressed, and a record of a batch topic becomes its messages. With
+    `keep_undecodable` a body that cannot be decompressed is returned as it is stored.
+
+    `RecordError` names queue and offset of a record that cannot be read: `BodyDamaged` for a wrong CRC, `BodyTooLarge`
+    for a body beyond `max_body_bytes`, or bodies beyond 256 MiB together. `DataLost` is raised where a pull without a
+    filter lacks the message of an offset, unless `allow_gaps`.
     """
     rules = BodyRules(verify_crc, keep_undecodable, max_body_bytes)
     messages, left_out = messages_of(pull, within, rules, allow_gaps=allow_gaps)
@@ -205,7 +206,7 @@ def decode(
 def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
     """Returns the message of a request whose body is a stored record, such as a transaction's half message.
 
-    `RecordError`, which names `what`, unless the bytes hold exactly one.
+    Raises `RecordError`, which names `what`, unless the bytes hold exactly one.
     """
     queue = MessageQueue("", broker_name, unpack_record(record, 0).queue_id)
     messages = decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, record))
@@ -217,7 +218,7 @@ def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
 def messages_of(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the messages of `decode` and None; beyond 256 MiB of bodies, the first messages and the next offset.
+    """Returns the messages of `decode` and None, or the first 256 MiB of bodies and the next offset.
 
     Uncompressed bodies take no memory beyond the pull itself, and are not counted.
     """
@@ -237,7 +238,7 @@ def messages_of(
 def iterate_messages(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> Iterator[MessageExt]:
-    """Yields the messages of `decode`; each body is decompressed when its message is reached."""
+    """Yields the messages of `decode`. Each body is decompressed when its message is reached."""
     yield from _read_items(pull, _stored_items(pull, within, rules, allow_gaps=allow_gaps), rules)
 
 
@@ -275,7 +276,6 @@ def _unpacked(pull: RawPull, items: Iterable[_Stored], rules: BodyRules) -> Iter
 
 
 def messages_passing(pull: RawPull, messages: Iterable[MessageExt]) -> Iterator[MessageExt]:
-    """Yields the messages of the pull that pass its filter, without its namespace."""
     for message in messages:
         if pull.passes is None or pull.passes(message.properties):
             yield message if pull.namespace is None else message_without_namespace(message, pull.namespace)
@@ -326,7 +326,6 @@ def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow
 
 @contextmanager
 def _errors_with_place(pull: RawPull) -> Iterator[None]:
-    """Adds the pull's queue and start offset to the error for a record that cannot be read."""
     try:
         yield
     except (BodyDamaged, BodyTooLarge):

@@ -2,10 +2,10 @@
 
     name 0x01 value 0x02        repeated, nothing escaped
 
-The last 0x02 may be missing: 4.9 leaves it out.
-The plain form is `message_properties` with `encode_properties`; `plain_ends` is the fast form for most messages.
-Sources: common/message/MessageDecoder.java, MessageConst.java, MessageType.java (5.4.0). The type of a request:
-client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl), client/impl/MQClientAPIImpl.java (a reply).
+The last 0x02 may be missing: 4.9 leaves it out. The plain form is `message_properties` with `encode_properties`, and
+`plain_ends` is the fast form for most messages. Sources: common/message/MessageDecoder.java, MessageConst.java,
+MessageType.java (5.4.0). The type of a request: client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl),
+client/impl/MQClientAPIImpl.java (a reply).
 """
 
 from __future__ import annotations
@@ -87,8 +87,10 @@ def encode_properties(properties: Mapping[str, str]) -> str:
 
 
 def decode_properties(text: str) -> dict[str, str]:
-    """Returns the properties as Java reads them: a pair splits at its first 0x01, empty names and values are dropped,
-    the last of equal names wins."""
+    """Returns the properties as Java reads them.
+
+    A pair splits at its first 0x01, empty names and values are dropped, the last of equal names wins.
+    """
     properties: dict[str, str] = {}
     for pair in text.split("\x02"):
         name, _, value = pair.partition("\x01")
@@ -98,7 +100,7 @@ def decode_properties(text: str) -> dict[str, str]:
 
 
 def decode_java_utf8(raw: bytes) -> str:
-    """Decodes as Java's `new String(raw, UTF_8)`: bytes that are not UTF-8 become U+FFFD; never raises."""
+    """Decodes as Java's `new String(raw, UTF_8)`: bytes that are not UTF-8 become U+FFFD and never raise."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -108,7 +110,7 @@ def decode_java_utf8(raw: bytes) -> str:
 def message_properties(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> dict[str, str]:
-    """Returns all properties a message is sent with; `InvalidMessage` names the property that breaks a rule.
+    """Returns all properties a message is sent with. `InvalidMessage` names the property that breaks a rule.
 
     `system_properties` are the producer's own (transaction, request, namespace), under RocketMQ's names. A blank name
     or value is sent (Java's client refuses it, its parser keeps it). An empty one would be lost on the way:
@@ -141,7 +143,7 @@ def message_properties(
 def message_properties_string(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> str:
-    """Returns `message_properties` as the string that is sent; also checks for separators, empty texts and length."""
+    """Returns `message_properties` as the string that is sent. Also checks for separators, empty texts and length."""
     if unique_id is None or system_properties or (ends := plain_ends(message)) is None:
         text = _checked_string(message, message_properties(message, unique_id, system_properties))
     else:
@@ -167,7 +169,6 @@ def properties_around_id(message: Message, system_properties: Mapping[str, str] 
 
 
 def checked_ends(message: Message, system_properties: Mapping[str, str]) -> tuple[str, str]:
-    """Returns the parts of `properties_around_id` for messages that `plain_ends` does not handle."""
     properties = message_properties(message, None, system_properties)
     text = _checked_string(message, properties)
     before = len(encode_properties({KEYS: properties[KEYS]})) if KEYS in properties else 0
@@ -183,8 +184,9 @@ def _checked_string(message: Message, properties: Mapping[str, str]) -> str:
 
 
 def plain_ends(message: Message) -> tuple[str, str] | None:
-    """Returns the properties string before and after UNIQ_KEY, for a message without a delay or a priority whose texts
-    are all printable; None for other messages.
+    """Returns the properties string before and after UNIQ_KEY, or None where only the plain form knows it.
+
+    That is a message with a delay, a priority or an unprintable text.
 
     The fast form of `message_properties`: it needs no dict, and compares a class instead of calling `isinstance`, whose
     cost is measurable at one call a message.
@@ -218,7 +220,7 @@ def plain_ends(message: Message) -> tuple[str, str] | None:
 
 
 def _plain_string(properties: Any) -> str | None:
-    """Returns the string of a dict of printable texts under names that users may set; None for any other object."""
+    """Returns the string of a dict of printable texts under names that users may set, or None for any other object."""
     if properties.__class__ is not dict:
         return None
     text = ""
@@ -255,7 +257,6 @@ def _joined_keys(keys: str | Sequence[str]) -> str:
 
 
 def _delivery(message: Message) -> tuple[str, str]:
-    """Returns the name and value of the property that delays the message."""
     if (message.delay_level, message.deliver_at, message.delay).count(None) != 2:
         raise InvalidMessage(
             f"topic {message.topic}: delay_level, deliver_at and delay exclude one another; give one of them"
@@ -337,7 +338,6 @@ def _is_a(value: object, kind: type) -> bool:
 
 
 def _faults(properties: Mapping[str, str]) -> Iterator[str]:
-    """Yields the faults of names and values, in order."""
     for name, value in properties.items():
         for what, text in (("name", name), ("value", value)):
             if not text:
@@ -357,7 +357,7 @@ def _encoded_bytes(message: Message, text: str) -> int:
 
 
 class MessageType(enum.Enum):
-    """The type of a message; the value is Java's ordinal, which trace records have."""
+    """The type of a message. The value is Java's ordinal, which trace records have."""
 
     NORMAL = 0
     TRANSACTION_HALF = 1
@@ -374,7 +374,6 @@ TIMERS: Final = ("TIMER_DELIVER_MS\x01", "TIMER_DELAY_MS\x01", "TIMER_DELAY_SEC\
 
 
 def message_type(properties: str) -> MessageType:
-    """Returns the type that the properties string of a request gives its message."""
     if has_property(properties, HALF):
         return MessageType.TRANSACTION_HALF
     if has_property(properties, DELAY_LEVEL) or has_timer(properties):
@@ -383,7 +382,6 @@ def message_type(properties: str) -> MessageType:
 
 
 def has_timer(properties: str) -> bool:
-    """Returns whether the message has a delivery time."""
     return "TIMER_D" in properties and any(has_property(properties, start) for start in TIMERS)
 
 
@@ -393,7 +391,7 @@ def is_reply(properties: str) -> bool:
 
 
 def has_property(properties: str, start: str) -> bool:
-    """Returns whether a pair of the string begins with `start`; a name that only ends with it does not count."""
+    """Returns whether a pair of the string begins with `start`. A name that only ends with it does not count."""
     position = properties.find(start)
     while position > 0 and properties[position - 1] != "\x02":
         position = properties.find(start, position + 1)

@@ -22,7 +22,7 @@ def queue_members(queue: MessageQueue) -> dict[str, Any]:
 
 
 def queue_from(members: Mapping[str, Any]) -> MessageQueue:
-    """Returns the queue; `KeyError`, `TypeError` or `ValueError` when a member is missing or of the wrong type."""
+    """Returns the queue. Raises `KeyError`, `TypeError` or `ValueError` for a missing or wrong member."""
     return MessageQueue(str(members["topic"]), str(members["brokerName"]), int_member(members["queueId"]))
 
 
@@ -36,7 +36,7 @@ def dump_queue_table(table: Mapping[MessageQueue, Any]) -> bytes:
 
 
 def dump_queue_row(queue: MessageQueue, value: Any) -> bytes:
-    """Returns one row of `dump_queue_table`; a long table is made row by row, with pauses."""
+    """Returns one row of `dump_queue_table`. A long table is made row by row, with pauses."""
     return dumps(queue_members(queue)) + b":" + dumps(value)
 
 
@@ -53,12 +53,12 @@ def _quoted(text: str) -> str:
 
 
 def queue_table_from(value: Any) -> dict[MessageQueue, Any]:
-    """Converts a value of `load_object_keys` to a table by queue; `KeyError`, `TypeError` or `ValueError` otherwise."""
+    """Converts a value of `load_object_keys` to a table by queue. Raises as `queue_from`."""
     return {queue_from(load_key(name)): member for name, member in _object(value).items()}
 
 
 def queue_offsets_from(value: Any) -> dict[MessageQueue, int]:
-    """Returns a table of offsets by queue; raises as `queue_table_from`.
+    """Returns a table of offsets by queue. Raises as `queue_from`.
 
     A list of queues with a member `offset` is the form that brokers send when a C++ client made the request
     (remoting/protocol/body/ResetOffsetBodyForC.java).
@@ -74,7 +74,7 @@ def offset_table_body(offsets: Mapping[MessageQueue, int]) -> bytes:
 
 
 def read_offset_table(body: bytes | memoryview) -> dict[MessageQueue, int]:
-    """Returns the offsets in a body of `offset_table_body`; `BodyError` for any other body."""
+    """Returns the offsets in a body of `offset_table_body`. Raises `BodyError` for any other body."""
     members = load_object_keys(body, "offsets to reset")
     try:
         return queue_offsets_from(members.get("offsetTable"))

@@ -27,8 +27,8 @@ MIN_RULES: Final = BodyRules()
 class UnreadableRecord:
     """A record whose messages cannot be read, and the error that says why.
 
-    `message` has all parts but the body, which is as it is stored; None if the record's head is damaged, too. Then the
-    answer's further records are not found: `offset` is the first offset without a message.
+    `message` has all parts but the body, which is as it is stored. It is None if the record's head is damaged, too.
+    Then the answer's further records are not found: `offset` is the first offset without a message.
     """
 
     error: RecordError | MissingLibrary
@@ -49,8 +49,8 @@ def iterate_readable(
 ) -> Iterator[Readable]:
     """Yields a pull's messages within a range, or those at `offsets`, and each record that cannot be read.
 
-    Each body is unpacked when its message is reached; a skipped one is not. Without `allow_gaps`, raises `DataLost` at
-    the end for an offset of an unfiltered pull that has no message.
+    Each body is unpacked when its message is reached, and a skipped body never. Without `allow_gaps`, raises `DataLost`
+    at the end for an offset of an unfiltered pull that has no message.
     """
     records, position, reached = bytes(pull.records), 0, within.start
     present: list[int] = []

@@ -10,7 +10,7 @@
     commit-log offset              8            28
     sysFlag                        4            36
     born timestamp                 8            40    ms, the producer's clock
-    born host                      4|16 + 4     48    ip and port; 16 where sysFlag says IPv6
+    born host                      4|16 + 4     48    ip and port, 16 where sysFlag says IPv6
     store timestamp                8            56    ms, the broker's clock
     store host                     4|16 + 4     64
     reconsume times                4            72
@@ -19,8 +19,8 @@
     topic                          1|2 + n            the length is signed
     properties                     2 + n              the length is signed
 
-A pull's body is records one after another, with nothing between. At a record that cannot be read, Java stops silently;
-here it raises a `RecordError`. Sources: common/message/MessageDecoder.java, MessageVersion.java,
+A pull's body is records one after another, with nothing between. At a record that cannot be read, Java stops silently.
+Here it raises a `RecordError`. Sources: common/message/MessageDecoder.java, MessageVersion.java,
 store/MessageExtEncoder.java (5.4.0).
 """
 
@@ -57,7 +57,6 @@ PLACE_AND_FLAG: Final = struct.Struct(">qqi")  # queue offset, commit-log offset
 
 
 def _fixed_part(born_host_bytes: int, store_host_bytes: int) -> struct.Struct:
-    """Returns the layout of all fields up to the body."""
     return struct.Struct(f">iiiiiqqiq{born_host_bytes}sq{store_host_bytes}siqi")
 
 
@@ -160,9 +159,10 @@ def encode_record(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """Returns the record's bytes: v2 when the topic is longer than 127 bytes; sysFlag's host bits follow the hosts.
+    """Returns the record's bytes: v2 when the topic is longer than 127 bytes. sysFlag's host bits follow the hosts.
 
-    `InvalidArgument` for a topic or properties too long for their length fields, or a number too large for its field.
+    Raises `InvalidArgument` for a topic or properties too long for their length fields, or a number too large for its
+    field.
     """
     topic_bytes = topic.encode("utf-8", "replace")
     properties_bytes = properties if isinstance(properties, bytes) else properties.encode("utf-8", "replace")
@@ -202,7 +202,7 @@ def encode_record(
 
 
 def decode_record(buffer: bytes | memoryview, position: int = 0, *, check_crc: bool = False) -> StoredRecord:
-    """Returns the record that begins at `position`; the next one begins `store_size` bytes later.
+    """Returns the record that begins at `position`. The next one begins `store_size` bytes later.
 
     `RecordError` names the position and the wrong value. With `check_crc` the body is compared with its CRC.
     """
@@ -231,7 +231,7 @@ def decode_record(buffer: bytes | memoryview, position: int = 0, *, check_crc: b
 
 
 def iterate_records(buffer: bytes | memoryview, *, check_crc: bool = False) -> Iterator[StoredRecord]:
-    """Yields all records of a pull's body; `RecordError` at the first that cannot be read."""
+    """Yields all records of a pull's body. Raises `RecordError` at the first that cannot be read."""
     position = 0
     while position < len(buffer):
         record = decode_record(buffer, position, check_crc=check_crc)
@@ -240,7 +240,7 @@ def iterate_records(buffer: bytes | memoryview, *, check_crc: bool = False) -> I
 
 
 def batch_base(records: bytes | memoryview) -> int | None:
-    """Returns the queue offset of the batch record that `records` begin with; None if the first is no batch record."""
+    """Returns the queue offset of the batch record that `records` begin with, or None if it is no batch record."""
     if len(records) < MIN_RECORD_BYTES:
         return None
     queue_offset, _, sys_flag = PLACE_AND_FLAG.unpack_from(records, QUEUE_OFFSET_POSITION)

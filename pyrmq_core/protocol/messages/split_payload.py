@@ -1,4 +1,4 @@
-"""Divides a refused batch in halves, until the refused message is alone; and readdresses single messages."""
+"""Divides a refused batch in halves, until the refused message is alone, and readdresses single messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ DELAYS: Final = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
 
 def halves(payload: Payload) -> tuple[Payload, Payload]:
-    """Returns a batch of two or more messages as two batches, in order."""
     items = list(iterate_batch_body(payload.body))
     middle = len(items) // 2
     ids = payload.unique_ids

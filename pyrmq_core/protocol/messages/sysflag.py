@@ -8,8 +8,6 @@ from typing import Final
 
 
 class SysFlag(enum.IntFlag):
-    """The bits of sysFlag: compression, transaction state, address forms and batches."""
-
     COMPRESSED = 0x1
     MULTI_TAGS = 0x2
     TRANSACTION_PREPARED = 0x4

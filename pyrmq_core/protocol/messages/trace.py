@@ -1,6 +1,6 @@
 """Trace records, which Java's console and `mqadmin queryMsgTraceById` read from RMQ_SYS_TRACE_TOPIC.
 
-Fields are joined by U+0001, a record ends with U+0002; a missing value is written `null`.
+Fields are joined by U+0001, a record ends with U+0002, and a missing value is written `null`.
 
     Pub             time region group topic msgId tags keys storeHost bodyLength costMs msgType offsetMsgId success
     EndTransaction  time region group topic msgId tags keys storeHost msgType transactionId state fromCheck
@@ -8,9 +8,9 @@ Fields are joined by U+0001, a record ends with U+0002; a missing value is writt
     SubBefore       time region group requestId msgId retryTimes keys
     SubAfter        requestId msgId costMs success keys contextCode time group
 
-A consumer writes SubBefore and SubAfter, one of each for a message and a call of the handler; `requestId` joins them.
-For hosted instances (AccessChannel.CLOUD) Java leaves out the last two fields of SubAfter; this form is not written
-here. Source: client/trace/TraceDataEncoder.java, 5.4.0; 4.9.7 writes the same.
+A consumer writes SubBefore and SubAfter, one of each for a message and a call of the handler. `requestId` joins them.
+For hosted instances (AccessChannel.CLOUD) Java leaves out the last two fields of SubAfter. That form is not written
+here. Source: client/trace/TraceDataEncoder.java, 5.4.0. 4.9.7 writes the same.
 """
 
 from __future__ import annotations
@@ -69,14 +69,12 @@ def transaction_ended(
     state: str,
     from_check: bool,
 ) -> TraceRecord:
-    """Returns the record of a transaction's end."""
     fields = ("EndTransaction", timestamp_ms, region_id, group, topic, msg_id, tags, keys, store_host)
     commit = MessageType.TRANSACTION_COMMIT.value
     return _record((*fields, commit, transaction_id, state, from_check), msg_id, keys)
 
 
 def recalled(*, timestamp_ms: int, region_id: str, group: str, topic: str, msg_id: str, success: bool) -> TraceRecord:
-    """Returns the record of the recall of a delayed message."""
     return _record(("Recall", timestamp_ms, region_id, group, topic, msg_id, success), msg_id, None)
 
 
@@ -106,7 +104,7 @@ def consumption_ended(
     timestamp_ms: int,
     group: str,
 ) -> TraceRecord:
-    """Returns the record of a message whose handler has ended; `context_code` is a `ConsumeReturnType`."""
+    """Returns the record of a message whose handler has ended. `context_code` is a `ConsumeReturnType`."""
     fields = ("SubAfter", request_id, msg_id, cost_ms, success, keys or None, int(context_code), timestamp_ms, group)
     return _record(fields, msg_id, keys)
 
@@ -117,7 +115,7 @@ def _record(fields: tuple[object, ...], msg_id: str, keys: str | None) -> TraceR
 
 
 def _text(field: object) -> str:
-    """Returns the text that Java's StringBuilder appends; a separator within it would end every reader's parsing."""
+    """Returns the text that Java's StringBuilder appends. A separator within it would end every reader's parsing."""
     if field is None:
         return "null"
     if isinstance(field, bool):

@@ -19,7 +19,7 @@ from pyrmq_core.protocol.messages.trace import FIELD_END, RECORD_END
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
-    """One event in the life of a message; fields that its kind does not have are None.
+    """One event in the life of a message. Fields that its kind does not have are None.
 
     `kind` is Pub, SubBefore, SubAfter, EndTransaction or Recall. `request_id` joins a SubBefore and its SubAfter.
     """
@@ -70,7 +70,6 @@ READERS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 
 def trace_events(text: str) -> Iterator[TraceEvent]:
-    """Yields the events of a trace message's body."""
     for record in text.split(RECORD_END):
         kind, *fields = record.split(FIELD_END)
         layout = _layout(kind, len(fields))
@@ -83,7 +82,7 @@ def trace_events(text: str) -> Iterator[TraceEvent]:
 
 
 def _layout(kind: str, count: int) -> tuple[str, ...] | None:
-    """Returns the names of a record's fields; None if there are too few."""
+    """Returns the names of a record's fields, or None if there are too few."""
     layout = LAYOUTS.get(kind)
     if kind == "Pub" and count == len(OLD_PUB):
         return OLD_PUB

@@ -38,14 +38,14 @@ EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "pro
 def unread_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns an unread message; `properties` and `flag` are the message's own, not those of its batch record."""
+    """Returns an unread message. `properties` and `flag` are the message's own, not those of its batch record."""
     return _make_unread(topic, queue.broker_name, queue.queue_id, offset, body, properties, (raw, flag))
 
 
 def add_plain_messages(
     messages: list[Any], records: bytes, position: int, queue: MessageQueue, start: int, stop: int, *, crc: bool
 ) -> int:
-    """Adds the messages with offsets `start` to `stop` of the records from `position` on; returns the end position.
+    """Adds the messages with offsets `start` to `stop` of the records from `position` on. Returns the end position.
 
     Reading stops at the end of the bytes, or at a record that only `unpack_record` reads: compressed, of a batch topic,
     with IPv6 hosts, a long topic, a wrong CRC, or damage.

@@ -1,6 +1,4 @@
-"""A server's own settings in a body, as `name=value` lines: the shape that brokers (25, 26) and NameServers (318, 319)
-share.
-"""
+"""A server's own settings in a body, as `name=value` lines: of brokers (25, 26) and NameServers (318, 319)."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from pyrmq_core.protocol.java.properties_text import format_java_properties, par
 
 @dataclass(frozen=True, slots=True)
 class SettingsUpdate:
-    """A request to change these settings; answered without fields."""
+    """A request to change these settings, answered without fields."""
 
     CODE: ClassVar[RequestCode]
     settings: Mapping[str, str]

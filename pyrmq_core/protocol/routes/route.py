@@ -1,7 +1,7 @@
 """A topic's route as JSON: its queues by broker, and the brokers' addresses.
 
 Sources: remoting/protocol/route/TopicRouteData.java, QueueData.java, BrokerData.java. 4.8 and older spell
-`topicSysFlag` as `topicSynFlag`; both are read, the newer one is written.
+`topicSysFlag` as `topicSynFlag`: both are read, the newer one is written.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """The addresses of one broker name, by broker id; 0 is the master."""
+    """The addresses of one broker name, by broker id. The master's id is 0."""
 
     cluster: str
     broker_name: str
@@ -91,7 +91,7 @@ class BrokerData:
 class TopicRouteData:
     """The route of a topic, as a NameServer answers it.
 
-    `topic_queue_mapping_by_broker` belongs to static topics (5.x); its JSON is passed on unchanged.
+    `topic_queue_mapping_by_broker` belongs to static topics (5.x). Its JSON is passed on unchanged.
     """
 
     queue_datas: tuple[QueueData, ...] = ()
@@ -101,7 +101,7 @@ class TopicRouteData:
     topic_queue_mapping_by_broker: Mapping[str, Any] | None = None
 
     def to_json(self, *, bare_ids: bool = False) -> bytes:
-        """Returns strict JSON; with `bare_ids`, broker ids are unquoted names, which peers before 4.9.4 expect."""
+        """Returns strict JSON. With `bare_ids`, broker ids are unquoted names, which peers before 4.9.4 expect."""
         members: dict[str, Any] = {
             "brokerDatas": [broker.to_members() for broker in self.broker_datas],
             "filterServerTable": dict(self.filter_server_table),
@@ -115,7 +115,7 @@ class TopicRouteData:
 
     @classmethod
     def from_json(cls, body: bytes | memoryview) -> Self:
-        """Returns the route in a body; `BodyError` for any other body."""
+        """Returns the route in a body. Raises `BodyError` for any other body."""
         members = load_object(body, "route")
         try:
             order = members.get("orderTopicConf")
@@ -133,7 +133,7 @@ class TopicRouteData:
 
 
 def broker_addresses(members: Mapping[object, object]) -> dict[int, str]:
-    """Returns addresses by broker id; `ValueError` for an id of more than 64 bits or an impossible address."""
+    """Returns addresses by broker id. Raises `ValueError` for an id of more than 64 bits or an impossible address."""
     addresses = {long_member(broker_id): str(address) for broker_id, address in members.items()}
     for address in addresses.values():
         check_address(address)
@@ -141,7 +141,7 @@ def broker_addresses(members: Mapping[object, object]) -> dict[int, str]:
 
 
 def order_counts(topic: str, order_topic_conf: str) -> list[tuple[str, int]]:
-    """Returns brokers and their queue counts in `broker-a:4;broker-b:4`; `BodyError` for a bad or too large count."""
+    """Returns brokers and their queue counts in `broker-a:4;broker-b:4`. Raises `BodyError` for a wrong count."""
     counts = []
     for part in filter(None, order_topic_conf.split(";")):
         broker_name, _, count = part.partition(":")

@@ -23,14 +23,13 @@ MAX_QUEUES_PER_TOPIC: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """The version of a broker's topics; two versions are the same if all three numbers are equal."""
+    """The version of a broker's topics. Two versions are the same if all three numbers are equal."""
 
     timestamp_ms: int = 0
     counter: int = 0
     state_version: int = 0
 
     def next(self, now_ms: int) -> DataVersion:
-        """Returns the version after one more change."""
         return DataVersion(now_ms, self.counter + 1, self.state_version)
 
     def to_members(self) -> dict[str, Any]:
@@ -41,7 +40,7 @@ class DataVersion:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        """Returns the version in JSON members; `BodyError` for members that are no numbers."""
+        """Returns the version in JSON members. Raises `BodyError` for members that are no numbers."""
         try:
             return cls(
                 timestamp_ms=long_member(members.get("timestamp", 0)),
@@ -60,7 +59,7 @@ NO_VERSION: Final = DataVersion()
 
 
 def queue_count(value: object) -> int:
-    """Returns a number of queues from a JSON member or text; `ValueError` or `TypeError` for anything else."""
+    """Returns a number of queues from a JSON member or text. Raises `ValueError` or `TypeError` for anything else."""
     count = int_member(value)
     if not 0 <= count <= MAX_QUEUES_PER_TOPIC:
         raise ValueError(f"{count} queues; a topic has between 0 and {MAX_QUEUES_PER_TOPIC} at one broker")
@@ -82,9 +81,9 @@ def topic_config_members(config: TopicConfig) -> dict[str, Any]:
 
 
 def topic_config_from_members(members: Mapping[str, Any]) -> TopicConfig:
-    """Returns a topic's configuration from JSON members; absent numbers get Java's defaults.
+    """Returns a topic's configuration from JSON members. Absent numbers get Java's defaults.
 
-    `BodyError` when the name is missing or a member has the wrong type.
+    Raises `BodyError` when the name is missing or a member has the wrong type.
     """
     try:
         attributes = members.get("attributes")
@@ -126,7 +125,7 @@ class TopicConfigTable:
 
     @classmethod
     def from_json(cls, body: bytes | memoryview) -> Self:
-        """Returns the table in a body; `BodyError` if it holds no table of topic configurations."""
+        """Returns the table in a body. Raises `BodyError` if it holds no table of topic configurations."""
         members = load_object(body, "topic configurations")
         table = members.get("topicConfigTable") or {}
         if not isinstance(table, dict):

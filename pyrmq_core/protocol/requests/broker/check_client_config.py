@@ -18,8 +18,6 @@ from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 
 @dataclass(frozen=True, slots=True)
 class CheckClientConfig:
-    """A request to check one subscription."""
-
     CODE: ClassVar[RequestCode] = RequestCode.CHECK_CLIENT_CONFIG
     client_id: str
     group: str

@@ -43,8 +43,6 @@ class ResetOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class OffsetsReset:
-    """The answer to INVOKE_BROKER_TO_RESET_OFFSET (222)."""
-
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
 
     def to_command(self) -> Command:

@@ -20,8 +20,6 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class GetConsumerList(HeaderRequest):
-    """A request for the members of a group."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_CONSUMER_LIST_BY_GROUP
     consumer_group: str = wire("consumerGroup")
     broker_name: str | None = wire("bname", None)
@@ -29,8 +27,6 @@ class GetConsumerList(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerList:
-    """The answer to GET_CONSUMER_LIST_BY_GROUP (38)."""
-
     client_ids: tuple[str, ...]
 
     def to_command(self) -> Command:

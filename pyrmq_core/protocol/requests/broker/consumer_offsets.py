@@ -1,7 +1,7 @@
 """Committed offsets of a consumer group: QUERY_CONSUMER_OFFSET (14) and UPDATE_CONSUMER_OFFSET (15).
 
 The answer to request 14 is `offsets.OffsetFound`, or QUERY_NOT_FOUND when nothing is committed (4.9: offset 0). The
-answer to request 15 has no fields; 5.x refuses a group or topic that it does not know. The field `fromSlave` is an
+answer to request 15 has no fields. 5.x refuses a group or topic that it does not know. The field `fromSlave` is an
 addition of this project. Sources: remoting/protocol/header/QueryConsumerOffsetRequestHeader.java,
 UpdateConsumerOffsetRequestHeader.java.
 """
@@ -21,8 +21,6 @@ PREVIOUSLY_RESET: Final = "Offset has been previously reset"
 
 @dataclass(frozen=True, slots=True)
 class QueryConsumerOffset(HeaderRequest):
-    """A request for the offset that the group committed for a queue."""
-
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_CONSUMER_OFFSET
     consumer_group: str = wire("consumerGroup")
     topic: str = wire("topic")

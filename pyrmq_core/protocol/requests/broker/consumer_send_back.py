@@ -1,4 +1,4 @@
-"""CONSUMER_SEND_MSG_BACK (36): a consumer could not handle a message; the broker delivers it to the group again, later.
+"""CONSUMER_SEND_MSG_BACK (36): a consumer could not handle a message, and the broker delivers it to the group again.
 
 The message is named by its commit-log offset. Source: remoting/protocol/header/ConsumerSendMsgBackRequestHeader.java.
 """
@@ -15,8 +15,10 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSendMsgBack(HeaderRequest):
-    """A message sent back. A negative delay level moves it to the dead letters; with 0 the broker chooses the delay by
-    the number of tries."""
+    """A message sent back.
+
+    A negative delay level moves it to the dead letters. With 0 the broker chooses the delay by the number of tries.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.CONSUMER_SEND_MSG_BACK
     offset: int = wire("offset")

@@ -27,7 +27,7 @@ class QueryConsumeTimeSpan(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueryCorrectionOffset(HeaderRequest):
-    """A request for the lowest offsets that groups committed; groups named in `filter_groups` (`a,b`) do not count."""
+    """A request for the lowest offsets that groups committed. Groups named in `filter_groups` (`a,b`) do not count."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_CORRECTION_OFFSET
     topic: str = wire("topic")
@@ -51,7 +51,7 @@ class CloneGroupOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetBrokerConsumeStats(HeaderRequest):
-    """A request for the offsets of all groups; `is_order` restricts it to ordered topics."""
+    """A request for the offsets of all groups. `is_order` restricts it to ordered topics."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_CONSUME_STATS
     is_order: bool = wire("isOrder", False)
@@ -59,7 +59,7 @@ class GetBrokerConsumeStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateGroupForbidden(HeaderRequest):
-    """A request for whether a group may read a topic; with `readable` it first changes that."""
+    """A request for whether a group may read a topic. With `readable` it first changes that."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
     group: str = wire("group")

@@ -1,7 +1,7 @@
-"""GET_SUBSCRIPTIONGROUP_CONFIG (352): a consumer group's settings; 5.x creates a group that it does not know.
+"""GET_SUBSCRIPTIONGROUP_CONFIG (352): a consumer group's settings. 5.x creates a group that it does not know.
 
-4.9 does not know the request (code 3), and needs none: it stores offsets of any group.
-Source: remoting/protocol/header/GetSubscriptionGroupConfigRequestHeader.java.
+4.9 does not know the request (code 3), and needs none: it stores offsets of any group. Source:
+remoting/protocol/header/GetSubscriptionGroupConfigRequestHeader.java.
 """
 
 from __future__ import annotations
@@ -16,7 +16,5 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class GetSubscriptionGroupConfig(HeaderRequest):
-    """A request for the group's settings."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
     group: str = wire("group")

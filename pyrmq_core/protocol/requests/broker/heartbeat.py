@@ -1,6 +1,6 @@
 """HEART_BEAT (34) and UNREGISTER_CLIENT (35): the groups that a connection serves.
 
-Supported: version 1 of the heartbeat (complete subscriptions each time); version 2's fingerprint is sent as 0, which
+Supported: version 1 of the heartbeat (complete subscriptions each time). Version 2's fingerprint is sent as 0, which
 means none. Sources: remoting/protocol/heartbeat/HeartbeatData.java, ConsumerData.java, ProducerData.java,
 SubscriptionData.java.
 """
@@ -22,7 +22,7 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionData:
-    """A consumer group's subscription to one topic; the broker compares `code_set`, the Java hashes of `tags_set`."""
+    """A consumer group's subscription to one topic. The broker compares `code_set`, the Java hashes of `tags_set`."""
 
     topic: str
     sub_string: str = "*"
@@ -58,8 +58,6 @@ class SubscriptionData:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerData:
-    """One consumer group of a client."""
-
     group_name: str
     consume_type: str = "CONSUME_ACTIVELY"
     message_model: str = "CLUSTERING"
@@ -93,7 +91,7 @@ class ConsumerData:
 
 @dataclass(frozen=True, slots=True)
 class HeartBeat:
-    """A client's groups; an answer's `version` is the broker's version."""
+    """A client's groups. An answer's `version` is the broker's version."""
 
     CODE: ClassVar[RequestCode] = RequestCode.HEART_BEAT
     client_id: str
@@ -116,7 +114,7 @@ class HeartBeat:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        """Returns the heartbeat in a body's members; raises `BodyError` for a missing member or a wrong type."""
+        """Returns the heartbeat in a body's members. Raises `BodyError` for a missing member or a wrong type."""
         try:
             return cls(
                 client_id=str(members["clientID"]),
@@ -129,7 +127,7 @@ class HeartBeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartBeatAnswer(HeaderResponse):
-    """The answer to request 34: 5.x says if it understands version 2; 4.9 answers without fields."""
+    """The answer to request 34: 5.x says if it understands version 2, while 4.9 answers without fields."""
 
     supports_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", None)
     subscription_changed: bool | None = wire("IS_SUB_CHANGE", None)
@@ -137,7 +135,7 @@ class HeartBeatAnswer(HeaderResponse):
 
 @dataclass(frozen=True, slots=True)
 class UnregisterClient(HeaderRequest):
-    """The notice that a client's group leaves; the broker always answers SUCCESS."""
+    """The notice that a client's group leaves. The broker always answers SUCCESS."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_CLIENT
     client_id: str = wire("clientID")

@@ -18,7 +18,7 @@ from pyrmq_core.protocol.messages.queue_tables import queue_members, queues_from
 
 @dataclass(frozen=True, slots=True)
 class LockQueues:
-    """A request to lock these queues for this client; the answer has the queues that it holds now."""
+    """A request to lock these queues for this client. The answer has the queues that it holds now."""
 
     CODE: ClassVar[RequestCode] = RequestCode.LOCK_BATCH_MQ
     consumer_group: str
@@ -46,15 +46,13 @@ class LockQueues:
 
 @dataclass(frozen=True, slots=True)
 class UnlockQueues(LockQueues):
-    """A request to unlock queues; answered without a body."""
+    """A request to unlock queues, answered without a body."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNLOCK_BATCH_MQ
 
 
 @dataclass(frozen=True, slots=True)
 class LockedQueues:
-    """The answer to LOCK_BATCH_MQ (41)."""
-
     queues: tuple[MessageQueue, ...]
 
     def to_command(self) -> Command:

@@ -50,7 +50,7 @@ class SearchOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetEarliestStoreTime(HeaderRequest):
-    """A request for the store time of the oldest message that is still kept; the answer is -1 for an empty queue."""
+    """A request for the store time of the oldest message that is still kept. The answer is -1 for an empty queue."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_EARLIEST_MSG_STORETIME
     topic: str = wire("topic")
@@ -67,6 +67,4 @@ class OffsetFound(HeaderResponse):
 
 @dataclass(frozen=True, slots=True)
 class StoreTimeFound(HeaderResponse):
-    """The answer to GET_EARLIEST_MSG_STORETIME (32)."""
-
     timestamp_ms: int = wire("timestamp")

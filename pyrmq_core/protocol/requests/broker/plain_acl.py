@@ -21,7 +21,7 @@ from pyrmq_core.protocol.java.json_text import dumps
 
 @dataclass(frozen=True, slots=True)
 class UpdateAclConfig(HeaderRequest):
-    """A request to add or change an account; lists of `name=permission` are joined by commas."""
+    """A request to add or change an account. Lists of `name=permission` are joined by commas."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
     access_key: str = wire("accessKey")
@@ -36,15 +36,13 @@ class UpdateAclConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class DeleteAclConfig(HeaderRequest):
-    """A request to remove an account."""
-
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_ACL_CONFIG
     access_key: str = wire("accessKey")
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateWhiteAddresses(HeaderRequest):
-    """A request to set a file's global white addresses, joined by commas; an empty name means plain_acl.yml."""
+    """A request to set a file's global white addresses, joined by commas. An empty name means plain_acl.yml."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
     white_addresses: str = wire("globalWhiteAddrs")
@@ -53,8 +51,6 @@ class UpdateWhiteAddresses(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetAclConfig(HeaderRequest):
-    """A request for all accounts and global white addresses."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG
 
 

@@ -1,7 +1,7 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): records of one queue from an offset on.
 
-Supported: every header field; 361 is the same conversation under a newer code, which 4.9 does not know.
-`PullAnswer.from_command` is the plain form of reading an answer; `pull_offsets` reads only its offsets, faster.
+Supported: every header field. 361 is the same conversation under a newer code, which 4.9 does not know.
+`PullAnswer.from_command` is the plain form of reading an answer. `pull_offsets` reads only its offsets, faster.
 Sources: remoting/protocol/header/PullMessageRequestHeader.java, PullMessageResponseHeader.java,
 common/sysflag/PullSysFlag.java.
 """
@@ -24,8 +24,6 @@ from pyrmq_core.protocol.java.integers import parse_long
 
 
 class PullSysFlag(enum.IntFlag):
-    """The options of a pull."""
-
     COMMIT_OFFSET = 1
     SUSPEND = 2
     SUBSCRIPTION = 4
@@ -57,9 +55,9 @@ PULL_ANSWER_FORM: Final = re.compile(
 
 
 def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
-    """Returns an answer's next, maximum and minimum offset; None unless all three are whole numbers.
+    """Returns an answer's next, maximum and minimum offset, or None unless all three are whole numbers.
 
-    Searches the unparsed header where it can, because bulk reads need no other field of it.
+    It searches the unparsed header where it can, because bulk reads need no other field of it.
     """
     if answer.__class__ is LentAnswer:
         following, maximum, minimum, _ = answer.numbers
@@ -75,9 +73,9 @@ def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class PullMessage(HeaderRequest):
-    """A request for records from `queue_offset` on; with SUSPEND the broker holds it while there is no new message.
+    """A request for records from `queue_offset` on. With SUSPEND the broker holds it while there is no new message.
 
-    `subscription` is used with SUBSCRIPTION only; consumers that sent it in their heartbeat leave it out.
+    `subscription` is used with SUBSCRIPTION only. Consumers that sent it in their heartbeat leave it out.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.PULL_MESSAGE
@@ -98,7 +96,7 @@ class PullMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class PullAnswer:
-    """The answer to a pull; `records` is stored records one after another, `code` one of `PULL_ANSWERS`."""
+    """The answer to a pull. `records` is stored records one after another, `code` one of `PULL_ANSWERS`."""
 
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
@@ -116,7 +114,7 @@ class PullAnswer:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """Returns the answer; `HeaderError` if an offset is missing: 0 would send a reader back to the beginning."""
+        """Returns the answer. Raises `HeaderError` without an offset: 0 would lead a reader back to the start."""
         for name in REQUIRED_FIELDS:
             if name not in command.ext:
                 raise HeaderError(f"a PULL_MESSAGE answer ({command.code}) lacks the field {name}")

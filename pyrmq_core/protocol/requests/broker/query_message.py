@@ -2,9 +2,9 @@
 
 A broker answers request 33 with the record at an offset of its log. It answers request 12 with the newest records of a
 key or UNIQ_KEY in its index, stored between two times. The index holds hashes: a record may have another key or topic.
-12 finds a message a moment after it is stored. `indexType` (5.4.0) is `K` for keys, `U` for UNIQ_KEYs, `T` for tags;
-left out is `lastKey`, for the next page of an index in RocksDB. Sources:
-remoting/protocol/header/QueryMessageRequestHeader.java, ViewMessageRequestHeader.java;
+12 finds a message a moment after it is stored. `indexType` (5.4.0) is `K` for keys, `U` for UNIQ_KEYs, `T` for tags.
+Left out is `lastKey`, for the next page of an index in RocksDB. Sources:
+remoting/protocol/header/QueryMessageRequestHeader.java, ViewMessageRequestHeader.java,
 broker/processor/QueryMessageProcessor.java.
 """
 
@@ -21,7 +21,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class ViewMessage(HeaderRequest):
-    """A request for the record at an offset of the log; 5.x checks the permission on `topic`, if it is named."""
+    """A request for the record at an offset of the log. 5.x checks the permission on `topic`, if it is named."""
 
     CODE: ClassVar[RequestCode] = RequestCode.VIEW_MESSAGE_BY_ID
     offset: int = wire("offset")
@@ -30,7 +30,7 @@ class ViewMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueryMessage(HeaderRequest):
-    """A request for at most `max_num` messages of a key; with `by_unique_key` the broker sets the number itself.
+    """A request for at most `max_num` messages of a key. With `by_unique_key` the broker sets the number itself.
 
     Our client leaves out the header field of `by_unique_key`. A 5.x broker includes that field when it verifies a
     signature, a 4.9 broker does not (acl/plain/PlainAccessValidator.java), so one of them would refuse the request.
@@ -49,7 +49,7 @@ class QueryMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class MessagesFound:
-    """The answer to request 12 if any record is found; otherwise the answer is QUERY_NOT_FOUND."""
+    """The answer to request 12 if any record is found. Otherwise the answer is QUERY_NOT_FOUND."""
 
     index_last_update_ms: int = wire("indexLastUpdateTimestamp")
     index_last_update_phyoffset: int = wire("indexLastUpdatePhyoffset")

@@ -1,7 +1,7 @@
 """RECALL_MESSAGE (370): withdraws a message that waits for its delivery time. It needs a broker of 5.3 or later.
 
-It is off at the broker by default (`recallMessageEnable`; the answer is then 16); the answer to an unreadable handle is
-604.
+It is off at the broker by default (`recallMessageEnable`), and the answer is then 16. The answer to an unreadable
+handle is 604.
 
     handle = URL-safe base64 of   v1 topic broker deliverMs uniqKey   (five words)
 
@@ -38,7 +38,7 @@ class RecallHandle:
 
     @classmethod
     def decode(cls, handle: str) -> Self:
-        """Returns the parts of a handle, with or without its padding; `InvalidArgument` for any other text."""
+        """Returns the parts of a handle, with or without its padding. Raises `InvalidArgument` for any other text."""
         padding = "" if "=" in handle else "=" * (-len(handle) % 4)
         try:
             if len(handle + padding) % 4:

@@ -1,11 +1,12 @@
-"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): one message, or a batch of one topic, to store in
-one queue; SEND_REPLY_MESSAGE (324), SEND_REPLY_MESSAGE_V2 (325): a message to push to the client that waits for it.
+"""SEND_MESSAGE (10), its V2 (310) and SEND_BATCH_MESSAGE (320), and SEND_REPLY_MESSAGE (324) and its V2 (325).
 
-Supported: both spellings of the header. The field `batch`, not the code, says that the body is a batch.
-Fast forms, each beside its plain one: `SendMessage.to_form` (plain: `to_command`), and the usual answer `_USUAL` in
-`MessageStored.from_command`, `queue_offset_of` and `queue_id_of` (plain: `decode_fields`).
-Sources: remoting/protocol/header/SendMessageRequestHeader.java, SendMessageRequestHeaderV2.java,
-SendMessageResponseHeader.java.
+The first three store one message, or a batch of one topic, in one queue. The others have a message pushed to the client
+that waits for it.
+
+Supported: both spellings of the header. The field `batch`, not the code, says that the body is a batch. Fast forms,
+each beside its plain one: `SendMessage.to_form` (plain: `to_command`), and the usual answer `_USUAL` in
+`MessageStored.from_command`, `queue_offset_of` and `queue_id_of` (plain: `decode_fields`). Sources:
+remoting/protocol/header/SendMessageRequestHeader.java, SendMessageRequestHeaderV2.java, SendMessageResponseHeader.java.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class MessageStored(HeaderResponse):
 
     @classmethod
     def from_command(cls, command: Command) -> MessageStored:
-        """Returns the answer; a usual answer is read by a regular expression, at a fifth of the cost."""
+        """Returns the answer. A usual answer is read by a regular expression, at a fifth of the cost."""
         ext = command.ext
         match = _USUAL.fullmatch(ext.raw.decode("latin-1")) if type(ext) is LazyFields else None
         if match is None:
@@ -166,13 +167,12 @@ class MessageStored(HeaderResponse):
 
     @classmethod
     def queue_id_of(cls, command: Command) -> int:
-        """Returns the answer's queue id alone."""
         queue_id = _number_in(command, _QUEUE_ID, QUEUE_ID_DIGITS)
         return cls.from_command(command).queue_id if queue_id is None else queue_id
 
 
 def _number_in(command: Command, name: bytes, most_digits: int) -> int | None:
-    """Returns the number behind a quoted name in a header that is not parsed; None if it has to be parsed."""
+    """Returns the number behind a quoted name in a header that is not parsed, or None if it has to be parsed."""
     ext = command.ext
     if type(ext) is not LazyFields:
         return None

@@ -21,7 +21,7 @@ from pyrmq_core.protocol.routes.topic_config import topic_config_from_members, t
 
 @dataclass(frozen=True, slots=True)
 class UpdateTopic(HeaderRequest):
-    """A request to create the topic, or change it to these settings; `attributes` is `+name=value,-name`."""
+    """A request to create the topic, or change it to these settings. `attributes` is `+name=value,-name`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_TOPIC
     topic: str = wire("topic")
@@ -50,7 +50,7 @@ class UpdateTopic(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(HeaderRequest):
-    """A request to delete the topic, its queues and its offsets; the answer is SUCCESS also for an unknown topic."""
+    """A request to delete the topic, its queues and its offsets. The answer is SUCCESS also for an unknown topic."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_BROKER
     topic: str = wire("topic")
@@ -58,7 +58,7 @@ class DeleteTopic(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetTopicConfig(HeaderRequest):
-    """A request for the topic's settings; the answer is TOPIC_NOT_EXIST when the broker has no such topic."""
+    """A request for the topic's settings. The answer is TOPIC_NOT_EXIST when the broker has no such topic."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_TOPIC_CONFIG
     topic: str = wire("topic")
@@ -66,8 +66,6 @@ class GetTopicConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigFound:
-    """The answer to GET_TOPIC_CONFIG (351)."""
-
     config: TopicConfig
 
     def to_command(self) -> Command:

@@ -1,9 +1,10 @@
-"""Administration of users (3001 to 3005) and of policies about them (3006 to 3010); the NameServer answers it, too.
+"""Administration of users (3001 to 3005) and of policies about them (3006 to 3010), which the NameServer answers, too.
 
 A user is `{"username","password","userType","userStatus"}`, policies are
 `{"subject":"User:x","policies":[{"policyType","entries":[{"resource","actions","sourceIps","decision"}]}]}`.
+
 3004 and 3009 are answered with one of these as the body, 3005 and 3010 with a list, all without a body if there is
-none; the others with success alone. Sources: remoting/protocol/header/{Create,Update,Delete,Get}{User,Acl}
+none. The others are answered with success alone. Sources: remoting/protocol/header/{Create,Update,Delete,Get}{User,Acl}
 RequestHeader.java, ListUsersRequestHeader.java, ListAclsRequestHeader.java, body/UserInfo.java, AclInfo.java (5.4.0).
 """
 
@@ -22,7 +23,7 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class CreateUser:
-    """A request to make a user; `members` are the body's members."""
+    """A request to make a user. `members` are the body's members."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_USER
     username: str
@@ -38,7 +39,7 @@ class CreateUser:
 
 @dataclass(frozen=True, slots=True)
 class UpdateUser(CreateUser):
-    """A request to change a user; members that the body lacks stay."""
+    """A request to change a user. Members that the body lacks stay."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_UPDATE_USER
 
@@ -53,8 +54,6 @@ class DeleteUser(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetUser(HeaderRequest):
-    """A request for one user."""
-
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_GET_USER
     username: str = wire("username", "")
 
@@ -69,7 +68,7 @@ class ListUsers(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class CreateAcl:
-    """A request to add policies about a subject; `members` are the body's members."""
+    """A request to add policies about a subject. `members` are the body's members."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_ACL
     subject: str
@@ -85,7 +84,7 @@ class CreateAcl:
 
 @dataclass(frozen=True, slots=True)
 class UpdateAcl(CreateAcl):
-    """A request to change policies; RocketMQ does the same as for 3006."""
+    """A request to change policies. RocketMQ does the same as for 3006."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_UPDATE_ACL
 
@@ -102,8 +101,6 @@ class DeleteAcl(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetAcl(HeaderRequest):
-    """A request for a subject's policies."""
-
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_GET_ACL
     subject: str = wire("subject", "")
 

@@ -1,6 +1,6 @@
 """CHECK_TRANSACTION_STATE (39): a broker asks a producer of the group for the state of a half message's transaction.
 
-It arrives one-way, over a connection that sent a heartbeat of the group; the producer answers with an END_TRANSACTION
+It arrives one-way, over a connection that sent a heartbeat of the group. The producer answers with an END_TRANSACTION
 (37) to that broker. The body is the half message as a stored record, with its real topic and queue. 4.9 sends neither
 `topic` nor `bname`. Sources: remoting/protocol/header/CheckTransactionStateRequestHeader.java,
 client/impl/ClientRemotingProcessor.java (checkTransactionState), 5.3.3.
@@ -20,7 +20,7 @@ from pyrmq_core.protocol.messages.payload import single_message
 
 @dataclass(frozen=True, slots=True)
 class CheckTransactionState:
-    """A broker's check of one transaction; the END_TRANSACTION returns both offsets unchanged."""
+    """A broker's check of one transaction. The END_TRANSACTION returns both offsets unchanged."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CHECK_TRANSACTION_STATE
     tran_state_table_offset: int = wire("tranStateTableOffset")
@@ -40,5 +40,4 @@ class CheckTransactionState:
         return replace(decode_fields(cls, command.ext, "CHECK_TRANSACTION_STATE (39)"), record=bytes(command.body))
 
     def message(self) -> MessageExt:
-        """Returns the half message; `RecordError` unless the body holds exactly one record."""
         return single_message(self.record, self.broker_name or "", "a transaction check")

@@ -1,8 +1,8 @@
 """CONSUME_MESSAGE_DIRECTLY (309): one consumer consumes one stored message now, and answers with its listener's result.
 
-An administrator sends it to the broker that stores the message, without a body; the broker adds the record and its own
-name, and passes it on to the client. An ordered consumer's result has `order`. Offsets do not change.
-Sources: remoting/protocol/header/ConsumeMessageDirectlyResultRequestHeader.java,
+An administrator sends it to the broker that stores the message, without a body. The broker adds the record and its own
+name, and passes it on to the client. An ordered consumer's result has `order`. Offsets do not change. Sources:
+remoting/protocol/header/ConsumeMessageDirectlyResultRequestHeader.java,
 remoting/protocol/body/ConsumeMessageDirectlyResult.java, CMResult.java, client/impl/ClientRemotingProcessor.java
 (consumeMessageDirectly), 5.4.0 and 4.9.7.
 """
@@ -26,7 +26,7 @@ from pyrmq_core.protocol.messages.payload import single_message
 
 @dataclass(frozen=True, slots=True)
 class ConsumeMessageDirectly:
-    """A request to consume a message; `msg_id` is its offset message id, `record` the message as stored."""
+    """A request to consume a message. `msg_id` is its offset message id, `record` the message as stored."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CONSUME_MESSAGE_DIRECTLY
     consumer_group: str = wire("consumerGroup")
@@ -47,12 +47,11 @@ class ConsumeMessageDirectly:
         return replace(header, record=bytes(command.body))
 
     def message(self) -> MessageExt:
-        """Returns the message to consume; `RecordError` unless the body holds exactly one record."""
         return single_message(self.record, self.broker_name or "", "a message to consume directly")
 
 
 class CMResult(enum.Enum):
-    """The result of consuming a message directly; the value is Java's name."""
+    """The result of consuming a message directly. The value is Java's name."""
 
     SUCCESS = "CR_SUCCESS"
     LATER = "CR_LATER"
@@ -68,7 +67,7 @@ def _result_member(value: object) -> CMResult:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeDirectlyResult:
-    """The answer: a listener's result, and the time that it took; `remark` describes an exception."""
+    """The answer: a listener's result, and the time that it took. `remark` describes an exception."""
 
     order: bool = member("order", False, flag_member)
     auto_commit: bool = member("autoCommit", True, flag_member)

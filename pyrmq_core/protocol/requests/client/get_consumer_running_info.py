@@ -67,8 +67,6 @@ class ProcessQueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class PopProcessQueueInfo:
-    """One queue of a pop consumer."""
-
     wait_ack_count: int = member("waitAckCount", 0, int_member)
     dropped: bool = member("droped", False, flag_member)
     last_pop_timestamp_ms: int = member("lastPopTimestamp", 0, long_member)
@@ -142,7 +140,7 @@ def _queue_table(queues: Mapping[MessageQueue, Any]) -> bytes:
 
 
 def _texts(value: Any) -> dict[str, str]:
-    """Returns a table of texts. Java's `Properties` can hold numbers and flags; they become text as Java prints it."""
+    """Returns a table of texts. Java's `Properties` can hold numbers and flags, which become text as Java prints it."""
     return {name: _text(member) for name, member in (value or {}).items()}
 
 

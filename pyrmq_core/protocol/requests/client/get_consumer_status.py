@@ -25,8 +25,6 @@ from pyrmq_core.protocol.messages.queue_tables import dump_queue_table, queue_of
 
 @dataclass(frozen=True, slots=True)
 class GetConsumerStatus(HeaderRequest):
-    """A request for a member's offsets."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
     topic: str = wire("topic")
     group: str = wire("group")

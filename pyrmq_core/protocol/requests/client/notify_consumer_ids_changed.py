@@ -1,8 +1,8 @@
 """NOTIFY_CONSUMER_IDS_CHANGED (40): the members or subscriptions of a consumer group changed.
 
-It arrives one-way, over every connection that sent a heartbeat of the group; no answer is sent. A client that misses it
-divides the queues again at its next interval.
-Sources: remoting/protocol/header/NotifyConsumerIdsChangedRequestHeader.java, client/impl/ClientRemotingProcessor.java
+It arrives one-way, over every connection that sent a heartbeat of the group. No answer is sent. A client that misses it
+divides the queues again at its next interval. Sources:
+remoting/protocol/header/NotifyConsumerIdsChangedRequestHeader.java, client/impl/ClientRemotingProcessor.java
 (notifyConsumerIdsChanged), 5.4.0 and 4.9.7.
 """
 
@@ -18,7 +18,5 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class NotifyConsumerIdsChanged(HeaderRequest):
-    """A notice about one group."""
-
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
     consumer_group: str = wire("consumerGroup")

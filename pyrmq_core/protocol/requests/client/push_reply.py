@@ -1,8 +1,7 @@
 """PUSH_REPLY_MESSAGE_TO_CLIENT (326): a broker sends a reply to the client that sent the request message.
 
-It arrives over a connection that sent that client's heartbeat; the answer is SUCCESS. The body is as the replier sent
-it.
-Sources: remoting/protocol/header/ReplyMessageRequestHeader.java, broker/processor/ReplyMessageProcessor.java,
+It arrives over a connection that sent that client's heartbeat. The answer is SUCCESS. The body is as the replier sent
+it. Sources: remoting/protocol/header/ReplyMessageRequestHeader.java, broker/processor/ReplyMessageProcessor.java,
 client/impl/ClientRemotingProcessor.java (receiveReplyMessage), 5.3.3.
 """
 
@@ -49,7 +48,7 @@ class PushReply:
         return replace(decode_fields(cls, command.ext, "PUSH_REPLY_MESSAGE_TO_CLIENT (326)"), body=bytes(command.body))
 
     def message(self) -> MessageExt:
-        """Returns the reply; it is not stored, so its offsets are 0. `RecordError` if the body is unreadable."""
+        """Returns the reply. It is not stored, so its offsets are 0. Raises `RecordError` if the body is unreadable."""
         properties = decode_properties(self.properties or "")
         return MessageExt(
             topic=self.topic,

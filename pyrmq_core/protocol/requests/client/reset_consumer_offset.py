@@ -1,9 +1,9 @@
 """RESET_CONSUMER_CLIENT_OFFSET (220): a broker gives the members of a group new offsets, which they take at once.
 
-It arrives one-way; no answer is sent. Brokers of 5.1 or later send it only with useServerSideResetOffset=false; else
-they answer the next pull with the new offset. The body is a table by queue, or the list that brokers send when a C++
-client made the request; tables are written.
-Sources: remoting/protocol/header/ResetOffsetRequestHeader.java, remoting/protocol/body/ResetOffsetBody.java,
+It arrives one-way, and no answer is sent. Brokers of 5.1 or later send it only with useServerSideResetOffset=false.
+Otherwise they answer the next pull with the new offset. The body is a table by queue, or the list that brokers send
+when a C++ client made the request. This end writes tables. Sources:
+remoting/protocol/header/ResetOffsetRequestHeader.java, remoting/protocol/body/ResetOffsetBody.java,
 ResetOffsetBodyForC.java, broker/client/net/Broker2Client.java (resetOffset), 5.4.0 and 4.9.7.
 """
 
@@ -22,7 +22,7 @@ from pyrmq_core.protocol.messages.queue_tables import offset_table_body, read_of
 
 @dataclass(frozen=True, slots=True)
 class ResetConsumerOffset:
-    """New offsets of a group's queues; `timestamp_ms` is the time by which a broker looked them up."""
+    """New offsets of a group's queues. `timestamp_ms` is the time by which a broker looked them up."""
 
     CODE: ClassVar[RequestCode] = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
     topic: str = wire("topic")

@@ -16,18 +16,15 @@ from pyrmq_core.protocol.requests.settings_text import SettingsAnswer, SettingsU
 
 @dataclass(frozen=True, slots=True)
 class GetBrokerConfig(HeaderRequest):
-    """A request for all settings."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_CONFIG
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerConfigText(SettingsAnswer):
-    """The answer to GET_BROKER_CONFIG (26)."""
+class BrokerConfigText(SettingsAnswer): ...
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateBrokerConfig(SettingsUpdate):
-    """A request to change these settings of a broker; answered without fields."""
+    """A request to change these settings of a broker, answered without fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_BROKER_CONFIG

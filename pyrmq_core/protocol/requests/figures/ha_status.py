@@ -1,4 +1,4 @@
-"""GET_BROKER_HA_STATUS (907): a master's slaves, or how a slave follows its master; 5.0 and later.
+"""GET_BROKER_HA_STATUS (907), of 5.0 or later: a master's slaves, or how a slave follows its master.
 
 Source: remoting/protocol/body/HARuntimeInfo.java, 5.4.0.
 """
@@ -20,14 +20,12 @@ from pyrmq_core.protocol.java.members import flag_member, from_members, member, 
 
 @dataclass(frozen=True, slots=True)
 class GetHaStatus(HeaderRequest):
-    """A request for the state of replication."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_HA_STATUS
 
 
 @dataclass(frozen=True, slots=True)
 class HaConnection:
-    """One slave that is connected with a master; `diff` is how many bytes of the log it lacks."""
+    """One slave that is connected with a master. `diff` is how many bytes of the log it lacks."""
 
     address: str = member("addr", "", text_member)
     slave_ack_offset: int = member("slaveAckOffset", 0, long_member)
@@ -39,7 +37,7 @@ class HaConnection:
 
 @dataclass(frozen=True, slots=True)
 class HaClient:
-    """A slave's connection with its master; a time of 0 means that there is none."""
+    """A slave's connection with its master. A time of 0 means that there is none."""
 
     master_address: str = member("masterAddr", "", text_member)
     max_offset: int = member("maxOffset", 0, long_member)
@@ -59,7 +57,7 @@ def _client(members: object) -> HaClient:
 
 @dataclass(frozen=True, slots=True)
 class HaStatus:
-    """The answer to request 907; `client` is set by a slave, and None for a master."""
+    """The answer to request 907. `client` is set by a slave, and None for a master."""
 
     master: bool = member("master", False, flag_member)
     master_commit_log_max_offset: int = member("masterCommitLogMaxOffset", 0, long_member)

@@ -1,6 +1,6 @@
 """GET_BROKER_RUNTIME_INFO (28): a broker's figures by name, all as text.
 
-A rate is a text of three numbers, for the last 10, 60 and 600 s; a number is missing until its time has passed.
+A rate is a text of three numbers, for the last 10, 60 and 600 s. A number is missing until its time has passed.
 Sources: remoting/protocol/body/KVTable.java, store/StoreStatsService.java getRuntimeInfo, 5.4.0 and 4.9.7.
 """
 
@@ -23,14 +23,12 @@ TRANSFERRED: Final = ("getTransferredTps", "getTransferedTps")
 
 @dataclass(frozen=True, slots=True)
 class GetRuntimeInfo(HeaderRequest):
-    """A request for all figures."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_RUNTIME_INFO
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """The answer to request 28; a figure that is missing or of another form is None."""
+    """The answer to request 28. A figure that is missing or of another form is None."""
 
     table: Mapping[str, str]
 

@@ -24,8 +24,6 @@ PERIODS: Final = ("statsMinute", "statsHour", "statsDay")
 
 @dataclass(frozen=True, slots=True)
 class ViewBrokerStats(HeaderRequest):
-    """A request for one figure."""
-
     CODE: ClassVar[RequestCode] = RequestCode.VIEW_BROKER_STATS_DATA
     stats_name: str = wire("statsName")
     stats_key: str = wire("statsKey")
@@ -42,8 +40,6 @@ class StatsPeriod:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStats:
-    """The answer to VIEW_BROKER_STATS_DATA (315)."""
-
     minute: StatsPeriod = StatsPeriod()
     hour: StatsPeriod = StatsPeriod()
     day: StatsPeriod = StatsPeriod()

@@ -1,6 +1,6 @@
 """GET_TOPIC_STATS_INFO (202) and QUERY_TOPIC_CONSUME_BY_WHO (300): a topic's queues at one broker, and its groups.
 
-The answer to request 202 has message queues as object keys; 4.9 has no `topicPutTps`. Sources:
+The answer to request 202 has message queues as object keys. 4.9 has no `topicPutTps`. Sources:
 remoting/protocol/admin/TopicStatsTable.java, TopicOffset.java, remoting/protocol/body/GroupList.java, 5.4.0.
 """
 
@@ -37,8 +37,6 @@ _ROWS_ALONE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class GetTopicStats(HeaderRequest):
-    """A request for the offsets of a topic's queues."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_TOPIC_STATS_INFO
     topic: str = wire("topic")
 
@@ -54,8 +52,6 @@ class TopicOffset:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatsTable:
-    """The answer to GET_TOPIC_STATS_INFO (202)."""
-
     offsets: Mapping[MessageQueue, TopicOffset] = field(default_factory=dict)
     put_tps: float | None = None
 
@@ -82,7 +78,7 @@ def queue_rows(answer: Command, topic: str, broker_name: str) -> dict[int, tuple
     """Returns by queue id the members of `TopicOffset` in an answer to request 202, of this topic and broker.
 
     A watched topic with 1,000 queues is read many times a second: rows as fastjson writes them take a tenth of the time
-    of `TopicStatsTable.from_command`. `BodyError` as there.
+    of `TopicStatsTable.from_command`. Raises `BodyError` as there.
     """
     text = bytes(answer.body).decode(errors="surrogateescape")
     if text.isascii() and _ROWS_ALONE.fullmatch(_ROW.sub("\n", text)):
@@ -107,8 +103,6 @@ class QueryTopicGroups(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class TopicGroups:
-    """The answer to QUERY_TOPIC_CONSUME_BY_WHO (300)."""
-
     groups: tuple[str, ...] = ()
 
     def to_command(self) -> Command:

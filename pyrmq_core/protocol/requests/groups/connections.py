@@ -27,24 +27,18 @@ from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 
 @dataclass(frozen=True, slots=True)
 class GetConsumerConnections(HeaderRequest):
-    """A request for the members of a consumer group."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_CONSUMER_CONNECTION_LIST
     consumer_group: str = wire("consumerGroup")
 
 
 @dataclass(frozen=True, slots=True)
 class GetProducerConnections(HeaderRequest):
-    """A request for the members of a producer group."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_PRODUCER_CONNECTION_LIST
     producer_group: str = wire("producerGroup")
 
 
 @dataclass(frozen=True, slots=True)
 class GetAllProducers(HeaderRequest):
-    """A request for the members of all producer groups."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_ALL_PRODUCER_INFO
 
 
@@ -88,8 +82,6 @@ class ConsumerConnections:
 
 @dataclass(frozen=True, slots=True)
 class ProducerConnections:
-    """The answer to GET_PRODUCER_CONNECTION_LIST (204)."""
-
     connections: tuple[Connection, ...]
 
     @classmethod
@@ -103,7 +95,7 @@ class ProducerConnections:
 
 @dataclass(frozen=True, slots=True)
 class ProducerInfo:
-    """One client of a producer group; `last_update_ms` is the time of its last heartbeat."""
+    """One client of a producer group. `last_update_ms` is the time of its last heartbeat."""
 
     client_id: str = member("clientId", "", text_member)
     address: str = member("remoteIP", "", text_member)

@@ -78,8 +78,6 @@ class QueueTimeSpan:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeTimeSpans:
-    """The answer to QUERY_CONSUME_TIME_SPAN (303)."""
-
     queues: tuple[QueueTimeSpan, ...]
 
     @classmethod

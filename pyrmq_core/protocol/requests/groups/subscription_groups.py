@@ -29,7 +29,7 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroupConfig:
-    """A consumer group's settings at one broker; `others` are unknown members of newer releases, kept unchanged."""
+    """A consumer group's settings at one broker. `others` are unknown members of newer releases, kept unchanged."""
 
     group_name: str = member("groupName", "", text_member)
     consume_enable: bool = member("consumeEnable", True, flag_member)
@@ -48,7 +48,7 @@ class SubscriptionGroupConfig:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        """Returns the settings; `TypeError` or `ValueError` for a member of the wrong type."""
+        """Returns the settings. Raises `TypeError` or `ValueError` for a member of the wrong type."""
         config = from_members(cls, members)
         others = {name: value for name, value in members.items() if name not in to_members(config)}
         return cls(**{name: getattr(config, name) for name in FIELDS}, others=others)
@@ -79,15 +79,11 @@ class UpdateSubscriptionGroup:
 
 @dataclass(frozen=True, slots=True)
 class GetAllSubscriptionGroups(HeaderRequest):
-    """A request for all groups of a broker."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
 
 
 @dataclass(frozen=True, slots=True)
 class AllSubscriptionGroups:
-    """The answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
-
     groups: Mapping[str, SubscriptionGroupConfig]
 
     @classmethod
@@ -102,7 +98,7 @@ class AllSubscriptionGroups:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSubscriptionGroup(HeaderRequest):
-    """A request to delete a group; its offsets go with it if both flags, of 5.x and of 4.9, are true."""
+    """A request to delete a group. Its offsets go with it if both flags, of 5.x and of 4.9, are true."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_SUBSCRIPTIONGROUP
     group_name: str = wire("groupName")

@@ -1,8 +1,8 @@
 """GET_BROKER_CLUSTER_INFO (106) and GET_BROKER_MEMBER_GROUP (901): the brokers that a NameServer knows.
 
-Java always writes broker ids as bare integer names here; ours are quoted, which every fastjson reads. 901 needs 5.x; a
-NameServer of 4.9 does not answer it at all. Sources: remoting/protocol/body/ClusterInfo.java,
-BrokerMemberGroup.java, GetBrokerMemberGroupResponseBody.java.
+Java always writes broker ids as bare integer names here. Ours are quoted, which every fastjson reads. 901 needs 5.x: a
+NameServer of 4.9 does not answer it at all. Sources: remoting/protocol/body/ClusterInfo.java, BrokerMemberGroup.java,
+GetBrokerMemberGroupResponseBody.java.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from pyrmq_core.protocol.routes.route import BrokerData, broker_addresses
 
 @dataclass(frozen=True, slots=True)
 class GetClusterInfo(HeaderRequest):
-    """A request for all clusters and brokers."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_INFO
 
 
@@ -55,7 +53,7 @@ class ClusterInfo:
 
 @dataclass(frozen=True, slots=True)
 class GetBrokerMemberGroup(HeaderRequest):
-    """A request for the addresses under one broker name; an unknown name has none."""
+    """A request for the addresses under one broker name. An unknown name has none."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_MEMBER_GROUP
     broker_name: str = wire("brokerName")

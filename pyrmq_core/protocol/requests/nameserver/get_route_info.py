@@ -19,7 +19,7 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 
 @dataclass(frozen=True, slots=True)
 class GetRouteInfo(HeaderRequest):
-    """A request for a topic's route; a NameServer that does not know the topic answers TOPIC_NOT_EXIST."""
+    """A request for a topic's route. A NameServer that does not know the topic answers TOPIC_NOT_EXIST."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_ROUTEINFO_BY_TOPIC
     topic: str = wire("topic")
@@ -28,8 +28,6 @@ class GetRouteInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class RouteInfo:
-    """The answer to request 105: the route, in the body."""
-
     route: TopicRouteData
 
     def to_command(self) -> Command:

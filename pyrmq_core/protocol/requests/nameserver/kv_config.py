@@ -1,9 +1,10 @@
-"""PUT_KV_CONFIG (100), GET_KV_CONFIG (101), DELETE_KV_CONFIG (102), GET_KVLIST_BY_NAMESPACE (219): small values that a
-NameServer keeps for its clients.
+"""Small values that a NameServer keeps for its clients.
+
+    PUT_KV_CONFIG (100)    GET_KV_CONFIG (101)    DELETE_KV_CONFIG (102)    GET_KVLIST_BY_NAMESPACE (219)
 
 Namespace `ORDER_TOPIC_CONFIG` holds the queues of order topics: topic to `brokerName:queues;...`. Each NameServer has
 its own table, so a change must be sent to all of them. Requests 100 and 102 without a namespace or key are refused with
-SYSTEM_ERROR; requests 101 and 219 with an unknown one are answered with QUERY_NOT_FOUND. Sources:
+SYSTEM_ERROR. Requests 101 and 219 with an unknown one are answered with QUERY_NOT_FOUND. Sources:
 remoting/protocol/header/namesrv/PutKVConfigRequestHeader.java and its neighbours, remoting/protocol/body/KVTable.java.
 """
 
@@ -35,8 +36,6 @@ class PutKvConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetKvConfig(HeaderRequest):
-    """A request for one value."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_KV_CONFIG
     namespace: str | None = wire("namespace", None)
     key: str | None = wire("key", None)
@@ -44,19 +43,16 @@ class GetKvConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class KvConfig(HeaderResponse):
-    """The answer to GET_KV_CONFIG (101)."""
-
     value: str | None = wire("value", None)
 
     @classmethod
     def value_in(cls, answer: Command) -> str | None:
-        """Returns the value in an answer; None in a refusal."""
         return cls.from_command(answer).value if answer.code == ResponseCode.SUCCESS else None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteKvConfig(HeaderRequest):
-    """A request to remove a key; answered without fields, also for an unknown key."""
+    """A request to remove a key, answered without fields, also for an unknown key."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_KV_CONFIG
     namespace: str | None = wire("namespace", None)
@@ -65,21 +61,17 @@ class DeleteKvConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetKvList(HeaderRequest):
-    """A request for all values of a namespace."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_KVLIST_BY_NAMESPACE
     namespace: str | None = wire("namespace", None)
 
 
 @dataclass(frozen=True, slots=True)
 class KvTable:
-    """The answer to GET_KVLIST_BY_NAMESPACE (219)."""
-
     table: Mapping[str, str]
 
     @classmethod
     def table_in(cls, answer: Command) -> dict[str, str]:
-        """Returns the values of a successful answer; none for an unknown namespace."""
+        """Returns the values of a successful answer, none for an unknown namespace."""
         return {} if answer.code else dict(cls.from_command(answer).table)
 
     def to_command(self) -> Command:

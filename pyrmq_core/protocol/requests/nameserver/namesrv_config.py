@@ -16,15 +16,13 @@ from pyrmq_core.protocol.requests.settings_text import SettingsAnswer, SettingsU
 
 @dataclass(frozen=True, slots=True)
 class UpdateNamesrvConfig(SettingsUpdate):
-    """A request to change these settings of a NameServer; answered without fields."""
+    """A request to change these settings of a NameServer, answered without fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_NAMESRV_CONFIG
 
 
 @dataclass(frozen=True, slots=True)
 class GetNamesrvConfig(HeaderRequest):
-    """A request for all settings."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_NAMESRV_CONFIG
 
 

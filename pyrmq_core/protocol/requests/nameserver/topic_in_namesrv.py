@@ -1,6 +1,6 @@
 """DELETE_TOPIC_IN_NAMESRV (216) and REGISTER_TOPIC_IN_NAMESRV (217): one topic's route, changed by an administrator.
 
-Both are answered without fields, also when nothing changes. 217 needs 5.x; a NameServer of 4.9 does not answer it.
+Both are answered without fields, also when nothing changes. 217 needs 5.x: a NameServer of 4.9 does not answer it.
 Sources: remoting/protocol/header/namesrv/DeleteTopicFromNamesrvRequestHeader.java, RegisterTopicRequestHeader.java.
 """
 
@@ -27,7 +27,7 @@ class DeleteTopicInNamesrv(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class RegisterTopicInNamesrv:
-    """A request to register queues of the topic at brokers; the list is ignored from the first unknown broker on."""
+    """A request to register queues of the topic at brokers. The list is ignored from the first unknown broker on."""
 
     CODE: ClassVar[RequestCode] = RequestCode.REGISTER_TOPIC_IN_NAMESRV
     topic: str

@@ -21,14 +21,12 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class GetAllTopicList(HeaderRequest):
-    """A request for every topic of every broker."""
-
     CODE: ClassVar[RequestCode] = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 
 
 @dataclass(frozen=True, slots=True)
 class GetTopicsByCluster(HeaderRequest):
-    """A request for the topics of one cluster's brokers; an unknown cluster has none."""
+    """A request for the topics of one cluster's brokers. An unknown cluster has none."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_TOPICS_BY_CLUSTER
     cluster: str | None = wire("cluster", None)
@@ -64,7 +62,7 @@ class GetHasUnitSubUnunitTopicList(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class TopicList:
-    """The answer to all six; only the answer to request 304 has `broker_addr`."""
+    """The answer to all six. Only the answer to request 304 has `broker_addr`."""
 
     topics: tuple[str, ...]
     broker_addr: str | None = None

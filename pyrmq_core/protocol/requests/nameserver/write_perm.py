@@ -1,8 +1,9 @@
 """WIPE_WRITE_PERM_OF_BROKER (205) and ADD_WRITE_PERM_OF_BROKER (327): close a broker for writing, and open it again.
 
-Request 205 clears the write bit of all the broker's topics; request 327 makes them readable and writable, and nothing
-else. Both last until the broker registers another version of its topics. The answer counts 0 topics for an unknown
-broker. Sources: remoting/protocol/header/namesrv/WipeWritePermOfBrokerRequestHeader.java and its twin for adding.
+Request 205 clears the write bit of all the broker's topics, while request 327 makes them readable and writable, and
+nothing else. Both last until the broker registers another version of its topics. The answer counts 0 topics for an
+unknown broker. Sources: remoting/protocol/header/namesrv/WipeWritePermOfBrokerRequestHeader.java and its twin for
+adding.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderRes
 
 @dataclass(frozen=True, slots=True)
 class WipeWritePerm(HeaderRequest):
-    """A request to close this broker for writing."""
-
     CODE: ClassVar[RequestCode] = RequestCode.WIPE_WRITE_PERM_OF_BROKER
     broker_name: str = wire("brokerName")
 
@@ -32,8 +31,6 @@ class WipedWritePerm(HeaderResponse):
 
 @dataclass(frozen=True, slots=True)
 class AddWritePerm(HeaderRequest):
-    """A request to open this broker for writing again."""
-
     CODE: ClassVar[RequestCode] = RequestCode.ADD_WRITE_PERM_OF_BROKER
     broker_name: str = wire("brokerName")
 
