@@ -17,18 +17,17 @@ from pyrmq_core.servers.access.user_file import UserFile, user_file, user_verdic
 
 @dataclass(frozen=True, slots=True)
 class AccessControl:
-    """The enabled parts of a server's access control; if `guard` is None, every request is handled."""
+    """The enabled parts of a server's access control. If `guard` is None, every request is handled."""
 
     guard: Guard | None = None
     plain: PlainAcl | None = None
     users: UserFile | None = None
 
     def denied(self, request: Command, peer: Peer) -> Command | None:
-        """Returns the refusal of a request, or None if it may be handled."""
         return None if self.guard is None else self.guard.denied(request, peer)
 
     async def run(self) -> None:
-        """Reads changed files again; runs until cancelled, or ends at once if there are none to read."""
+        """Reads changed files again until cancelled, or ends at once if there are none to read."""
         if self.plain is not None:
             await self.plain.run()
 
@@ -38,10 +37,8 @@ async def access_control(
 ) -> AccessControl:
     """Returns the access control of the settings, with its files read.
 
-    The file of users is in `folder`; if that is None, users are in memory.
-
-    Raises `InvalidArgument` or `StoreError` for files that cannot be used, and `MissingLibrary` if plain ACL needs
-    PyYAML.
+    The file of users is in `folder`, or in memory if that is None. Raises `InvalidArgument` or `StoreError` for files
+    that cannot be used, and `MissingLibrary` if plain ACL needs PyYAML.
     """
     plain = await trio.to_thread.run_sync(plain_acl, settings)
     if plain is not None:

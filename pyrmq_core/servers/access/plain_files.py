@@ -1,7 +1,7 @@
 """`PlainAcl`: the files of plain ACL, their rules, and administrators' changes to them.
 
 The files are `conf/plain_acl.yml` below RocketMQ's home and all `.yml` and `.yaml` below `conf/acl` but `tools.yml`.
-They are read at the start and whenever one changes; a file that cannot be used then leaves the rules as they were, with
+They are read at the start and whenever one changes. A file that cannot be used then leaves the rules as they were, with
 a line in the log. Source: acl/plain/PlainPermissionManager.java, srvutil/AclFileWatchService.java (4.9.7).
 """
 
@@ -46,7 +46,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class PlainAcl:
-    """The rules in force. `run` follows changes of the files; a change by a request is first written to its file."""
+    """The rules in force. `run` follows changes of the files. A change by a request is first written to its file."""
 
     def __init__(self, home: Path) -> None:
         self.rules = PlainRules()
@@ -62,7 +62,7 @@ class PlainAcl:
         return self._default
 
     def load(self) -> None:
-        """Reads all files; raises `InvalidArgument`, which names an unusable file, and `MissingLibrary`."""
+        """Reads all files. Raises `InvalidArgument`, which names an unusable file, and `MissingLibrary`."""
         check_library()
         self._stamp = self._stamps()
         self._use(self._read())
@@ -70,14 +70,14 @@ class PlainAcl:
             log.warning("no account and no white address in %s: every request is denied", self._default)
 
     async def run(self) -> None:
-        """Reads the files again whenever one changes, comes or goes; runs until cancelled."""
+        """Reads the files again whenever one changes, comes or goes, until cancelled."""
         while True:
             await trio.sleep(WATCH_SECONDS)
             async with self._turn:
                 await self.refresh()
 
     async def refresh(self) -> None:
-        """Reads the files if they changed; a wrong file is logged once, and the rules stay."""
+        """Reads the files if they changed. A wrong file is logged once, and the rules stay."""
         try:
             stamp = await trio.to_thread.run_sync(self._stamps)
             if stamp == self._stamp:
@@ -94,12 +94,12 @@ class PlainAcl:
             log.info("the rules of plain ACL were read again: %d accounts", len(self.rules.accounts))
 
     async def put_account(self, account: Mapping[str, object]) -> None:
-        """Adds or changes an account, in its file or in `plain_acl.yml`; raises `InvalidArgument` or `StoreError`."""
+        """Adds or changes an account, in its file or in `plain_acl.yml`. Raises `InvalidArgument` or `StoreError`."""
         path = Path(self.rules.files.get(str(account["accessKey"]), self._default))
         await self._change(path, partial(put_account, account=account))
 
     async def remove_account(self, access_key: str) -> bool:
-        """Removes the account; returns False if there is none."""
+        """Removes the account. Returns False if there is none."""
         path = self.rules.files.get(access_key)
         if path is None:
             return False
@@ -107,7 +107,7 @@ class PlainAcl:
         return True
 
     async def put_white_addresses(self, addresses: Sequence[str], file: str) -> bool:
-        """Sets a file's global white addresses (an empty name: `plain_acl.yml`); returns False for an unknown file.
+        """Sets a file's global white addresses (an empty name: `plain_acl.yml`). Returns False for an unknown file.
 
         Only the files that were read are accepted, so that no other file can be written.
         """
@@ -124,7 +124,7 @@ class PlainAcl:
             self._stamp = await trio.to_thread.run_sync(self._stamps)
 
     def _changed(self, path: Path, change: Callable[[dict[str, Any]], None]) -> Documents:
-        """Returns all documents after the change is in its file; the rules are tried before anything is written."""
+        """Returns all documents after the change is in its file. The rules are tried before anything is written."""
         documents = self._read()
         document = documents.setdefault(path, {})
         change(document)
@@ -159,7 +159,7 @@ class PlainAcl:
 
 
 def plain_acl(settings: AccessSettings) -> PlainAcl | None:
-    """Returns the loaded rules; None unless `aclEnable`.
+    """Returns the loaded rules, or None unless `aclEnable`.
 
     Raises `InvalidArgument` for files that cannot be used, or if RocketMQ's home is not known.
     """

@@ -75,7 +75,6 @@ class AccessSettings:
 
     @property
     def is_on(self) -> bool:
-        """True if requests are checked, by plain ACL or by users and policies."""
         return self.acl_enable or self.authentication_enabled or self.authorization_enabled
 
     @property
@@ -90,7 +89,6 @@ class AccessSettings:
 
     @property
     def inner_client(self) -> Credentials | None:
-        """The user as which the server itself sends requests."""
         text = self.inner_client_authentication_credentials
         return _credentials("innerClientAuthenticationCredentials", text, "accessKey", "secretKey")
 
@@ -100,7 +98,7 @@ class AccessSettings:
         return settings if secrets else {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with these settings; ignores other names. Raises `InvalidArgument` that names the setting."""
+        """Returns a copy with these settings, without other names. Raises `InvalidArgument` that names the setting."""
         own = {name: value.strip() for name, value in settings.items() if name in NAMES}
         for name in BOOLEANS & own.keys():
             own[name] = own[name].lower() or "false"
@@ -149,7 +147,7 @@ def _credentials(setting: str, text: str, name: str, password: str) -> Credentia
 
 
 def without_plain_acl(settings: AccessSettings) -> AccessSettings:
-    """Returns the settings for a NameServer; raises `InvalidArgument` if they ask for plain ACL."""
+    """Returns the settings for a NameServer. Raises `InvalidArgument` if they ask for plain ACL."""
     if settings.acl_enable:
         raise InvalidArgument(
             "aclEnable=true: plain_acl.yml is for brokers alone, in RocketMQ too; leave it false, and give the "

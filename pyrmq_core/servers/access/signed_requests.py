@@ -19,7 +19,6 @@ LAST_UNSIGNED_QUERY: Final = 399
 
 
 def is_signed_with(request: Command, secret: str) -> bool:
-    """Returns whether the request's signature was made with this secret over its fields and body."""
     given, fields = request.ext.get(SIGNATURE), request.ext
     if given is None:
         return False

@@ -31,7 +31,7 @@ FILE_NAME: Final = "authUsers.json"
 
 
 class UserFile:
-    """Users and policies; if the path is None they are kept in memory alone."""
+    """Users and policies. If the path is None they are kept in memory alone."""
 
     def __init__(self, path: Path | None) -> None:
         self.rules = UserRules()
@@ -59,7 +59,7 @@ class UserFile:
             log.warning("there is no user, and initAuthenticationUser names none: every request is denied")
 
     async def change(self, change: Callable[[UserRules], UserRules]) -> None:
-        """Applies a change and writes it; raises `InvalidArgument` if it is impossible, `StoreError` if not written.
+        """Applies a change and writes it. Raises `InvalidArgument` if it is impossible, `StoreError` if not written.
 
         After an error nothing has changed.
         """
@@ -85,7 +85,7 @@ class UserFile:
 
 
 def user_file(settings: AccessSettings, folder: Path | None) -> UserFile | None:
-    """Returns the loaded users; None unless `authenticationEnabled`. `authConfigPath` wins over the folder."""
+    """Returns the loaded users, or None unless `authenticationEnabled`. `authConfigPath` wins over the folder."""
     if not settings.authentication_enabled:
         return None
     chosen = Path(settings.auth_config_path).expanduser() if settings.auth_config_path else folder
@@ -115,7 +115,7 @@ def _codes(text: str) -> frozenset[str]:
 
 
 def read_rules(content: bytes) -> UserRules:
-    """Returns the users and policies in a file's content; raises `BodyError` or `InvalidArgument` for other content."""
+    """Returns the users and policies in a file's content. Raises `BodyError` or `InvalidArgument` for other content."""
     members = load_object(content, FILE_NAME)
     users = [user_of(members_of_user) for members_of_user in _objects(members.get("users"))]
     acls = [(str(acl.get("subject")), policies_of(acl.get("policies"))) for acl in _objects(members.get("acls"))]

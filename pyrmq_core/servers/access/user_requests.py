@@ -62,7 +62,7 @@ OFF: Final = "authenticationEnabled is false at this server, which keeps no user
 
 
 class _Refused(Exception):
-    """Raised for a change that is refused; `code` is the response code."""
+    """Raised for a change that is refused, with the response code."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)
@@ -214,7 +214,7 @@ def _about(policies: Policies, text: str) -> Policies:
 
 
 def _subject(text: object) -> str | None:
-    """Returns `User:name`; None for a subject of another kind."""
+    """Returns `User:name`, or None for a subject of another kind."""
     kind, _, name = text.partition(":") if isinstance(text, str) else ("", "", "")
     return USER_PREFIX + name if kind.lower() == "user" else None
 

@@ -11,12 +11,11 @@ from pyrmq_core.errors import InvalidArgument, MissingLibrary
 
 
 def check_library() -> None:
-    """Raises `MissingLibrary` if PyYAML is not installed."""
     _yaml()
 
 
 def load_document(text: bytes) -> dict[str, object]:
-    """Returns the members of a document, which may be empty; raises `InvalidArgument` if it is no mapping."""
+    """Returns the members of a document, which may be empty. Raises `InvalidArgument` if it is no mapping."""
     yaml = _yaml()
     try:
         document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -30,7 +29,7 @@ def load_document(text: bytes) -> dict[str, object]:
 
 
 def dump_document(document: dict[str, object]) -> bytes:
-    """Returns a document's text, members in their order; comments of an earlier text are lost, as in Java."""
+    """Returns a document's text, members in their order. Comments of an earlier text are lost, as in Java."""
     dumped: str = _yaml().safe_dump(document, default_flow_style=False, sort_keys=False, allow_unicode=True)
     return dumped.encode()
 

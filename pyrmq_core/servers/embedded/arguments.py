@@ -1,4 +1,4 @@
-"""The arguments of a cluster, checked before anything starts; each fault is an `InvalidArgument` that names it."""
+"""The arguments of a cluster, checked before anything starts. Each fault is an `InvalidArgument` that names it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NAMESERVER_FILES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlace:
-    """A broker's name and id in RocketMQ; the id of a master is 0."""
+    """A broker's name and id in RocketMQ. The id of a master is 0."""
 
     broker_name: str
     broker_id: int
@@ -73,7 +73,7 @@ def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
 
 
 def broker_ports(first: int, count: int) -> list[int]:
-    """Returns the ports of so many brokers, ten apart, since a broker's neighbours are its own; 0 for free ports."""
+    """Returns the ports of so many brokers, ten apart, since a broker's neighbours are its own, or 0 for free ports."""
     if type(first) is not int or not 0 <= first <= 65535 or (first and first + PORTS_APART * (count - 1) > 65535):
         raise InvalidArgument(f"broker_port={first!r}: a port is wanted, with room for {count} brokers ten apart, or 0")
     return [first + PORTS_APART * number if first else 0 for number in range(count)]
@@ -92,7 +92,6 @@ def broker_places(names: Sequence[str], slaves: int) -> dict[str, BrokerPlace]:
 
 
 def broker_config(settings: Mapping[str, str] | None, *, host: str, slaves: int, sync: bool) -> BrokerConfig:
-    """Returns the settings that the brokers have in common, but for the role of the slaves."""
     checked = _texts("settings", settings, {**SET_BY, **SET_BY_ID, **SET_BY_DIRECTORY})
     _refuse_unknown("settings", unknown_names(checked))
     if checked.get("brokerRole") == SLAVE:
@@ -112,14 +111,12 @@ def broker_config(settings: Mapping[str, str] | None, *, host: str, slaves: int,
 
 
 def changed_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Checks and returns new settings of one broker for a start."""
     checked = _texts("settings", settings, {**SET_BY, **SET_BY_DIRECTORY})
     _refuse_unknown("settings", unknown_names(checked))
     return checked
 
 
 def checked_nameserver_settings(settings: Mapping[str, str] | None, *, host: str, several: bool) -> dict[str, str]:
-    """Returns the settings that the NameServers have in common."""
     own = {**SET_BY, **dict.fromkeys(NAMESERVER_FILES, "directory")} if several else SET_BY
     checked = _texts("nameserver_settings", settings, own)
     unknown = unknown_settings(checked).items()
@@ -132,14 +129,14 @@ def checked_nameserver_settings(settings: Mapping[str, str] | None, *, host: str
 
 
 def checked_timeout(timeout: object) -> float:
-    """Returns the seconds; raises `InvalidArgument` if they are not above 0."""
+    """Returns the seconds. Raises `InvalidArgument` if they are not above 0."""
     if not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise InvalidArgument(f"timeout={timeout!r}: a number of seconds above 0 is wanted")
     return timeout
 
 
 def topic_configs(topics: Mapping[str, int | TopicConfig] | None) -> tuple[TopicConfig, ...]:
-    """Returns the topics to make; a number is the number of queues for reading and writing."""
+    """Returns the topics to make. A number is the number of queues for reading and writing."""
     if topics is not None and not isinstance(topics, Mapping):
         raise InvalidArgument(f"topics={topics!r}: a mapping from names to numbers of queues is wanted")
     return tuple([_topic_config(name, wanted) for name, wanted in (topics or {}).items()])
@@ -159,7 +156,7 @@ def _topic_config(name: str, wanted: object) -> TopicConfig:
 
 
 def _texts(argument: str, settings: Mapping[str, str] | None, own: Mapping[str, str]) -> dict[str, str]:
-    """Returns a copy of the settings; raises `InvalidArgument` for a value that is no text, or a reserved setting."""
+    """Returns a copy of the settings. Raises `InvalidArgument` for a value that is no text, or a reserved setting."""
     for name, value in (settings or {}).items():
         if not isinstance(value, str):
             raise InvalidArgument(f"{argument}: {name}={value!r}; a text is wanted, as in RocketMQ's files")

@@ -46,7 +46,7 @@ MEMORY_BACKED: Final = Path("/dev/shm")
 class EmbeddedCluster:
     """`async with EmbeddedCluster(brokers=2) as cluster:` serves at `cluster.nameserver` until the block ends.
 
-    Brokers are named broker-a, broker-b, ...; a single NameServer is named nameserver, several nameserver-a,
+    Brokers are named broker-a, broker-b, ... A single NameServer is named nameserver, several nameserver-a,
     nameserver-b, ... Each broker has `slaves` slaves: broker-a's are named broker-a-1, broker-a-2, ..., with these ids,
     and follow it when the block begins. With `sync` a send is answered when a slave has the message.
 
@@ -169,7 +169,7 @@ class EmbeddedCluster:
     ) -> Control:
         """Sends requests with this code to `function`, at one server (a broker's or NameServer's name) or at all.
 
-        `function` is async and runs on the cluster's loop. It returns the answer, None for no answer, or `PASS`; it may
+        `function` is async and runs on the cluster's loop. It returns the answer, None for no answer, or `PASS`. It may
         wait, or raise `CutConnection`. `times` limits how often it is called. The rule stays when a server is started
         again.
         """
@@ -180,7 +180,7 @@ class EmbeddedCluster:
         return rule
 
     async def kill(self, name: str) -> None:
-        """Ends a server as SIGKILL does: a broker does not flush or unregister; acknowledged data is in its files.
+        """Ends a server as SIGKILL does: a broker does not flush or unregister, and acknowledged data is in its files.
 
         A NameServer forgets its routes.
         """
@@ -197,8 +197,8 @@ class EmbeddedCluster:
     async def start(self, name: str, *, settings: Mapping[str, str] | None = None) -> None:
         """Starts a server that was ended, on its old port and files.
 
-        When this returns, a broker is registered with the running NameServers, at least one, and its slaves follow it;
-        a slave that cannot follow logs the reason. `settings` replace the broker's old settings, also for later starts:
+        When this returns, a broker is registered with the running NameServers, at least one, and its slaves follow it.
+        A slave that cannot follow logs the reason. `settings` replace the broker's old settings, also for later starts:
         brokerRole=ASYNC_MASTER and brokerId=0 make a slave the master, when the old master is ended. A NameServer
         begins without routes, as in RocketMQ: the running brokers register with it before this returns, as they would
         within 30 s by themselves.

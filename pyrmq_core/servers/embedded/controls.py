@@ -23,7 +23,7 @@ ControlFunction: TypeAlias = Callable[[Command, Peer], Awaitable[Command | Pass 
 
 @dataclass(eq=False, slots=True)
 class Control:
-    """One rule of `EmbeddedCluster.control`; `seen` holds the requests that it handled, oldest first."""
+    """One rule of `EmbeddedCluster.control`. `seen` holds the requests that it handled, oldest first."""
 
     code: int
     server: str | None
@@ -43,7 +43,7 @@ class Control:
 
 
 class Controls:
-    """All rules of a cluster, in their order; they outlast restarts of the servers."""
+    """All rules of a cluster, in their order. They outlast restarts of the servers."""
 
     def __init__(self) -> None:
         self._rules: list[Control] = []
@@ -52,7 +52,7 @@ class Controls:
         self._rules.append(rule)
 
     def wrapping(self, server: str) -> Callable[[Handler], Handler]:
-        """Returns a wrapper that tries the rules before the server's handler; no rule means no delay."""
+        """Returns a wrapper that tries the rules before the server's handler. No rule means no delay."""
 
         def wrap(handler: Handler) -> Handler:
             def controlled(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:

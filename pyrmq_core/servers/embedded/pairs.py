@@ -35,7 +35,6 @@ class Pair:
 
 
 def pairs_of(running: Mapping[str, RunningBroker]) -> list[Pair]:
-    """Returns the pairs among running brokers by name."""
     masters = {broker.name: (name, broker) for name, broker in running.items() if not broker.config.is_slave}
     slaves = [(name, broker) for name, broker in running.items() if broker.config.is_slave and broker.name in masters]
     return [Pair(*masters[slave.name], name, slave) for name, slave in slaves]
@@ -49,7 +48,7 @@ async def follow(pairs: Iterable[Pair]) -> None:
 
 
 async def have_all(pairs: Iterable[Pair], timeout: float) -> None:
-    """Waits until each slave has all its master's present messages; raises `InvalidState` at the time-out."""
+    """Waits until each slave has all its master's present messages. Raises `InvalidState` at the time-out."""
     late: list[str] = []
     async with trio.open_nursery() as nursery:
         for pair in pairs:

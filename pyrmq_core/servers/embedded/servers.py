@@ -50,7 +50,9 @@ class Server(Generic[R]):
         self._ended = trio.Event()
 
     async def start(self, nursery: trio.Nursery) -> R:
-        """Starts the server, and returns when it serves; `InvalidState` if it runs, `NetworkError` for a used port."""
+        """Starts the server, and returns when it serves. Raises `InvalidState` if it runs, `NetworkError` for a used
+        port.
+        """
         if self.running is not None:
             raise InvalidState(f"{self.name} is running")
         kept = 0 if self._port or self._kept_ports is None else self._kept_ports.port(self.name)
@@ -90,13 +92,12 @@ class Server(Generic[R]):
 
 
 class KeptPorts:
-    """The ports of servers by name, in a file beside their stores; an unreadable file counts as missing."""
+    """The ports of servers by name, in a file beside their stores. An unreadable file counts as missing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def port(self, name: str) -> int:
-        """Returns the last port of the server, or 0."""
         port = self._known().get(name)
         return port if isinstance(port, int) and 0 < port < 65536 else 0
 

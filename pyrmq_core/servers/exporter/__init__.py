@@ -1,4 +1,4 @@
-"""A server's figures as a page that Prometheus reads (extra `metrics`): plain families, their text, and the port.
+"""A server's figures as a page that Prometheus reads (extra `metrics`).
 
-`families` are plain values, which a server yields; `page` makes Prometheus' text of them, and `server` serves it.
+`families` are plain values, which a server yields. `page` makes Prometheus' text of them, and `server` serves it.
 """

@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A metric: name, labels, and samples, which are made during iteration; `bounds` is for histograms."""
+    """A metric: name, labels, and samples, which are made during iteration. `bounds` is for histograms."""
 
     name: str
     kind: Kind

@@ -1,6 +1,6 @@
 """`MetricsPage`: the text of a server's metrics, made at most once a second for any number of requests.
 
-Samples are collected in steps, between which the loop does other work; the text is made in a worker thread.
+Samples are collected in steps, between which the loop does other work. The text is made in a worker thread.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Families:
 
 
 class MetricsPage:
-    """The page of one server, shared by all requests; `common` labels precede each sample's own labels."""
+    """The page of one server, shared by all requests. `common` labels precede each sample's own labels."""
 
     def __init__(self, collect: Collect, common: dict[str, str]) -> None:
         self._collect = collect
@@ -47,7 +47,7 @@ class MetricsPage:
         self._turn = trio.Lock()
 
     async def text(self) -> bytes:
-        """Returns the page; a page of the last second is returned again."""
+        """Returns the page, which is made again if it is older than a second."""
         async with self._turn:
             if trio.current_time() - self._made_at >= FRESH_SECONDS:
                 metrics = [await self._metric(family) for family in self._collect()]

@@ -1,7 +1,7 @@
 """`RpcLatency`: how long a server's requests took, by RocketMQ's name and labels (RemotingMetricsManager, 5.4.0).
 
-A held pull counts with the time of the hold, as in RocketMQ; its label `is_long_polling` is true. A request that ends
-without an answer, since its connection or its server ended, is not counted.
+A held pull counts with the time of the hold, as in RocketMQ, and its label `is_long_polling` is true. A request that
+ends without an answer, since its connection or its server ended, is not counted.
 """
 
 from __future__ import annotations
@@ -28,15 +28,13 @@ NANOSECONDS: Final = 1_000_000
 
 
 class RpcLatency:
-    """The times of one server's requests; `on_ended` is called with each, the answer's code and the time."""
+    """The times of one server's requests. `on_ended` is called with each, the answer's code and the time."""
 
     def __init__(self, on_ended: Callable[[Command, int, float], None] = lambda request, code, took_ms: None) -> None:
         self._on_ended = on_ended
         self._times = Histogram(BOUNDS)
 
     def measured(self, handler: Handler) -> Handler:
-        """Returns a handler that calls `handler` and records the time that it takes."""
-
         def measure(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
             began = time.perf_counter_ns()
             try:

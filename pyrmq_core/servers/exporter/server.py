@@ -38,7 +38,7 @@ async def serve_metrics(
     common: dict[str, str],
     task_status: trio.TaskStatus[BytePort] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until it is cancelled; `nursery.start` returns the port. Raises `NetworkError` when it cannot listen."""
+    """Serves until it is cancelled. `nursery.start` returns the port. Raises `NetworkError` when it cannot listen."""
     page, config = MetricsPage(collect, common), _config()
 
     async def application(scope: dict[str, Any], receive: object, send: Send) -> None:
@@ -60,7 +60,6 @@ async def serve_metrics(
 
 
 async def _answer(page: MetricsPage, scope: dict[str, Any], send: Send) -> None:
-    """Answers one request with the page, or with an error status."""
     status, body = 200, b""
     if scope["path"] not in PATHS:
         status, body = 404, b"the metrics are at /metrics\n"
@@ -79,7 +78,6 @@ async def _answer(page: MetricsPage, scope: dict[str, Any], send: Send) -> None:
 
 
 def _config() -> Config:
-    """Returns hypercorn's settings: short waits, small requests, and no line for each."""
     config = Config()
     config.accesslog = None
     config.errorlog = log

@@ -22,7 +22,6 @@ SHOWN: Final = 80
 
 
 def check_exporter(name: str) -> None:
-    """Raises `InvalidArgument` for an unsupported metricsExporterType."""
     if name.upper() not in EXPORTERS:
         raise InvalidArgument(
             f"metricsExporterType is {name[:SHOWN]!r}; this server serves its figures to Prometheus alone: set it to "

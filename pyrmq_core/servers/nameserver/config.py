@@ -99,7 +99,7 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class NameServerConfig:
-    """All settings of a NameServer; `others` are accepted settings without effect. An empty path means the default."""
+    """All settings of a NameServer. `others` are accepted settings without effect. An empty path means the default."""
 
     bind_address: str = wire("bindAddress", "127.0.0.1")
     listen_port: int = wire("listenPort", 9876)
@@ -166,12 +166,12 @@ class NameServerConfig:
 
     @property
     def config_store_file(self) -> Path | None:
-        """The file in which changed settings are kept; None means memory only, as for port 0."""
+        """The file in which changed settings are kept. None means memory only, as for port 0."""
         return self._file(self.config_store_path, f"namesrv-{self.listen_port}.properties")
 
     @property
     def users_folder(self) -> Path | None:
-        """The folder of users and policies; None means memory only, as for port 0 without `authConfigPath`."""
+        """The folder of users and policies. None means memory only, as for port 0 without `authConfigPath`."""
         return self._file("", f"auth-{self.listen_port}")
 
     @property
@@ -180,7 +180,7 @@ class NameServerConfig:
         return ALWAYS_BLACK | {name for name in self.config_black_list.split(";") if name}
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
-        """Returns every setting with its effective value, by RocketMQ's name; hides passwords unless `secrets`."""
+        """Returns every setting with its effective value, by RocketMQ's name. Passwords are hidden unless `secrets`."""
         settings = {**WITHOUT_EFFECT, **dict.fromkeys(NOT_BUILT, "false"), **self.others, **encode_fields(self)}
         settings.update(self.tls.to_settings(secrets=secrets))
         settings.update(self.access.to_settings(secrets=secrets))
@@ -189,7 +189,7 @@ class NameServerConfig:
         return dict(sorted(settings.items()))
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with these values; raises `InvalidArgument` for a bad value.
+        """Returns a copy with these values. Raises `InvalidArgument` for a bad value.
 
         Unknown names are ignored, as in Java (`unknown_settings` returns them).
         """
@@ -239,7 +239,7 @@ def unknown_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def load_settings(path: Path) -> dict[str, str]:
-    """Reads a properties file, to which later changes are written; raises `InvalidArgument` if it is unreadable."""
+    """Reads a properties file, to which later changes are written. Raises `InvalidArgument` if it is unreadable."""
     try:
         settings = parse_java_properties(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
 """The NameServer's metrics for Prometheus.
 
 RocketMQ's NameServer has no metrics (5.4.0). RocketMQ's brokers and proxies have a metric with this name,
-`rocketmq_rpc_latency`; the other names are this NameServer's own, in the same style.
+`rocketmq_rpc_latency`. The other names are this NameServer's own, in the same style.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BY_ADDRESS: Final = ("cluster", "broker_name", "broker_id", "address")
 
 
 class NameServerMetrics:
-    """The metrics of one NameServer; `connections` returns the number of its connections."""
+    """The metrics of one NameServer. `connections` returns the number of its connections."""
 
     def __init__(self, server: NameServer, latency: RpcLatency, connections: Callable[[], int]) -> None:
         self._server = server
@@ -32,7 +32,6 @@ class NameServerMetrics:
         self._connections = connections
 
     def families(self) -> Iterator[Family]:
-        """Yields the metrics of this moment."""
         tables = self._server.tables
         for name, text, value in (
             ("rocketmq_nameserver_connections", "Connections that are open.", self._connections()),

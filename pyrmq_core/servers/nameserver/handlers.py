@@ -1,8 +1,8 @@
 """The request handlers of a NameServer, one short function per request code, and the table of all of them.
 
 Sources: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java, 5.3.3. Left out: other
-environments' routes (`clusterTest`) and the controller's requests; they are refused as not supported. 4.9's NameServer
-does not answer a code it does not know; ours answers REQUEST_CODE_NOT_SUPPORTED, as 5.x does.
+environments' routes (`clusterTest`) and the controller's requests, which are refused as not supported. 4.9's NameServer
+does not answer a code it does not know. Ours answers REQUEST_CODE_NOT_SUPPORTED, as 5.x does.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Handle = Callable[[NameServer, Command, Peer], Answer]
 
 
 class RequestEntry(NamedTuple):
-    """The handler of a request code; `about` is its line in the documentation.
+    """The handler of a request code. `about` is its line in the documentation.
 
     A body longer than `max_body_bytes` is refused undecoded: decoding it would block the event loop.
     """
@@ -75,7 +75,7 @@ class RequestEntry(NamedTuple):
 
 
 def handle(server: NameServer, request: Command, peer: Peer) -> Answer:
-    """Returns the answer to any request; the connection turns a handler's exception into an error answer."""
+    """Returns the answer to any request. The connection turns a handler's exception into an error answer."""
     served = HANDLERS.get(request.code)
     if served is None:
         return refuse_unknown(request)
@@ -155,7 +155,7 @@ def broker_heartbeat(server: NameServer, request: Command, _: Peer) -> Command:
 
 
 def _live_key(cluster_name: str, broker_addr: str) -> BrokerAddrInfo:
-    """Returns the key of the broker in a request; raises `HeaderError` for an impossible cluster name or address."""
+    """Returns the key of the broker in a request. Raises `HeaderError` for an impossible cluster name or address."""
     accepted.check_name("clusterName", cluster_name)
     accepted.check_address("brokerAddr", broker_addr)
     return BrokerAddrInfo(cluster_name, broker_addr)

@@ -27,7 +27,7 @@ ENTRY_BYTES: Final = 40
 
 
 class KvConfig:
-    """The KV configuration of all namespaces, in memory only if `path` is None; limited to `max_bytes`.
+    """The KV configuration of all namespaces, in memory only if `path` is None, and limited to `max_bytes`.
 
     A put beyond `max_bytes` of names and values is refused. A larger file is still loaded.
     """
@@ -42,7 +42,7 @@ class KvConfig:
         self._turn = trio.Lock()
 
     def load(self) -> None:
-        """Reads the file, if it exists; raises `StoreError` when it holds no KV configuration."""
+        """Reads the file, if it exists. Raises `StoreError` when it holds no KV configuration."""
         if self.path is None or not self.path.exists():
             return
         try:
@@ -63,11 +63,11 @@ class KvConfig:
         return self.namespaces.get(namespace or "", {}).get(key or "")
 
     def namespace(self, namespace: str | None) -> Mapping[str, str] | None:
-        """Returns the namespace's values, or None when nothing was ever put into it; an emptied namespace stays."""
+        """Returns the namespace's values, or None when nothing was ever put into it. An emptied namespace stays."""
         return self.namespaces.get(namespace or "")
 
     def table_body(self, namespace: str) -> bytes | memoryview | None:
-        """Returns the namespace encoded as an answer's body, which is cached; None as in `namespace`."""
+        """Returns the namespace encoded as an answer's body, which is cached, or None as in `namespace`."""
         values = self.namespaces.get(namespace)
         if values is None:
             return None
@@ -77,7 +77,7 @@ class KvConfig:
         return body
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
-        """Stores a value; None removes the key, not the namespace. Raises `InvalidArgument` beyond `max_bytes`."""
+        """Stores a value. None removes the key, not the namespace. Raises `InvalidArgument` beyond `max_bytes`."""
         values = self.namespaces.get(namespace)
         old = None if values is None else values.get(key)
         added = 0 if values is not None else _entry_bytes(namespace)
@@ -102,7 +102,7 @@ class KvConfig:
             self._changed(namespace, -_entry_bytes(key, old))
 
     def to_json(self) -> bytes:
-        """Returns the file's content. Text that UTF-8 cannot encode is replaced, so that it does not stop the write."""
+        # Text that UTF-8 cannot encode is replaced, so that it does not stop the write.
         return dumps({"configTable": self.namespaces})
 
     def _changed(self, namespace: str, added_bytes: int) -> None:
@@ -111,7 +111,7 @@ class KvConfig:
         self.is_dirty = True
 
     async def save(self) -> None:
-        """Writes the file if anything changed; raises `StoreError` when that fails, and the next save tries again."""
+        """Writes the file if anything changed. Raises `StoreError` when that fails, and the next save tries again."""
         async with self._turn:
             if self.path is None or not self.is_dirty:
                 return

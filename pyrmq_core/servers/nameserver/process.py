@@ -35,7 +35,7 @@ YOUNG_OBJECTS: Final = 100_000
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.servers.nameserver") -> int:
-    """Runs the command; returns 0, 1 after a line about a failure, 130 (interrupt) or 141 (closed pipe).
+    """Runs the command. Returns 0, 1 after a line about a failure, 130 (interrupt) or 141 (closed pipe).
 
     Wrong usage exits with 2.
     """
@@ -54,7 +54,7 @@ def _start(options: argparse.Namespace) -> None:
 
 
 def configure(config_file: Path | None = None, *, port: int | None = None, host: str | None = None) -> NameServerConfig:
-    """Returns the file's settings, overridden by the command line; raises `InvalidArgument` for a bad value."""
+    """Returns the file's settings, overridden by the command line. Raises `InvalidArgument` for a bad value."""
     settings = {} if config_file is None else load_settings(config_file)
     for name, nearest in unknown_settings(settings).items():
         sys.stderr.write(f"{config_file}: {name} is no setting{f'; is {nearest} meant?' if nearest else ''}\n")

@@ -33,7 +33,7 @@ Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], 
 
 
 class RegistrationQueue:
-    """The waiting registrations; registrations of one broker name are applied in the order of their arrival.
+    """The waiting registrations. Registrations of one broker name are applied in the order of their arrival.
 
     A request's turn is decided on arrival, not when its task first runs: the loop starts tasks in any order.
     """

@@ -89,7 +89,7 @@ async def run_nameserver(
     wrap_handler: Callable[[Handler], Handler] | None = None,
     task_status: trio.TaskStatus[RunningNameServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Runs a NameServer until cancelled or stopped; `nursery.start` returns the `RunningNameServer`.
+    """Runs a NameServer until cancelled or stopped. `nursery.start` returns the `RunningNameServer`.
 
     KV configuration is loaded before the port opens. `wrap_handler` may read and change each request and answer. When
     cancelled, it closes the port and all connections, then writes unsaved KV configuration. Raises `NetworkError` when
@@ -154,7 +154,6 @@ async def _start_exporter(nursery: trio.Nursery, running: RunningNameServer, lat
 
 
 async def scan_rounds(server: NameServer) -> None:
-    """Removes silent brokers at the configured interval, which may change at run time."""
     await sleep_and_hear(FIRST_SCAN_SECONDS)
     while True:
         server.scan()
@@ -162,7 +161,6 @@ async def scan_rounds(server: NameServer) -> None:
 
 
 async def tell_kv_rounds(server: NameServer) -> None:
-    """Logs the KV configuration after a minute, then every ten."""
     await trio.sleep(FIRST_KV_SECONDS)
     while True:
         await server.tell_kv()
@@ -177,7 +175,7 @@ def _queue_notice(to_send: trio.MemorySendChannel[MinBrokerIdChange], notice: Mi
 
 
 async def _send_notices(pool: ConnectionPool, to_take: trio.MemoryReceiveChannel[MinBrokerIdChange]) -> None:
-    """Notifies brokers of a new smallest id, once each; a broker that is not reached queries it by itself."""
+    """Notifies brokers of a new smallest id, once each. A broker that is not reached queries it by itself."""
     async for notice in to_take:
         command = NotifyMinBrokerIdChange(
             min_broker_id=notice.min_broker_id,

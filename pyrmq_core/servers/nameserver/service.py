@@ -85,7 +85,7 @@ class NameServer:
         self._store_turn = trio.Lock()
 
     def load(self) -> None:
-        """Reads the KV configuration; a file that cannot be read is logged and left as it is, as in Java."""
+        """Reads the KV configuration. A file that cannot be read is logged and left as it is, as in Java."""
         try:
             self.kv.load()
         except StoreError as error:
@@ -109,7 +109,6 @@ class NameServer:
         self._remove(removal.unregister(self.tables, key, broker.broker_name, broker.broker_id))
 
     def scan(self) -> None:
-        """Removes brokers that were silent for too long, and closes their connections."""
         self._remove(removal.scan(self.tables, now_ms()))
 
     def _remove(self, removed: Removal) -> None:
@@ -122,7 +121,6 @@ class NameServer:
                 peer.connection.close("its broker was silent for too long")
 
     def tell(self, changes: Iterable[Change]) -> None:
-        """Logs the changes, a line each."""
         for change in changes:
             if isinstance(change, TopicsRemoved):
                 _tell_topics(change)
@@ -217,7 +215,6 @@ class RouteCache:
     def cached(
         self, topic: str, route: TopicRouteData, order_topic_conf: str | None, *, bare_ids: bool
     ) -> Command | None:
-        """Returns the cached answer for this route object, or None."""
         cached = self._cache.get((topic, bare_ids))
         if cached is not None and cached.route is route and cached.order_topic_conf == order_topic_conf:
             return cached.answer
@@ -226,7 +223,6 @@ class RouteCache:
     def keep(
         self, topic: str, route: TopicRouteData, order_topic_conf: str | None, body: bytes, *, bare_ids: bool
     ) -> Command:
-        """Returns the answer with this body, and caches it."""
         before = self._cache.get((topic, bare_ids))
         self._bytes += len(body) - len(before.answer.body) if before is not None else len(body) + ROUTE_BYTES
         if self._bytes > self._max_bytes:

@@ -1,8 +1,8 @@
-"""BROKER_HEARTBEAT (904) and NOTIFY_MIN_BROKER_ID_CHANGE (905): 5.x's short heartbeat, and a NameServer's notice to
-brokers that another broker has the smallest id now.
+"""BROKER_HEARTBEAT (904) and NOTIFY_MIN_BROKER_ID_CHANGE (905): 5.x's short heartbeat, and a notice about it.
 
-The answer to request 904 is SUCCESS for every broker, known or not; a NameServer of 4.9 does not answer it at all.
-Notice 905 goes one-way from the NameServer to the broker's address, over a separate connection. Sources:
+A NameServer sends the notice to brokers when another broker has the smallest id now. The answer to request 904 is
+SUCCESS for every broker, known or not. A NameServer of 4.9 does not answer it at all. Notice 905 goes one-way from the
+NameServer to the broker's address, over a separate connection. Sources:
 remoting/protocol/header/namesrv/BrokerHeartbeatRequestHeader.java, NotifyMinBrokerIdChangeRequestHeader.java.
 """
 
@@ -18,8 +18,6 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat(HeaderRequest):
-    """A broker's report that it is alive."""
-
     CODE: ClassVar[RequestCode] = RequestCode.BROKER_HEARTBEAT
     cluster_name: str = wire("clusterName")
     broker_addr: str = wire("brokerAddr")

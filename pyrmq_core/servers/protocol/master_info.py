@@ -1,6 +1,6 @@
 """EXCHANGE_BROKER_HA_INFO (906): a master's address, and the address from which its slaves fetch the log.
 
-A master sends it to a slave before it registers; a slave sends it without fields to its master, whose answer has the
+A master sends it to a slave before it registers. A slave sends it without fields to its master, whose answer has the
 fields. Sources: remoting/protocol/header/ExchangeHAInfoRequestHeader.java, ExchangeHAInfoResponseHeader.java.
 """
 
@@ -16,7 +16,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class MasterInfo(HeaderRequest):
-    """A master's addresses, and the end of its log when it started; the answer has the same fields."""
+    """A master's addresses, and the end of its log when it started. The answer has the same fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.EXCHANGE_BROKER_HA_INFO
     ha_address: str | None = wire("masterHaAddress", None)

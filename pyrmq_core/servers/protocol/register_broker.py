@@ -25,7 +25,7 @@ from pyrmq_core.servers.protocol.registration import RegistrationBody, decode_re
 
 @dataclass(frozen=True, slots=True)
 class RegistrationHeader:
-    """The broker that registers; a `body_crc32` of 0 is not checked, a `heartbeat_timeout_ms` of None means 120 s.
+    """The broker that registers. A `body_crc32` of 0 is not checked, a `heartbeat_timeout_ms` of None means 120 s.
 
     5.x always sends `enable_acting_master`, 4.x never.
     """
@@ -53,12 +53,11 @@ class RegisterBroker:
 
     @classmethod
     def of(cls, header: RegistrationHeader, body: RegistrationBody) -> Self:
-        """Returns the request with its body encoded and its CRC set, compressed when the header says so."""
         raw = body.to_compressed(VERSION) if header.compressed else body.to_json()
         return cls(replace(header, body_crc32=registration_crc(raw)), raw)
 
     def body(self) -> RegistrationBody:
-        """Returns the decoded body; `BodyError` when it cannot be read."""
+        """Returns the decoded body. Raises `BodyError` when it cannot be read."""
         return decode_registration(self.raw_body, version=self.version, compressed=self.header.compressed)
 
     def check_crc(self) -> None:
@@ -110,7 +109,7 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker(HeaderRequest):
-    """The notice that a broker leaves; answered without fields."""
+    """The notice that a broker leaves, which is answered without fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_BROKER
     cluster_name: str = wire("clusterName")
@@ -121,7 +120,7 @@ class UnregisterBroker(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueryDataVersion:
-    """A query whether the NameServer has this version of the broker's topics; it counts as a heartbeat."""
+    """A query whether the NameServer has this version of the broker's topics. It counts as a heartbeat."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_DATA_VERSION
     cluster_name: str
@@ -151,7 +150,7 @@ class _VersionHeader:
 
 @dataclass(frozen=True, slots=True)
 class KnownDataVersion:
-    """The answer to request 322; for a broker that is unknown, `data_version` is None and `changed` is True."""
+    """The answer to request 322. For a broker that is unknown, `data_version` is None and `changed` is True."""
 
     changed: bool
     data_version: DataVersion | None = None

@@ -1,11 +1,11 @@
 """The body of a broker's registration: its topics with their version, plain JSON or compressed.
 
-The compressed form after decompression; each text is an int32 length and its bytes:
+The compressed form after decompression, in which each text is an int32 length and its bytes:
 
     DataVersion                JSON
     topics                     int32 count, then each `name read write perm filterType attributesJSON`
     filter servers             JSON array
-    topic queue mappings       int32 count, then each JSON; only from version 413 (5.0.0) on
+    topic queue mappings       int32 count, then each JSON, only from version 413 (5.0.0) on
 
 Sources: remoting/protocol/body/RegisterBrokerBody.java, TopicConfigAndMappingSerializeWrapper.java,
 namesrv/processor/DefaultRequestProcessor.java. The mappings of static topics are passed on as unchanged JSON members.
@@ -45,7 +45,7 @@ _INT: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class RegistrationBody:
-    """A broker's topics, as it registers them; `topic_queue_mapping_infos` belong to static topics (5.x)."""
+    """A broker's topics, as it registers them. `topic_queue_mapping_infos` belong to static topics (5.x)."""
 
     data_version: DataVersion = NO_VERSION
     topic_configs: tuple[TopicConfig, ...] = ()
@@ -70,7 +70,7 @@ class RegistrationBody:
         )
 
     def to_compressed(self, version: int) -> bytes:
-        """Returns the compressed form for a command of this version; 4.9 accepts it only without attributes."""
+        """Returns the compressed form for a command of this version. 4.9 accepts it only without attributes."""
         texts = [self.data_version.to_json(), _INT.pack(len(self.topic_configs))]
         texts += [_topic_text(config).encode() for config in self.topic_configs]
         texts.append(dumps(list(self.filter_servers or ())))
@@ -83,12 +83,12 @@ class RegistrationBody:
 
 
 def registration_crc(body: bytes | memoryview) -> int:
-    """Returns the `bodyCrc32` of a body as sent; a NameServer does not check a value of 0."""
+    """Returns the `bodyCrc32` of a body as sent. A NameServer does not check a value of 0."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def decode_registration(body: bytes | memoryview, *, version: int, compressed: bool) -> RegistrationBody:
-    """Returns the decoded body; `BodyError` when it cannot be read."""
+    """Returns the decoded body. Raises `BodyError` when it cannot be read."""
     if not body:
         return RegistrationBody()
     if compressed and version >= FULL_BODY_VERSION:
@@ -114,14 +114,13 @@ _HEAD_BYTES: Final = 1024
 
 
 def lasting_parts(body: bytes | memoryview) -> tuple[memoryview, memoryview]:
-    """Returns a body without its mappingDataVersion, as two parts; bodies with equal parts have the same content."""
+    """Returns a body without its mappingDataVersion, as two parts. Bodies with equal parts have the same content."""
     view = memoryview(body)
     stamp = _RESTAMPED.search(view[:_HEAD_BYTES])
     return (view, view[:0]) if stamp is None else (view[: stamp.start()], view[stamp.end() :])
 
 
 def _body(data_version: Any, configs: tuple[TopicConfig, ...], filter_servers: Any, infos: Any) -> RegistrationBody:
-    """Returns the body with these parts, of which all but the topics are checked here."""
     if not isinstance(filter_servers, list | None) or not all(
         isinstance(server, str) for server in filter_servers or ()
     ):
@@ -219,7 +218,7 @@ def _topic_of_text(text: str) -> TopicConfig:
 
 
 def _attributes(text: str) -> Mapping[str, str]:
-    """Returns a topic's attributes; none if they are unreadable, as in Java (TopicConfig.decode), or very long."""
+    """Returns a topic's attributes, or none if they are unreadable, as in Java (TopicConfig.decode), or very long."""
     if len(text) > MAX_ATTRIBUTES_CHARACTERS:
         return NO_PROPERTIES
     try:

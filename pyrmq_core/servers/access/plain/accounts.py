@@ -21,7 +21,7 @@ MIN_KEY_CHARS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class PlainAccount:
-    """One account; `granted` has permissions by topic, and by retry topic for groups."""
+    """One account. `granted` has permissions by topic, and by retry topic for groups."""
 
     access_key: str
     secret_key: str
@@ -36,7 +36,9 @@ class PlainAccount:
 
 
 def check_keys(access_key: str | None, secret_key: str | None) -> None:
-    """Raises `InvalidArgument`, in the words of RocketMQ, for keys that are missing or too short; names no secret."""
+    """Raises `InvalidArgument`, in the words of RocketMQ, for keys that are missing or too short. It names no
+    secret.
+    """
     if min(len(access_key or ""), len(secret_key or "")) <= MIN_KEY_CHARS:
         raise InvalidArgument(
             f"The accessKey={access_key} and secretKey cannot be null and length should longer than 6"
@@ -44,7 +46,7 @@ def check_keys(access_key: str | None, secret_key: str | None) -> None:
 
 
 def account_of(entry: Mapping[str, object]) -> PlainAccount:
-    """Returns the account of an entry under `accounts`; raises `InvalidArgument` for an entry that RocketMQ refuses."""
+    """Returns the account of an entry under `accounts`. Raises `InvalidArgument` for an entry that RocketMQ refuses."""
     access_key, secret_key = text_of(entry, "accessKey"), text_of(entry, "secretKey")
     check_keys(access_key, secret_key)
     assert access_key is not None
@@ -65,12 +67,11 @@ def account_of(entry: Mapping[str, object]) -> PlainAccount:
 
 
 def text_of(entry: Mapping[str, object], name: str) -> str | None:
-    """Returns a scalar's text, as Java's parser would give it; None for an absent scalar."""
+    """Returns a scalar's text, as Java's parser would give it, or None for an absent scalar."""
     return _text(entry.get(name), name)
 
 
 def texts_of(entry: Mapping[str, object], name: str) -> list[str]:
-    """Returns the texts of a list, which is empty if it is absent."""
     values = entry.get(name)
     if values is None:
         return []

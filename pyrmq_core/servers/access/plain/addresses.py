@@ -44,7 +44,6 @@ class AddressRule:
     parts: int = 0
 
     def matches(self, address: str) -> bool:
-        """Returns whether the rule covers this IP address."""
         if self.is_all:
             return True
         if not self.parts:
@@ -55,7 +54,7 @@ class AddressRule:
 
 
 def address_rule(text: str | None) -> AddressRule:
-    """Returns the rule of a text; raises `InvalidArgument` for a text that describes no addresses."""
+    """Returns the rule of a text. Raises `InvalidArgument` for a text that describes no addresses."""
     text = text or ""
     if not text.strip():
         return AddressRule()
@@ -85,7 +84,7 @@ def _list(text: str, addresses: list[str]) -> AddressRule:
 
 
 def _v4_range(text: str) -> AddressRule:
-    """Returns the range in the first of the parts two to four that is `*` or has a `-`; later parts are ignored."""
+    """Returns the range in the first of the parts two to four that is `*` or has a `-`. Later parts are ignored."""
     parts = text.split(".")
     at = next((number for number, part in enumerate(parts) if "*" in part or "-" in part), 0)
     if len(parts) != V4_PARTS or at == 0:
@@ -113,7 +112,7 @@ def _v6_range(text: str) -> AddressRule:
 
 
 def _v6_head(head: str, width: int, text: str) -> tuple[int, ...]:
-    """Returns the numbers before the range; `::` fills up to `width` of them."""
+    """Returns the numbers before the range, of which `::` fills up to `width`."""
     if head.endswith(":"):  # `::` stands just before the range
         head += ":"
     if not head or ":::" in head or head.count("::") > 1:
@@ -149,7 +148,7 @@ def _number(part: str, base: int, most: int, text: str) -> int:
 
 @lru_cache(KEPT_ADDRESSES)
 def _canonical(address: str) -> str:
-    """Returns the canonical form of an address; an empty text for any other text."""
+    """Returns the canonical form of an address, or an empty text for any other text."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).compressed
     except ValueError:
@@ -158,7 +157,7 @@ def _canonical(address: str) -> str:
 
 @lru_cache(KEPT_ADDRESSES)
 def _numbers(address: str) -> tuple[int, ...]:
-    """Returns the four or eight parts of an address; an empty tuple for any other text."""
+    """Returns the four or eight parts of an address, or an empty tuple for any other text."""
     try:
         value = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -47,7 +47,7 @@ ADMIN_CODES: Final = frozenset(
 
 
 def needs_of(request: Command) -> Needs:
-    """Returns the permissions that a request needs; raises `BodyError` for a heartbeat that cannot be read."""
+    """Returns the permissions that a request needs. Raises `BodyError` for a heartbeat that cannot be read."""
     find = _NEEDS.get(request.code)
     return {} if find is None else find(request)
 

@@ -21,7 +21,7 @@ BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 def permission(text: str | None) -> int:
-    """Returns the bits of a permission's text; DENY for an unknown or missing text."""
+    """Returns the bits of a permission's text, or DENY for an unknown or missing text."""
     return DENY if text is None else _BITS.get(text.strip(BLANKS), DENY)
 
 
@@ -30,7 +30,7 @@ def is_permitted(needed: int, granted: int) -> bool:
 
 
 def named_permissions(entries: Iterable[str], kind: str) -> dict[str, int]:
-    """Returns the permissions of `name=permission` entries; raises `InvalidArgument` for an entry of another form."""
+    """Returns the permissions of `name=permission` entries. Raises `InvalidArgument` for an entry of another form."""
     granted = {}
     for entry in entries:
         parts = _parts(entry)

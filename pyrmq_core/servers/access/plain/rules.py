@@ -33,7 +33,7 @@ DATA_VERSION: Final = "dataVersion"
 
 @dataclass(frozen=True, slots=True)
 class PlainRules:
-    """White addresses and accounts; `files` names each account's file, `repeated` the keys in more than one file."""
+    """White addresses and accounts. `files` names each account's file, `repeated` the keys in more than one file."""
 
     white_addresses: tuple[AddressRule, ...] = ()
     accounts: Mapping[str, PlainAccount] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def _missing_permission(request: Command, account: PlainAccount) -> str:
 
 
 def rules_of(documents: Iterable[tuple[str, Mapping[str, object]]]) -> PlainRules:
-    """Returns the rules of files, given as path and content; of an account in several files the first counts.
+    """Returns the rules of files, given as path and content. Of an account in several files the first counts.
 
     Raises `InvalidArgument`, which names the file, for content that RocketMQ refuses.
     """
@@ -104,7 +104,7 @@ def rules_of(documents: Iterable[tuple[str, Mapping[str, object]]]) -> PlainRule
 
 
 def entries_of(document: Mapping[str, object]) -> list[dict[str, object]]:
-    """Returns the entries under `accounts`; raises `InvalidArgument` if they are no list of tables."""
+    """Returns the entries under `accounts`. Raises `InvalidArgument` if they are no list of tables."""
     entries = document.get(ACCOUNTS)
     if entries is None:
         return []
@@ -114,9 +114,9 @@ def entries_of(document: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 def put_account(document: Document, account: Mapping[str, object]) -> None:
-    """Adds an account, or changes these members of an existing one; the account becomes the last of the file.
+    """Adds an account, or changes these members of an existing one. The account becomes the last of the file.
 
-    If several entries have its access key, the last entry counts, as for requests; the others are removed.
+    If several entries have its access key, the last entry counts, as for requests. The others are removed.
     """
     entries = entries_of(document)
     same = [entry for entry in entries if _is(entry, account["accessKey"])]
@@ -138,7 +138,7 @@ def advance_version(document: Document, now_ms: int) -> None:
 
 
 def version_of(document: Mapping[str, object]) -> tuple[int, int]:
-    """Returns the counter and the time (ms) of a file's version; 0 and 0 for a file that no administrator changed."""
+    """Returns the counter and the time (ms) of a file's version, 0 and 0 if no administrator changed the file."""
     versions = document.get(DATA_VERSION)
     first = versions[0] if isinstance(versions, list) and versions else None
     if not isinstance(first, dict):

@@ -27,7 +27,7 @@ def create_user(rules: UserRules, user: User) -> UserRules:
 def update_user(
     rules: UserRules, username: str, password: str | None, user_type: str | None, user_status: str | None
 ) -> UserRules:
-    """Changes the members that are given; None and blank passwords leave the old value."""
+    """Changes the members that are given. None and blank passwords leave the old value."""
     old = rules.users.get(username)
     if old is None:
         raise InvalidArgument("The user is not exist")
@@ -41,13 +41,12 @@ def update_user(
 
 
 def delete_user(rules: UserRules, username: str) -> UserRules:
-    """Removes a user and its policies, if the user exists."""
     users = {name: user for name, user in rules.users.items() if name != username}
     return UserRules(users, _without(rules, USER_PREFIX + username))
 
 
 def put_policies(rules: UserRules, subject: str, policies: Policies) -> UserRules:
-    """Adds policies to a user's policies; an entry replaces an older entry about the same resource."""
+    """Adds policies to a user's policies. An entry replaces an older entry about the same resource."""
     if subject.removeprefix(USER_PREFIX) not in rules.users:
         raise InvalidArgument(f"The subject of {subject} is not exist.")
     old = rules.policies.get(subject)

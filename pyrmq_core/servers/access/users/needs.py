@@ -1,6 +1,6 @@
 """The actions on topics, groups and clusters that each request needs.
 
-One of a need's actions is enough; of a request's needs, each must be granted. A request that is not listed needs
+One of a need's actions is enough, and of a request's needs each must be granted. A request that is not listed needs
 none: any user may send it. Sources: auth/authorization/builder/DefaultAuthorizationContextBuilder.java, and the
 annotations of remoting/protocol/header/*.java (5.4.0). Listed here and not in 5.4.0: 361, which reads as 11 does,
 changes of settings (25, 318), of groups (200, 225) and of lists of topics (18), and the removal of files (306, 316,
@@ -43,7 +43,7 @@ Finder: TypeAlias = Callable[[Command, str], Iterable[Need]]
 
 
 def needs_of(request: Command, cluster: str) -> list[Need]:
-    """Returns the needs of a request to a server of this cluster; raises `BodyError` for a body that it cannot read."""
+    """Returns the needs of a request to a server of this cluster. Raises `BodyError` for a body that it cannot read."""
     find = _NEEDS.get(request.code)
     return [] if find is None else list(find(request, cluster))
 
@@ -134,7 +134,7 @@ def _created(kind: str, member: str, listed: str = "") -> Finder:
 def _named(*actions: str, splitter: str = "", **named: str) -> Finder:
     """Returns the rule for header fields with names: `named` maps topic, group or cluster to such fields.
 
-    Each value is a field's name, or several with blanks between them. An absent field needs nothing; with a splitter, a
+    Each value is a field's name, or several with blanks between them. An absent field needs nothing. With a splitter, a
     field may have several names.
     """
     fields = [(kind.capitalize(), field) for kind, texts in named.items() for field in texts.split()]
@@ -151,7 +151,6 @@ def _named(*actions: str, splitter: str = "", **named: str) -> Finder:
 
 
 def _cluster(*actions: str, field: str = "") -> Finder:
-    """Returns the rule for the cluster that a header's field names, or else for the server's."""
     return lambda request, cluster: [Need(CLUSTER, request.ext.get(field, cluster), actions)]
 
 

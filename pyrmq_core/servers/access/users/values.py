@@ -30,7 +30,7 @@ USER_PREFIX: Final = "User:"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One user; a super user may do anything."""
+    """One user. A super user may do anything."""
 
     username: str
     password: str = field(repr=False)
@@ -52,7 +52,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The topics, groups or clusters that an entry is about; `pattern` is LITERAL, PREFIXED or EVERY."""
+    """The topics, groups or clusters that an entry is about. `pattern` is LITERAL, PREFIXED or EVERY."""
 
     kind: str
     name: str | None
@@ -60,7 +60,7 @@ class Resource:
 
     @classmethod
     def of(cls, key: object) -> Self | None:
-        """Returns the resource of a key; None for a key of no known kind."""
+        """Returns the resource of a key, or None for a key of no known kind."""
         if not isinstance(key, str) or not key.strip():
             return None
         kind, _, name = key.partition(":")
@@ -98,12 +98,11 @@ class PolicyEntry:
 
     @property
     def order(self) -> tuple[bool, int, int, bool]:
-        """The sort key among applicable entries: the most exact first; of equally exact entries, the denying one."""
+        """The sort key among applicable entries: the most exact first, and of equally exact entries the denying one."""
         length = len(self.resource.name or "") if self.resource.pattern == PREFIXED else 0
         return self.resource.kind == ANY, self.resource.pattern, -length, self.decision != DENY
 
     def fits(self, kind: str, name: str | None, actions: Iterable[str], ip: str) -> bool:
-        """Returns whether the entry is about one of these actions on this resource from this address."""
         return (
             self.resource.matches(kind, name)
             and (ALL in self.actions or any(action in self.actions for action in actions))
@@ -118,7 +117,7 @@ class PolicyEntry:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Entries of one type; entries of type Default count only if no entry of type Custom applies."""
+    """Entries of one type. Entries of type Default count only if no entry of type Custom applies."""
 
     policy_type: str
     entries: tuple[PolicyEntry, ...]
@@ -131,12 +130,11 @@ Policies = tuple[Policy, ...]
 
 
 def acl_members(subject: str, policies: Policies) -> dict[str, Any]:
-    """Returns a subject's policies as JSON members, for answers and the file."""
     return {"policies": [policy.to_members() for policy in policies], "subject": subject}
 
 
 def user_of(members: Mapping[str, Any]) -> User:
-    """Returns the user of a row of the file; raises `InvalidArgument` for members that are no user."""
+    """Returns the user of a row of the file. Raises `InvalidArgument` for members that are no user."""
     name, password = members.get("username"), members.get("password")
     user_type, status = user_type_of(members.get("userType")), user_status_of(members.get("userStatus"))
     if not isinstance(name, str) or not isinstance(password, str) or user_type is None or status is None:
@@ -157,7 +155,7 @@ def policy_type_of(text: object) -> str | None:
 
 
 def policies_of(members: object) -> Policies:
-    """Returns the policies in a body's list; raises `InvalidArgument`, in RocketMQ's words, for wrong policies."""
+    """Returns the policies in a body's list. Raises `InvalidArgument`, in RocketMQ's words, for wrong policies."""
     policies = tuple(
         Policy(policy_type_of(policy.get("policyType")) or CUSTOM, tuple(map(_entry, _objects(policy["entries"]))))
         for policy in _objects(members)
@@ -198,7 +196,7 @@ def _objects(value: object) -> list[dict[str, Any]]:
 
 
 def known_name(text: object, names: Iterable[str]) -> str | None:
-    """Returns the name that a text spells, in any case; None for another text."""
+    """Returns the name that a text spells, in any case, or None for another text."""
     wanted = text.lower() if isinstance(text, str) else None
     return next((name for name in names if name.lower() == wanted), None)
 

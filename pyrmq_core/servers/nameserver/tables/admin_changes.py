@@ -18,7 +18,7 @@ READ_AND_WRITE: Final = int(Permission.READ | Permission.WRITE)
 
 
 def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) -> list[Change]:
-    """Removes the topic's queues, of one cluster's brokers or all; the brokers' next registrations bring them back."""
+    """Removes the topic's queues, of one cluster's brokers or all. The brokers' next registrations bring them back."""
     queues = tables.topic_queue_table.get(topic, {})
     names = [name for name in queues if not cluster or name in tables.cluster_addr_table.get(cluster, ())]
     if not names:
@@ -28,10 +28,10 @@ def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) ->
 
 
 def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
-    """Sets a topic's queues. An unknown broker ends this: a new topic then gets no queues, an existing topic the queues
-    of the brokers before the unknown broker.
+    """Sets a topic's queues up to the first unknown broker, which ends this.
 
-    Raises `BodyError` when the tables have no room for them.
+    A new topic then gets no queues, an existing topic the queues of the brokers before the unknown broker. Raises
+    `BodyError` when the tables have no room for them.
     """
     if not queue_datas:
         return None

@@ -152,7 +152,7 @@ class TopicRemoved:
 
 @dataclass(frozen=True, slots=True)
 class TopicsRemoved:
-    """The topics that lost their last queues at the same time; `each` yields a `TopicRemoved` for each topic."""
+    """The topics that lost their last queues at the same time. `each` yields a `TopicRemoved` for each topic."""
 
     topics: tuple[str, ...]
 
@@ -190,7 +190,7 @@ class WriteSwitched:
 
 @dataclass(frozen=True, slots=True)
 class TopicSet:
-    """A topic's queues, set by request 217; `unknown` is the unknown broker at which setting ended, or None."""
+    """A topic's queues, set by request 217. `unknown` is the unknown broker at which setting ended, or None."""
 
     topic: str
     brokers: tuple[str, ...]
@@ -221,9 +221,9 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class MinBrokerIdChange:
-    """A new smallest id of a broker name; `targets` are the addresses to notify when the settings say so.
+    """A new smallest id of a broker name. `targets` are the addresses to notify when the settings say so.
 
-    `offline_address` is the broker that left; `ha_server_addr` is the HA address of the broker that came.
+    `offline_address` is the broker that left. `ha_server_addr` is the HA address of the broker that came.
     """
 
     broker_name: str
@@ -250,7 +250,7 @@ class RegistrationResult:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The changes by a removal of addresses; `connections` are connections of silent brokers, to be closed."""
+    """The changes by a removal of addresses. `connections` are connections of silent brokers, to be closed."""
 
     changes: tuple[Change, ...] = ()
     notices: tuple[MinBrokerIdChange, ...] = ()

@@ -1,6 +1,6 @@
 """Queries of the route tables: a topic's route, the brokers, lists of topics.
 
-Source: RouteInfoManager.pickupTopicRouteData, getAllClusterInfo, getBrokerMemberGroup and the topic lists, 5.3.3;
+Source: RouteInfoManager.pickupTopicRouteData, getAllClusterInfo, getBrokerMemberGroup and the topic lists, 5.3.3, and
 namesrv/route/ZoneRouteRPCHook.java.
 """
 
@@ -23,7 +23,7 @@ UNIT_SUB_FLAG: Final = 2
 
 
 def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
-    """Returns the topic's route, or None when no broker has it; the same object until something in it changes."""
+    """Returns the topic's route, or None when no broker has it. It is the same object until something in it changes."""
     kept_route = tables.routes.get(topic)
     if kept_route is not None:
         return kept_route
@@ -119,7 +119,6 @@ def _topics(tables: RouteTables, includes: Callable[[Mapping[str, QueueData]], b
 
 
 def _flag(queues: Mapping[str, QueueData]) -> int:
-    """Returns the system flag of the topic's first broker."""
     return next(iter(queues.values())).topic_sys_flag
 
 

@@ -53,7 +53,7 @@ def register(
     now_ms: int,
     digest: bytes | None = None,
 ) -> RegistrationResult:
-    """Registers a broker's address and topics; `body` is None when `knows` returned True for its digest.
+    """Registers a broker's address and topics. `body` is None when `knows` returned True for its digest.
 
     Raises `BodyError`, before it changes anything, for topics that no broker can have and when the tables have no room.
     """
@@ -96,7 +96,7 @@ def register(
 
 
 def heartbeat(tables: RouteTables, key: BrokerAddrInfo, now_ms: int) -> bool:
-    """Records a sign of life without topics; returns False for an unknown address."""
+    """Records a sign of life without topics. Returns False for an unknown address."""
     live = tables.broker_live_table.get(key)
     if live is None:
         return False
@@ -159,7 +159,7 @@ def _refusal(
     version: DataVersion,
     body: RegistrationBody | None,
 ) -> RegistrationIgnored | RegistrationRefused | None:
-    """Returns the reason to refuse the registration, or None; `holder` is the address that has the id now.
+    """Returns the reason to refuse the registration, or None. `holder` is the address that has the id now.
 
     A registration does not displace a living broker whose state version is higher.
     """
@@ -177,7 +177,7 @@ def _refusal(
 
 
 def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: Mapping[int, str]) -> BrokerData:
-    """Returns the broker with these addresses; it stays in the cluster of its first registration."""
+    """Returns the broker with these addresses. It stays in the cluster of its first registration."""
     return BrokerData(
         cluster=header.cluster_name if before is None else before.cluster,
         broker_name=header.broker_name,
@@ -190,7 +190,7 @@ def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: M
 def _take(
     tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
 ) -> list[Change]:
-    """Enters a broker's topics into the tables; without `news` (a known version) only topics that are missing."""
+    """Enters a broker's topics into the tables. Without `news` (a known version) only missing topics are entered."""
     changes: list[Change] = []
     name = broker.broker_name
     if tables.rules.delete_topic_with_broker_registration and not body.topic_queue_mapping_infos:
@@ -243,7 +243,7 @@ def _live(
     body: RegistrationBody | None,
     before: BrokerLiveInfo | None,
 ) -> BrokerLiveInfo:
-    """Returns the broker's entry, without a digest until all its topics are in the tables."""
+    # The entry has no digest until all its topics are in the tables.
     timeout_ms = header.heartbeat_timeout_ms
     return BrokerLiveInfo(
         last_update_ms=now_ms,
@@ -275,7 +275,7 @@ def _answer(
     changes: tuple[Change, ...],
     notice: MinBrokerIdChange | None,
 ) -> RegistrationResult:
-    """Returns the answer; for a slave it names the master, if the master is alive."""
+    """Returns the answer, which names the master to a slave if the master is alive."""
     master = None if header.broker_id == MASTER_ID else broker.master
     live = None if master is None else tables.broker_live_table.get(BrokerAddrInfo(header.cluster_name, master))
     if live is None:

@@ -2,7 +2,7 @@
 
 Source: RouteInfoManager.unRegisterBroker, onChannelDestroy, scanNotActiveBroker, cleanTopicByUnRegisterRequests, 5.3.3.
 Java removes in a separate thread, ours at once. Java keeps a live entry without a broker name (its broker came back
-under another address); ours ends with its connection or its time-out. A removed name leaves every cluster, in Java only
+under another address). Ours ends with its connection or its time-out. A removed name leaves every cluster, in Java only
 the one of its last address.
 """
 
@@ -30,7 +30,7 @@ from pyrmq_core.servers.nameserver.tables.state import BrokerAddrInfo, RouteTabl
 
 
 class _Leaving(NamedTuple):
-    """An address to remove; its broker name is None if no broker has the address."""
+    """An address to remove. Its broker name is None if no broker has the address."""
 
     key: BrokerAddrInfo
     broker_name: str | None
@@ -38,12 +38,11 @@ class _Leaving(NamedTuple):
 
 
 def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broker_id: int) -> Removal:
-    """Removes the address of a broker that unregisters."""
     return _remove(tables, [_Leaving(key, broker_name, broker_id)], RemovalReason.UNREGISTERED)
 
 
 def connection_closed(tables: RouteTables, connection: object) -> Removal:
-    """Removes the address that is alive on this connection; of several addresses only the oldest, as Java does."""
+    """Removes the address that is alive on this connection, of several addresses only the oldest, as Java does."""
     keys = tables.connections.get(connection)
     if not keys:
         return Removal()
@@ -103,7 +102,7 @@ def _without(broker: BrokerData, address: str) -> BrokerData:
 
 
 def _switch_off_writing(tables: RouteTables, broker_names: Iterable[str]) -> list[Change]:
-    """Makes the topics of brokers without a master read-only if a slave may act as master; else changes nothing."""
+    """Makes the topics of brokers without a master read-only if a slave may act as master."""
     brokers = [tables.broker_addr_table[name] for name in broker_names if name in tables.broker_addr_table]
     names = {broker.broker_name for broker in brokers if broker.enable_acting_master and broker.master is None}
     if not names:

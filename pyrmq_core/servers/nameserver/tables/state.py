@@ -36,7 +36,7 @@ MAPPING_SWELL: Final = 4
 class TableRules:
     """The settings that decisions depend on.
 
-    5.x refuses a broker whose first registration has a single topic; 4.x accepts it, and so do we with
+    5.x refuses a broker whose first registration has a single topic. 4.x accepts it, and so do we with
     `accept_first_registration_of_one_topic`, because a broker may have one topic only.
     """
 
@@ -83,7 +83,7 @@ class Switched(NamedTuple):
 
 
 class RouteTables:
-    """The route tables of a NameServer; times are milliseconds of one clock that never goes back.
+    """The route tables of a NameServer. Times are milliseconds of one clock that never goes back.
 
     Indexes find an entry without a search through the tables: `connections` (connection -> keys of its living brokers),
     `names` (key -> broker names that have the address) and `clusters` (broker name -> clusters).
@@ -131,7 +131,7 @@ class RouteTables:
         self.routes.clear()
 
     def drop_broker(self, broker_name: str) -> list[str]:
-        """Removes a name from brokers and clusters, not yet from topics; returns the clusters that are now empty."""
+        """Removes a name from brokers and clusters, not yet from topics. Returns the clusters that are now empty."""
         self._forget_addresses(self.broker_addr_table.pop(broker_name))
         del self._name_numbers[broker_name]
         emptied = []
@@ -144,7 +144,7 @@ class RouteTables:
         return emptied
 
     def name_of(self, key: BrokerAddrInfo) -> str | None:
-        """Returns the broker name with this address; of several names the one that was registered first."""
+        """Returns the broker name with this address, of several names the one that was registered first."""
         return min(self.names.get(key, ()), key=self._name_numbers.__getitem__, default=None)
 
     def join_cluster(self, cluster: str, broker_name: str) -> None:
@@ -152,7 +152,7 @@ class RouteTables:
         self.clusters.setdefault(broker_name, {})[cluster] = None
 
     def put_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> bool:
-        """Records a sign of life over this connection; returns True when the broker was not alive before."""
+        """Records a sign of life over this connection. Returns True when the broker was not alive before."""
         before = self.broker_live_table.get(key)
         if before is not None and before.connection is not live.connection:
             self._forget_connection(key, before)
@@ -178,7 +178,7 @@ class RouteTables:
         self.routes.pop(topic, None)
 
     def put_filter_servers(self, key: BrokerAddrInfo, filter_servers: tuple[str, ...]) -> None:
-        """Sets the filter servers of an address; an empty list removes the entry."""
+        """Sets the filter servers of an address. An empty list removes the entry."""
         if filter_servers != self.filter_server_table.get(key, ()):
             if filter_servers:
                 self.filter_server_table[key] = filter_servers
@@ -187,7 +187,7 @@ class RouteTables:
             self.routes.clear()
 
     def put_mappings(self, broker_name: str, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Stores the mappings of known topics; a mapping of an unknown topic would never be removed."""
+        """Stores the mappings of known topics. A mapping of an unknown topic would never be removed."""
         for topic, info in infos.items():
             if topic in self.topic_queue_table:
                 by_broker = self.topic_queue_mapping_info_table.setdefault(topic, {})
@@ -209,7 +209,7 @@ class RouteTables:
         return changes
 
     def drop_brokers(self, broker_names: Set[str]) -> list[str]:
-        """Removes brokers from all topics; returns the topics that are removed with them."""
+        """Removes brokers from all topics, and returns the topics that are removed with them."""
         gone = []
         for topic, queues in tuple(self.topic_queue_table.items()):
             if not queues.keys().isdisjoint(broker_names):
@@ -223,7 +223,7 @@ class RouteTables:
         return gone
 
     def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> dict[str, Switched]:
-        """Changes the permission of all topics of these brokers; returns the counts by broker name."""
+        """Changes the permission of all topics of these brokers, and returns the counts by broker name."""
         switched = dict.fromkeys(broker_names, Switched(0, 0))
         values: dict[QueueData, QueueData] = {}  # most topics of a broker have equal settings: they share a value
         for topic, queues in self.topic_queue_table.items():
@@ -271,5 +271,4 @@ class RouteTables:
 
 
 def mapping_bytes(info: Mapping[str, Any] | None) -> int:
-    """Returns the approximate memory of a static topic's mapping."""
     return 0 if info is None else MAPPING_SWELL * len(dumps(info))
