@@ -116,15 +116,12 @@ class Dispatched(NamedTuple):
 
 
 class EncodedRecords(NamedTuple):
-    """The bytes for log and queue, and the log offset of each record."""
-
     records: bytes
     entries: bytes
     positions: list[int]
 
 
 def appended_bytes(append: Append) -> int:
-    """Returns the number of bytes that an append takes in the log."""
     size, hosts, pieces = 0, len(append.born_host) + len(append.store_host), append.pieces
     overhead = FIXED_BYTES + INT.size + hosts + len(topic_part(append.topic)[1])
     if isinstance(pieces, BatchPieces):
@@ -166,7 +163,7 @@ def build(
 def _build_batch(
     append: Append, pieces: BatchPieces, physical_offset: int, queue_offset: int, store_timestamp_ms: int
 ) -> EncodedRecords:
-    """Returns the bytes of a batch's messages, whose heads and entries are filled field by field."""
+    # Heads and entries are filled field by field.
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
     bodies, properties, count = pieces.bodies, pieces.properties, len(pieces)
     overhead, body_sizes = START.size + len(middle) + INT.size + len(topic), [*map(len, bodies)]
@@ -204,12 +201,11 @@ def _lengthened(properties: bytes, added: bytes) -> bytes:
 
 
 def entry_of_record(record: RawRecord) -> bytes:
-    """Returns the queue entry of a record that recovery reads."""
     return ENTRY.pack(record.commit_log_offset, record.store_size, properties_tags_code(record.properties))
 
 
 def properties_tags_code(properties: bytes) -> int:
-    """Returns the hash of TAGS in a properties string, 0 without TAGS; the last non-empty TAGS counts, as in Java."""
+    """Returns the hash of TAGS in a properties string, 0 without TAGS. The last non-empty TAGS counts, as in Java."""
     before, mark, after = properties.rpartition(TAGS_INSIDE)
     while mark:
         if tags := after.partition(SEPARATOR)[0]:
@@ -225,7 +221,7 @@ def _hash(tags: bytes) -> int:
 
 
 def _middle(append: Append, store_timestamp_ms: int) -> bytes:
-    """Packs the fields from sysFlag to prepared transaction offset; sysFlag's host bits are set by the hosts."""
+    """Packs the fields from sysFlag to prepared transaction offset. The hosts set sysFlag's host bits."""
     born, store = append.born_host, append.store_host
     bits = (BORN_HOST_V6 if len(born) > 8 else 0) | (STORE_HOST_V6 if len(store) > 8 else 0)
     return MIDDLES[bits].pack(
@@ -241,7 +237,6 @@ def _middle(append: Append, store_timestamp_ms: int) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def topic_part(topic: str) -> tuple[int, bytes]:
-    """Returns the magic number of the record form that fits the topic, and the topic's length and bytes."""
     raw = topic.encode()
     if len(raw) <= MAX_V1_TOPIC_BYTES:
         return MAGIC_V1, BYTE.pack(len(raw)) + raw

@@ -15,7 +15,7 @@ SHORT_BYTES: Final = SHORT.size
 
 
 class Piece(NamedTuple):
-    """The parts of one message; `properties` begin with their length in 2 bytes."""
+    """The parts of one message. `properties` begin with their length in 2 bytes."""
 
     flag: int
     body: bytes
@@ -47,19 +47,18 @@ class BatchPieces(Sequence[Piece]):
 
 
 def properties_of(pieces: Sequence[Piece], first: int, most: int) -> list[bytes]:
-    """Returns the properties of `most` messages from message number `first` on."""
     if isinstance(pieces, BatchPieces):
         return pieces.properties[first : first + most]
     return [piece.properties for piece in pieces[first : first + most]]
 
 
 def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
-    """Returns a single message's parts; properties have at most 32,767 bytes."""
+    """Returns a single message's parts. Properties have at most 32,767 bytes."""
     return Piece(flag, bytes(body), SHORT.pack(len(properties)) + properties)
 
 
 def batch_pieces(body: bytes) -> BatchPieces:
-    """Returns the messages of a batch body; raises `BodyError` where `iterate_batch_body` does."""
+    """Returns the messages of a batch body. Raises `BodyError` where `iterate_batch_body` does."""
     unpack_head, unpack_short = HEAD.unpack_from, SHORT.unpack_from
     flags: list[int] = []
     bodies: list[bytes] = []

@@ -10,8 +10,8 @@
     compacted offset               4      -1
     reserved                       4      0
 
-Entries are in the order of their offsets; an entry is found by binary search. Source:
-store/queue/BatchConsumeQueue.java (5.4.0).
+Entries are in the order of their offsets and are found by binary search. Source: store/queue/BatchConsumeQueue.java
+(5.4.0).
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ NOT_COMPACTED: Final = -1
 
 
 class BatchEntry(NamedTuple):
-    """One entry of a batch topic's queue."""
-
     physical_offset: int
     size: int
     tags_code: int
@@ -45,7 +43,6 @@ class BatchEntry(NamedTuple):
 
     @property
     def is_filler(self) -> bool:
-        """False: a batch queue has no fillers, since an entry names its own offsets."""
         return False
 
     @property
@@ -54,7 +51,6 @@ class BatchEntry(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset after its last message."""
         return self.base + self.inner_num
 
     def pack(self) -> bytes:
@@ -62,20 +58,17 @@ class BatchEntry(NamedTuple):
 
 
 class BatchSlots(EntryFiles):
-    """The entries by their number."""
-
     __slots__ = ()
 
     def entry(self, number: int) -> BatchEntry:
         return _unpacked(self.read(number, 1))
 
     def some(self, number: int, count: int) -> list[BatchEntry]:
-        """Returns `count` entries from a number on, or fewer if their file ends before."""
         return [BatchEntry._make(fields[:6]) for fields in BATCH_ENTRY.iter_unpack(self.read(number, count))]
 
 
 class BatchConsumeQueue:
-    """Messages from offset `start` to before `end`; the next stored message gets `next_offset`, at least `end`."""
+    """Messages from offset `start` to before `end`. The next stored message gets `next_offset`, at least `end`."""
 
     __slots__ = ("end", "next_offset", "slots", "start")
 
@@ -85,15 +78,13 @@ class BatchConsumeQueue:
 
     @property
     def log_start(self) -> int:
-        """The start of the log for which `start` was computed."""
         return self.slots.log_start
 
     def open(self) -> None:
-        """Finds the files; `settle` sets the offsets, after recovery has found the last entry."""
+        """Finds the files. `settle` sets the offsets, after recovery has found the last entry."""
         self.slots.open()
 
     def settle(self) -> None:
-        """Sets the offsets from the first and the last entry."""
         slots = self.slots
         self.end = self.next_offset = slots.entry(slots.end - 1).end if slots.first < slots.end else 0
         self.start = slots.entry(slots.start).base if slots.start < slots.end else self.end
@@ -110,11 +101,9 @@ class BatchConsumeQueue:
         return low
 
     def entry(self, offset: int) -> BatchEntry:
-        """Returns the entry of the record that holds the message at a readable offset."""
         return self.slots.entry(self.number_of(offset))
 
     def entries(self, offset: int) -> Iterator[BatchEntry]:
-        """Yields the entries, beginning with the entry that holds `offset`."""
         for number in range(self.number_of(offset), self.slots.end):
             yield self.slots.entry(number)
 
@@ -127,24 +116,19 @@ class BatchConsumeQueue:
         self.next_offset = max(self.next_offset, self.end)
 
     def holds(self, index: int, entry: bytes) -> bool:
-        """Returns True if the message at an offset has exactly this entry."""
         return index >= self.start and self.slots.read(self.number_of(index), 1) == entry
 
     def cut(self, end: int) -> None:
-        """Ends the queue before the record that holds the message at `end`."""
         self.slots.cut(self.number_of(end))
         self.settle()
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions for any thread that sync all entries written so far."""
         return self.slots.unsynced()
 
     def synced(self) -> None:
-        """Notes that the functions of `unsynced` have returned."""
         self.slots.synced()
 
     def remove(self) -> None:
-        """Removes all files and begins anew."""
         self.slots.remove()
         self.settle()
 
@@ -154,5 +138,4 @@ def _unpacked(entry: bytes) -> BatchEntry:
 
 
 def as_consume_queue_entries(entries: bytes) -> bytes:
-    """Returns the entries in the form of plain queues, which is the first part of a batch entry."""
     return b"".join([entries[at : at + ENTRY.size] for at in range(0, len(entries), BATCH_ENTRY_BYTES)])

@@ -1,12 +1,12 @@
 """The checkpoint: up to where log, queues and index are on the medium, in two files.
 
-    checkpoint                 bytes  RocketMQ's; all times are store times in ms
+    checkpoint                 bytes  RocketMQ's, with store times for all times
     log flushed to             8
     queues flushed to          8
     index flushed to           8
     slave flushed offset       8
     confirmed offset           8
-    queues synced to           8      a log offset, since 5.5.0, which recovers from it; 0 is unknown
+    queues synced to           8      a log offset, since 5.5.0, which recovers from it, 0 for unknown
     zeros                      to 4096
 
     checkpoint.pyrmq           bytes  this broker's own
@@ -14,7 +14,7 @@
     RocketMQ's fields          48     as above, of the same moment
     queues                     4      number of queues with entries
     entries                    8      number of their entries before the offset above, of each queue from 0 on
-    log start                  8      the log was removed up to here; missing bytes after it are lost
+    log start                  8      the log was removed up to here, missing bytes after it are lost
     index file                 8      the name, a number, of the newest file of the index that is full and synced
     CRC                        4      CRC-32 of all fields before
     zeros                      to 4096
@@ -59,7 +59,7 @@ MARGIN_MS: Final = 3000
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The extent of synced data; without this broker's own file, `safe_offset` and all fields after it are unknown."""
+    """The extent of synced data. Without this broker's own file, `safe_offset` and all fields after it are unknown."""
 
     log_time_ms: int = 0
     queue_time_ms: int = 0
@@ -78,13 +78,11 @@ class Checkpoint:
         return max(0, min(self.log_time_ms, self.queue_time_ms) - MARGIN_MS)
 
     def encode(self) -> bytes:
-        """Returns the content of RocketMQ's file."""
         times = (self.log_time_ms, self.queue_time_ms, self.index_time_ms)
         offsets = (self.slave_offset, self.confirmed_offset, self.safe_offset or 0)
         return FIELDS.pack(*times, *offsets).ljust(BYTES, b"\0")
 
     def encode_own(self) -> bytes:
-        """Returns the content of the own file: zeros without a safe offset."""
         if self.safe_offset is None:
             return bytes(BYTES)
         index_file = NO_FILE if self.index_file is None else self.index_file
@@ -94,7 +92,7 @@ class Checkpoint:
 
     @staticmethod
     def decode(data: bytes | None, own_data: bytes | None = None) -> Checkpoint:
-        """Decodes both files; returns defaults for a missing or short `data`: the log is read from its start."""
+        """Decodes both files. Returns defaults for a missing or short `data`: the log is read from its start."""
         if data is None or len(data) < EARLIER.size + CRC.size:
             return Checkpoint()
         (*values, _) = FIELDS.unpack_from(data)
@@ -112,7 +110,6 @@ class Checkpoint:
 
 
 def _decode_earlier(checkpoint: Checkpoint, data: bytes) -> Checkpoint:
-    """Returns a checkpoint with the fields of an earlier version of this broker, if RocketMQ's file has them."""
     *_, mark, safe, queues, entries, log_start, file = EARLIER.unpack_from(data)
     if mark == EARLIER_MARK and _has_crc(data, EARLIER.size):
         index_file = None if file == NO_FILE else file
@@ -133,7 +130,7 @@ def _has_crc(data: bytes, size: int) -> bool:
 
 
 class CheckpointFiles:
-    """Both files of a store; `value` is the newest state. Each is written to the own file, and then published."""
+    """Both files of a store. `value` is the newest state. Each is written to the own file, and then published."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -144,14 +141,13 @@ class CheckpointFiles:
         self._handed_out = Checkpoint()
 
     def load(self) -> Checkpoint:
-        """Reads both files and returns their state."""
         self._own = self._files.load(OWN_CHECKPOINT_NAME) or b""
         self._published = self._files.load(CHECKPOINT_NAME) or b""
         self.value = Checkpoint.decode(self._published, self._own)
         return self.value
 
     def remove_wrong(self) -> None:
-        """Removes files of a wrong length; without RocketMQ's file, nothing counts as synced."""
+        """Removes files of a wrong length. Without RocketMQ's file, nothing counts as synced."""
         if len(self._own) != BYTES:
             self._files.remove(OWN_CHECKPOINT_NAME)
         if len(self._published) != BYTES:
@@ -159,7 +155,7 @@ class CheckpointFiles:
             self.value = replace(self.value, safe_offset=None)
 
     def write(self, value: Checkpoint) -> None:
-        """Writes a state to the own file, unsynced; raises `StoreError`, with nothing changed, if it cannot."""
+        """Writes a state to the own file, unsynced. Raises `StoreError`, with nothing changed, if it cannot."""
         data = value.encode_own()
         if data != self._own:
             self._files.open(OWN_CHECKPOINT_NAME, BYTES).write(0, data)
@@ -172,7 +168,7 @@ class CheckpointFiles:
         return [] if self._own == self._synced else [self.sync_own]
 
     def publish(self) -> None:
-        """Writes the state of the last `unsynced` to RocketMQ's file; raises `StoreError` if it cannot."""
+        """Writes the state of the last `unsynced` to RocketMQ's file. Raises `StoreError` if it cannot."""
         self._synced = self._handed_out.encode_own()
         data = self._handed_out.encode()
         if data != self._published:

@@ -28,7 +28,7 @@ class OldSegment(NamedTuple):
 
 
 class CommitLog:
-    """Appends and reads bytes by physical offset; `end` is the offset of the next record."""
+    """Appends and reads bytes by physical offset. `end` is the offset of the next record."""
 
     def __init__(self, files: Files, folder: str, segment_bytes: int) -> None:
         self._files = files
@@ -42,7 +42,7 @@ class CommitLog:
         self._cut_end: int | None = None  # the end of the last cut since `unsynced` was called
 
     def open(self) -> None:
-        """Finds the segments; `end` is right only after recovery. Raises `StoreError` for a segment's wrong length."""
+        """Finds the segments. `end` is right only after recovery. Raises `StoreError` for a segment's wrong length."""
         self._segments = open_all(self._files, self._folder, self.segment_bytes, "mappedFileSizeCommitLog")
         self._find_start()
         self.end = self.flushed = max(self._segments, default=-self.segment_bytes) + self.segment_bytes
@@ -53,7 +53,6 @@ class CommitLog:
 
     @property
     def missing(self) -> list[int]:
-        """The offsets of missing segments between existing segments."""
         return [offset for offset in range(self.start, self.end, self.segment_bytes) if offset not in self._segments]
 
     def fits(self, size: int) -> bool:
@@ -61,11 +60,10 @@ class CommitLog:
         return size + BLANK_BYTES <= self.segment_bytes
 
     def has_room(self, offset: int, size: int) -> bool:
-        """Returns True if `size` bytes after an offset fit into its segment."""
         return size + BLANK_BYTES <= -offset % self.segment_bytes
 
     def place(self, size: int) -> int:
-        """Returns the offset for the next `size` bytes; begins a new segment if they do not fit into the last."""
+        """Returns the offset for the next `size` bytes. Begins a new segment if they do not fit into the last."""
         left = -self.end % self.segment_bytes
         if size + BLANK_BYTES <= left:
             return self.end
@@ -82,9 +80,9 @@ class CommitLog:
         self.on_new_segment()
 
     def append(self, records: bytes) -> int:
-        """Writes at the offset that `place` returned, as many bytes as there is room for; returns the new end.
+        """Writes at the offset that `place` returned, as many bytes as there is room for. Returns the new end.
 
-        Raises `StoreError` if not all is written, as on a full disk; then nothing of it is left.
+        Raises `StoreError` if not all is written, as on a full disk. Then nothing of it is left.
         """
         segment, position = self._segment_of(self.end), self.end % self.segment_bytes
         try:
@@ -123,14 +121,13 @@ class CommitLog:
             raise
 
     def read(self, offset: int, size: int) -> bytes:
-        """Returns bytes of one segment; raises `StoreError` if they reach beyond it or before the log's start."""
+        """Returns bytes of one segment. Raises `StoreError` if they reach beyond it or before the log's start."""
         position = offset % self.segment_bytes
         if offset < self.start or size < 0 or position + size > self.segment_bytes:
             raise StoreError(f"the commit log holds no {size} bytes at {offset}")
         return self._segment_of(offset).read(position, size)
 
     def part(self, offset: int, most: int) -> bytes:
-        """Returns up to `most` bytes from an offset on, as far as its segment and the log reach."""
         size = min(most, self.end - offset, self.segment_bytes - offset % self.segment_bytes)
         return self.read(offset, size) if size > 0 else b""
 
@@ -143,24 +140,23 @@ class CommitLog:
         return self.end, [segment.sync for offset, segment in self._segments.items() if first <= offset < self.end]
 
     def synced(self, end: int) -> None:
-        """Notes that the functions of `unsynced` have returned; bytes after a later cut do not count as synced."""
+        """Notes that the functions of `unsynced` have returned. Bytes after a later cut do not count as synced."""
         self.flushed = max(self.flushed, end if self._cut_end is None else min(end, self._cut_end))
 
     @property
     def full_bytes(self) -> int:
-        """The bytes of all segment files; the last segment counts with its full length."""
         return -(-self.end // self.segment_bytes) * self.segment_bytes - self.start
 
     @property
     def oldest(self) -> OldSegment | None:
-        """The oldest segment; None if it is also the last segment, to which messages are written."""
+        """The oldest segment, or None if it is also the last segment, to which messages are written."""
         if len(self._segments) < 2:
             return None
         path, (first, second) = self._path(file_name(self.start)), itertools.islice(self._segments, 2)
         return OldSegment(first, second, path)
 
     def retire_oldest(self) -> Callable[[], None]:
-        """Forgets the oldest segment; returns a function for any thread that removes it."""
+        """Forgets the oldest segment. Returns a function for any thread that removes it."""
         oldest = self.oldest
         if oldest is None:
             raise StoreError("the commit log's last segment is never removed")

@@ -17,7 +17,7 @@ FILLER_RUN: Final = 4096
 
 
 class ConsumeQueue(EntryFiles):
-    """Entries from offset `start` to before `end`; the next stored message gets `next_offset`, at least `end`."""
+    """Entries from offset `start` to before `end`. The next stored message gets `next_offset`, at least `end`."""
 
     __slots__ = ("next_offset",)
 
@@ -30,11 +30,9 @@ class ConsumeQueue(EntryFiles):
         self.next_offset = self.end
 
     def entry(self, index: int) -> Entry:
-        """Returns the entry at a queue offset, which must lie within the files."""
         return Entry._make(ENTRY.unpack(self.read(index, 1)))
 
     def some(self, index: int, count: int) -> list[Entry]:
-        """Returns `count` entries from a queue offset on, or fewer if their file ends before."""
         return list(map(Entry._make, ENTRY.iter_unpack(self.read(index, count))))
 
     def entries(self, index: int, count: int) -> Iterator[tuple[int, int, int]]:
@@ -55,7 +53,6 @@ class ConsumeQueue(EntryFiles):
         self.next_offset = max(self.next_offset, self.end)
 
     def holds(self, index: int, entry: bytes) -> bool:
-        """Returns True if exactly this entry is at a queue offset."""
         return index >= self.start and self.read(index, 1) == entry
 
     def cut(self, end: int) -> None:
@@ -67,7 +64,7 @@ class ConsumeQueue(EntryFiles):
         self.next_offset = 0
 
     def _fill(self, index: int) -> None:
-        """Writes fillers up to `index`; a queue without files begins with the file that holds `index`."""
+        """Writes fillers up to `index`. A queue without files begins with the file that holds `index`."""
         if not self._opened:
             self.end = index - index % (self._file_bytes // ENTRY_BYTES)
             self.start = index

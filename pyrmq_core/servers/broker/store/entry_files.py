@@ -16,7 +16,7 @@ from pyrmq_core.servers.broker.store.layout import open_all
 
 
 class EntryFiles:
-    """Entries from number `start` to before `end`; `file_setting` is RocketMQ's name of the files' length."""
+    """Entries from number `start` to before `end`. `file_setting` is RocketMQ's name of the files' length."""
 
     __slots__ = (
         "_entry_bytes",
@@ -51,11 +51,12 @@ class EntryFiles:
 
     @property
     def stored_bytes(self) -> int:
-        """The number of bytes of all entries in the files."""
         return (self.end - self.first) * self._entry_bytes
 
     def open(self) -> None:
-        """Finds the files; until `cut`, `end` is the last file's end. Raises `StoreError` for other lengths."""
+        """Lists the files. `end` is that of the last file until `cut`. Raises `StoreError` for a file of another
+        length.
+        """
         self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
         self.start = self.first
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes
@@ -67,7 +68,6 @@ class EntryFiles:
         return list(self._opened) == list(expected) and not (from_first and first)
 
     def read(self, index: int, count: int) -> bytes:
-        """Returns the bytes of `count` entries, or of fewer if the file ends before."""
         position = index * self._entry_bytes
         base = position - position % self._file_bytes
         file = self._opened.get(base)
@@ -76,7 +76,6 @@ class EntryFiles:
         return file.read(position - base, min(count * self._entry_bytes, base + self._file_bytes - position))
 
     def write(self, index: int, entries: bytes) -> None:
-        """Writes entries from number `index` on."""
         position, rest = index * self._entry_bytes, entries
         while rest:
             base = position - position % self._file_bytes
@@ -102,13 +101,12 @@ class EntryFiles:
         self.start = min(self.start, end)
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions for any thread that sync all entries written so far; call `synced` after them."""
+        """Returns functions for any thread that sync all entries written so far. `synced` is called after them."""
         self._syncing |= self._unsynced
         self._unsynced.clear()
         return [self._opened[base].sync for base in self._syncing]
 
     def synced(self) -> None:
-        """Notes that the functions of `unsynced` have returned."""
         self._syncing.clear()
 
     def retire_files(self) -> list[Callable[[], None]]:
@@ -126,7 +124,6 @@ class EntryFiles:
         return [self._files.retire(self._path(file_name(base))) for base in retired]
 
     def remove(self) -> None:
-        """Removes all files and begins anew."""
         self._files.remove(self._folder)
         self._opened.clear()
         self._unsynced.clear()

@@ -3,7 +3,7 @@
     consume queue entry        bytes
     commit-log offset          8
     record size                4
-    tags code                  8      Java hash of TAGS, 0 without; the delivery time in SCHEDULE_TOPIC_XXXX
+    tags code                  8      Java hash of TAGS, 0 without, the delivery time in SCHEDULE_TOPIC_XXXX
 
 Sources: store/MappedFileQueue.java, CommitLog.java, ConsumeQueue.java (5.4.0).
 """
@@ -25,8 +25,6 @@ FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
 
 
 class Entry(NamedTuple):
-    """One entry of a consume queue."""
-
     physical_offset: int
     size: int
     tags_code: int
@@ -41,17 +39,14 @@ class Entry(NamedTuple):
 
     @property
     def is_leading_filler(self) -> bool:
-        """True for a filler before the first entry."""
         return self.is_filler and self.physical_offset == 0
 
 
 def file_name(offset: int) -> str:
-    """Returns the name of the file whose first byte has this offset."""
     return f"{offset:0{NAME_DIGITS}d}"
 
 
 def file_offset(name: str) -> int | None:
-    """Returns the offset in a file's name; None for a name of another kind."""
     return int(name) if len(name) == NAME_DIGITS and name.isascii() and name.isdigit() else None
 
 

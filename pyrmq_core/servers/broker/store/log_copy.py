@@ -24,7 +24,7 @@ OVERLAP_BYTES: Final = 64
 
 
 class LogCopy:
-    """The log, readable up to `end`; `holes` are the ranges that were passed over."""
+    """The log, readable up to `end`. `holes` are the ranges that were passed over."""
 
     def __init__(self, log: CommitLog, queues: QueueTable, entry_of: EntryOf) -> None:
         self._log = log
@@ -61,11 +61,10 @@ class LogCopy:
 
     @property
     def has_all(self) -> bool:
-        """True if nothing follows `end` but the beginning of a record."""
         return self.end == self._log.end or (self._is_cut and self._replayed_to == self._log.end)
 
     def _passes_damage(self) -> bool:
-        """Moves `end` past bytes that can never become a record; returns False if no later record is there yet."""
+        """Moves `end` past bytes that can never become a record. Returns False if no later record is there yet."""
         log = self._log
         if self.end == log.end or 0 < log.end - self._searched < SEARCH_BYTES:
             return False
@@ -78,7 +77,6 @@ class LogCopy:
         return True
 
     def _is_incomplete(self) -> bool:
-        """Returns True if bytes of the record at `end` are still to come."""
         there, left = self._log.end - self.end, -self.end % self._log.segment_bytes or self._log.segment_bytes
         if there < HEAD.size:
             return there < left

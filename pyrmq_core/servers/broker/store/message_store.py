@@ -1,6 +1,6 @@
 """`MessageStore`: the broker's messages, appended to one log and found again by topic, queue and offset.
 
-Everything here blocks and is called by one thread; only functions that its methods return may run in another. Times are
+Everything here blocks and is called by one thread. Only functions that its methods return may run in another. Times are
 arguments. A message is stored when it is in the log, and readable when its queue entry is written: at once, or, with
 `readable_when_flushed` (SYNC_FLUSH), when it is synced.
 """
@@ -31,7 +31,7 @@ from pyrmq_core.servers.broker.store.store_reader import StoreReader
 
 
 class StoreListener:
-    """The receiver of a store's events, in the order of the log; a subclass overrides the methods it needs."""
+    """The receiver of a store's events, in the order of the log. A subclass overrides the methods it needs."""
 
     def readable(self, key: QueueKey, entries: bytes) -> None:
         """Receives a queue that got messages, and their entries."""
@@ -53,14 +53,14 @@ class StoreListener:
 
 
 class MessageStore:
-    """The log, the queues and the checkpoint; `open` recovers them after a crash.
+    """The log, the queues and the checkpoint, which `open` recovers after a crash.
 
     After a failed sync the system may have dropped written bytes, and no later sync repairs that. Then `failure` has
     the reason, nothing more is stored, and the caller abandons the store, so that the next opening checks the log.
 
     While `refusal` holds a reason, such as a nearly full disk, nothing is stored.
 
-    `listener` receives the store's events; `reader` finds stored messages.
+    `listener` receives the store's events. `reader` finds stored messages.
     """
 
     def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
@@ -85,7 +85,7 @@ class MessageStore:
         self.refusal = ""
 
     def open(self, process_id: int, *, is_copy: bool = False) -> Recovery:
-        """Locks the directory, recovers, and marks the store as in use; raises `StoreError` if that fails.
+        """Locks the directory, recovers, and marks the store as in use. Raises `StoreError` if that fails.
 
         A slave's store is opened as a copy: it gets its log by `copy`, and nothing by `put`.
         """
@@ -111,22 +111,19 @@ class MessageStore:
 
     @property
     def end(self) -> int:
-        """The physical offset at which the next record begins."""
         return self._log.end
 
     @property
     def start(self) -> int:
-        """The physical offset of the oldest byte that is kept."""
         return self._log.start
 
     @property
     def readable_end(self) -> int:
-        """The physical offset after the last record that a slave has replayed; on a master it equals `end`."""
+        """The physical offset after the last record that a slave has replayed. On a master it equals `end`."""
         return self._log.end if self._copy is None else self._copy.end
 
     @property
     def log_bytes(self) -> int:
-        """The length of the log's files."""
         return self._log.full_bytes
 
     @property
@@ -135,7 +132,7 @@ class MessageStore:
         return self._log.flushed
 
     def put(self, append: Append, now_ms: int) -> AppendResult:
-        """Stores messages; raises `DoesNotFit` for more than a segment holds, `StoreError` if the disk fails."""
+        """Stores messages. Raises `DoesNotFit` for more than a segment holds, `StoreError` if the disk fails."""
         self._check_ready()
         group = AppendGroup(self._log, self.queues)
         result = group.add(append, now_ms)
@@ -159,7 +156,7 @@ class MessageStore:
         return results
 
     def _put_first(self, appends: Sequence[Append], now_ms: int) -> list[AppendResult | StoreError]:
-        """Stores the first appends that fit into one segment of the log; returns their results, one or more.
+        """Stores the first appends that fit into one segment of the log. Returns their results, one or more.
 
         If it raises `StoreError`, none is stored.
         """
@@ -200,7 +197,7 @@ class MessageStore:
         self.listener.stored()
 
     def dispatch(self, end: int) -> None:
-        """Makes messages stored before `end` readable; messages that a full disk refuses are left for the next call."""
+        """Makes messages stored before `end` readable. Messages that a full disk refuses are left for the next call."""
         dispatched, written = write_entries(self._waiting, end)
         for key, entries in written:
             self.listener.readable(key, entries)
@@ -208,7 +205,7 @@ class MessageStore:
             self.listener.dispatched(stored.messages)
 
     def copy(self, offset: int, data: bytes) -> None:
-        """Appends bytes of the master's log, of one segment, to this log; `replay` makes them readable.
+        """Appends bytes of the master's log, of one segment, to this log. `replay` makes them readable.
 
         They may begin and end within a record. Raises `StoreError`, with nothing changed, if they belong elsewhere or
         the disk fails.
@@ -218,7 +215,6 @@ class MessageStore:
         self.listener.stored()
 
     def check_copying(self) -> None:
-        """Raises `StoreError` with the reason if nothing can be stored."""
         if self.failure or self.refusal:
             raise StoreError(self.failure or self.refusal)
 
@@ -229,7 +225,7 @@ class MessageStore:
             self._log.cut(copy.end)
 
     def replay(self) -> bool:
-        """Makes some copied messages readable; returns False if no complete one is left. Raises as `put`."""
+        """Makes some copied messages readable. Returns False if no complete one is left. Raises as `put`."""
         assert self._copy is not None, "a slave's store replays"
         before = self.readable_end
         has_more, written = self._copy.replay()
@@ -242,7 +238,9 @@ class MessageStore:
 
     @property
     def unknown_topic(self) -> str | None:
-        """The topic that a slave has to fetch before it can replay its log's next record; None if none is missing."""
+        """The topic that a slave has to fetch before it can replay its log's next record, or None if none is
+        missing.
+        """
         return None if self._copy is None else self._copy.unknown_topic
 
     def take_damage(self) -> list[tuple[int, int]]:
@@ -257,11 +255,12 @@ class MessageStore:
 
     @property
     def indexed(self) -> IndexMark:
-        """The part of the index of keys that is on the medium."""
         return IndexMark(self._checkpoint.value.index_file, self._checkpoint.value.index_time_ms)
 
     def mark_indexed(self, mark: IndexMark, *, synced: bool = False) -> None:
-        """Writes to the checkpoint which part of the index of keys is on the medium; with `synced` also syncs it."""
+        """Writes to the checkpoint which part of the index of keys is on the medium. With `synced` it is also
+        synced.
+        """
         marked = replace(self._checkpoint.value, index_file=mark.file, index_time_ms=mark.store_ms)
         self._checkpoint.write(marked)
         if synced:
@@ -269,7 +268,7 @@ class MessageStore:
             self._checkpoint.sync_published()
 
     def delete_topic(self, topic: str) -> list[Callable[[], None]]:
-        """Deletes a topic's queues, so that a new topic of that name begins at 0; returns as `delete_queues`."""
+        """Deletes a topic's queues, so that a new topic of that name begins at 0. Returns as `delete_queues`."""
         check_name(topic)
         keys = frozenset(key for key in self.queues.by_key if key[0] == topic)
         return self.delete_queues(keys, [f"{folder}/{topic}" for folder in (QUEUES_FOLDER, BATCH_QUEUES_FOLDER)])
@@ -280,7 +279,7 @@ class MessageStore:
         Returns functions that free their space, to be called in another thread. All other queues and the log are
         flushed first. A mark after the queues' records is synced before anything is removed: recovery begins at the
         mark, and does not bring the records back. Raises `StoreError`, with nothing deleted, if the disk refuses the
-        mark; a sync that fails ends the storing.
+        mark. A sync that fails ends the storing.
         """
         if self.failure:
             raise StoreError(self.failure)
@@ -302,7 +301,6 @@ class MessageStore:
             return [self.files.set_aside(folder) for folder in folders]
 
     def _mark_deletion(self) -> None:
-        """Writes to the checkpoint that recovery begins behind the records of queues that are deleted now."""
         self._deletions += 1
         self._entries = self.queues.count_entries()
         self._synced_queues = self.queues.count_used()
@@ -312,7 +310,7 @@ class MessageStore:
         self._save_mark()
 
     def oldest_segment(self) -> OldSegment | None:
-        """Returns the oldest segment of the log; None if recovery would still read it, so that it must stay."""
+        """Returns the oldest segment of the log, or None if recovery would still read it, so that it must stay."""
         oldest, safe = self._log.oldest, self._checkpoint.value.safe_offset
         if oldest is None or self.failure or safe is None or oldest.next_start > safe:
             return None
@@ -337,7 +335,6 @@ class MessageStore:
         return end, syncs
 
     def synced(self, end: int) -> None:
-        """Notes that the functions of `unsynced` have returned."""
         self._log.synced(end)
         while self._handed_out and self._handed_out[0].end <= end:
             self.synced_mark = self._handed_out.popleft()
@@ -350,12 +347,10 @@ class MessageStore:
         return [sync for queue in self.queues.by_key.values() for sync in queue.unsynced()]
 
     def synced_queues(self) -> None:
-        """Notes that the functions of `unsynced_queues` have returned."""
         for queue in self.queues.by_key.values():
             queue.synced()
 
     def checks(self) -> list[Callable[[], None]]:
-        """Returns functions for another thread that check that the log's files are still at their paths."""
         return self._log.checks()
 
     def mark_safe(self, mark: Mark) -> None:
@@ -385,13 +380,12 @@ class MessageStore:
         return self._checkpoint.unsynced()
 
     def publish_mark(self) -> None:
-        """Writes the synced mark where RocketMQ's brokers read it; raises `StoreError` if it cannot."""
         self._checkpoint.publish()
 
     def flush(self, leaving: Collection[QueueKey] | None = None) -> None:
-        """Syncs everything in this thread; not the queues `leaving`, which are being deleted.
+        """Syncs everything in this thread, but not the queues `leaving`, which are being deleted.
 
-        Raises `StoreError`. A sync that fails ends the storing; a mark that a full disk refuses is written later.
+        Raises `StoreError`. A sync that fails ends the storing. A mark that a full disk refuses is written later.
         """
         with self._failing():
             end, syncs = self._log.unsynced()
@@ -410,14 +404,13 @@ class MessageStore:
             self._save_mark()
 
     def _save_mark(self) -> None:
-        """Syncs and publishes the mark in this thread; raises `StoreError`."""
         with self._failing():
             for sync in self._checkpoint.unsynced():
                 sync()
         self._checkpoint.publish()
 
     def _mark(self) -> Mark:
-        """Returns the mark of the messages stored now; a slave's mark covers its replayed records."""
+        # A slave's mark covers its replayed records.
         entries = self._entries if self._copy is None else self.queues.count_entries()
         return Mark(self.readable_end, entries, self._deletions)
 

@@ -50,7 +50,7 @@ class Waiting(NamedTuple):
 
 
 def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Waiting], list[tuple[QueueKey, bytes]]]:
-    """Writes the entries of messages stored before `end`, one write a queue; moves the messages out of `waiting`.
+    """Writes the entries of messages stored before `end`, one write a queue. Moves the messages out of `waiting`.
 
     Returns the messages, and the entries that each queue got, in the form of plain queues. If a full disk refuses
     entries, their first message stays in `waiting`, with all later messages.
@@ -81,12 +81,10 @@ def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Waiting], lis
 
 
 def consume_queue_form(queue: AnyConsumeQueue, entries: bytes) -> bytes:
-    """Returns a queue's entries in the form of plain queues."""
     return as_consume_queue_entries(entries) if isinstance(queue, BatchConsumeQueue) else entries
 
 
 def _by_queue(messages: Iterable[Waiting]) -> Iterable[list[Waiting]]:
-    """Returns the messages by queue; queues are in the order of their first messages."""
     groups: dict[QueueKey, list[Waiting]] = {}
     for stored in messages:
         groups.setdefault(stored.key, []).append(stored)
@@ -94,7 +92,10 @@ def _by_queue(messages: Iterable[Waiting]) -> Iterable[list[Waiting]]:
 
 
 class QueueTable:
-    """All queues; `is_batch_topic` returns True for a topic of batch queues, None for an unknown topic."""
+    """All consume queues of a store.
+
+    `is_batch_topic` is a callback that returns whether a topic has batch queues, or None for an unknown topic.
+    """
 
     def __init__(self, files: Files, settings: StoreSettings, log: CommitLog) -> None:
         self._files = files
@@ -106,19 +107,19 @@ class QueueTable:
         self.on_unknown_topic: Callable[[str], None] = lambda topic: None
 
     def open(self) -> None:
-        """Finds the queues and their files; raises `StoreError` for a plain queue of a batch topic, or the reverse."""
+        """Finds the queues and their files. Raises `StoreError` for a plain queue of a batch topic, or the reverse."""
         self._open(QUEUES_FOLDER, are_batch=False)
         self._open(BATCH_QUEUES_FOLDER, are_batch=True)
 
     def get(self, key: QueueKey) -> AnyConsumeQueue | None:
-        """Returns the queue, None if it is unknown; it begins at the first message that the log still has."""
+        """Returns the queue, or None if it is unknown. It begins at the first message that the log still has."""
         queue = self.by_key.get(key)
         if queue is not None and queue.log_start != self._log.start:
             follow_log(queue, self._log.start)
         return queue
 
     def make(self, key: QueueKey, has_batch: bool) -> AnyConsumeQueue:
-        """Returns the queue; a new queue is a batch queue if its topic is a batch topic, or unknown and `has_batch`."""
+        """Returns the queue. A new queue is a batch queue if its topic is a batch topic, or unknown and `has_batch`."""
         queue = self.get(key)
         if queue is None:
             is_batch_topic = self.is_batch_topic(key[0])
@@ -128,22 +129,19 @@ class QueueTable:
         return queue
 
     def retire_files(self, key: QueueKey) -> list[Callable[[], None]]:
-        """Drops a queue's files of messages that the log no longer has; returns functions that remove the files."""
+        """Drops a queue's files of messages that the log no longer has. Returns functions that remove the files."""
         queue = self.get(key)
         return [] if queue is None else slots_of(queue).retire_files()
 
     def is_expired(self, key: QueueKey) -> bool:
-        """Returns True if the queue had messages, and the log has none of them any more."""
         queue = self.get(key)
         return queue is not None and queue.start == queue.end > 0 and queue.next_offset == queue.end
 
     def folder(self, key: QueueKey) -> str:
-        """Returns the folder of a queue's files."""
         kind = BATCH_QUEUES_FOLDER if isinstance(self.by_key.get(key), BatchConsumeQueue) else QUEUES_FOLDER
         return f"{kind}/{queue_folder(*key)}"
 
     def stored_bytes(self, key: QueueKey) -> int:
-        """Returns the bytes of a queue's entries."""
         queue = self.by_key.get(key)
         return 0 if queue is None else slots_of(queue).stored_bytes
 
@@ -152,7 +150,6 @@ class QueueTable:
         return sum([slots_of(queue).end for queue in self.by_key.values()])
 
     def count_used(self) -> int:
-        """Returns the number of queues with entries."""
         return sum([queue.end > 0 for queue in self.by_key.values()])
 
     def _open(self, folder: str, *, are_batch: bool) -> None:
@@ -176,7 +173,7 @@ class QueueTable:
 
 
 class AppendGroup:
-    """Appends that go into the same segment of the log with one write; until `write` no queue changes."""
+    """Appends that go into the same segment of the log with one write. Until `write` no queue changes."""
 
     __slots__ = ("_end", "_log", "_next_offsets", "_queues", "_records", "entries", "waiting")
 
@@ -190,9 +187,9 @@ class AppendGroup:
         self.entries = 0
 
     def add(self, append: Append, now_ms: int) -> AppendResult | None:
-        """Adds an append and returns its offsets; None if the segment has no room after the other appends.
+        """Adds an append and returns its offsets, or None if the segment has no room after the other appends.
 
-        Raises `DoesNotFit` for more than a segment holds, and for a batch record that would count as one message;
+        Raises `DoesNotFit` for more than a segment holds, and for a batch record that would count as one message,
         `UnsafePath` for a topic that cannot be a folder's name, another `StoreError` if the disk fails.
         """
         log, is_batch = self._log, append.inner_num > 0
@@ -224,7 +221,7 @@ class AppendGroup:
         return AppendResult(positions, index, end)
 
     def write(self) -> int:
-        """Writes the records and returns the log's end; raises `StoreError`, with nothing changed, if it cannot."""
+        """Writes the records and returns the log's end. Raises `StoreError`, with nothing changed, if it cannot."""
         end = self._log.append(b"".join(self._records))
         for queue, offset in self._next_offsets.items():
             queue.next_offset = offset
@@ -232,7 +229,6 @@ class AppendGroup:
 
 
 def slots_of(queue: AnyConsumeQueue) -> Slots:
-    """Returns the entries of a queue by their number."""
     return queue.slots if isinstance(queue, BatchConsumeQueue) else queue
 
 
@@ -249,7 +245,7 @@ def follow_log(queue: AnyConsumeQueue, log_start: int) -> None:
 
 
 def first_slot(slots: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
-    """Returns the first index from `low` on for which `holds` is true, as for all later ones; the end if none is."""
+    """Returns the first index from `low` on for which `holds` is true, as for all later ones, or the end."""
     high = slots.end
     while low < high:
         middle = (low + high) // 2

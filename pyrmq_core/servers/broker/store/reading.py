@@ -5,7 +5,7 @@ side by side in the log, as those of a batch do, are read as one piece, a run.
 
 An entry is right if its record has the same topic, queue, queue offset, log offset and size. Only the first and the
 last record of a run are checked: the sizes of the entries leave no room for other records between. A pull returns the
-messages before a wrong entry; a pull that begins at it raises `StoreError`. RocketMQ returns whatever bytes are there.
+messages before a wrong entry. A pull that begins at it raises `StoreError`. RocketMQ returns whatever bytes are there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FIRST_INDEX: Final = 3
 
 
 class GetStatus(enum.Enum):
-    """The outcome of a pull (store/GetMessageStatus.java); its name is the answer's remark."""
+    """The outcome of a pull (store/GetMessageStatus.java), whose name is the answer's remark."""
 
     FOUND = enum.auto()
     NO_MATCHED_MESSAGE = enum.auto()
@@ -57,7 +57,7 @@ class GetStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GetLimits:
-    """The limits of one answer; the first message is returned whatever its size.
+    """The limits of one answer. The first message is returned whatever its size.
 
     `requested_messages` is the number in the request, which may be more: it limits the messages of complete batches.
     """
@@ -71,7 +71,7 @@ class GetLimits:
 class GetResult:
     """The answer to a pull: `records` as they lie in the log, and `next_offset`, also without records.
 
-    `last_place` is the log offset of the last examined message; None if none was examined.
+    `last_place` is the log offset of the last examined message, or None if none was examined.
     """
 
     status: GetStatus
@@ -91,7 +91,7 @@ def read_messages(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> GetResult:
-    """Returns messages from `offset` on with one of `tags_codes` (None: all); a batch topic's as complete records.
+    """Returns messages from `offset` on with one of `tags_codes` (None: all), of a batch topic as complete records.
 
     Raises `StoreError` if the first message is not at the log offset in its entry.
     """
@@ -124,7 +124,6 @@ def read_messages(
 
 
 def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
-    """Returns the status of a pull at `offset` in the queue from `start` to `end`, and the offset of the next pull."""
     if end == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < start:
@@ -227,7 +226,7 @@ def _choose_records(
 
 
 def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
-    """Returns a run's bytes; raises `StoreError` if its first or last record does not match its entry."""
+    """Returns a run's bytes. Raises `StoreError` if its first or last record does not match its entry."""
     begin, size, _, first_index, last_begin, last_index = run
     if size > max_bytes:  # the run is one message; a damaged entry must not cause the read of a whole segment
         check_record(log, begin, size, key, first_index)
@@ -244,7 +243,6 @@ def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
 def _is_own(
     records: bytes, at: int, size: int, place: int, index: int, queue_id: int, magic: int, topic: bytes
 ) -> bool:
-    """Returns True if the bytes from `at` on are the record of an entry: `size` bytes, or for 0 all bytes left."""
     if len(records) - at < MIN_RECORD_BYTES:
         return False
     own_size, own_magic, own_queue, own_index, own_place, sys_flag, body = IDENTITY.unpack_from(records, at)
@@ -260,7 +258,7 @@ def _is_own(
 
 
 def check_record(log: CommitLog, place: int, size: int, key: QueueKey, index: int) -> bytes:
-    """Returns the first bytes of the record at log offset `place`; raises `StoreError` if it is another record."""
+    """Returns the first bytes of the record at log offset `place`. Raises `StoreError` if it is another record."""
     start = log.read(place, max(0, min(size, MIN_RECORD_BYTES)))
     if len(start) == MIN_RECORD_BYTES:
         magic, topic = topic_part(key[0])
@@ -274,7 +272,7 @@ def check_record(log: CommitLog, place: int, size: int, key: QueueKey, index: in
 
 
 def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int) -> int | None:
-    """Returns the store time in ms of the message at a queue offset; None if there is none.
+    """Returns the store time in ms of the message at a queue offset, or None if there is none.
 
     Raises `StoreError` if the entry names another record.
     """
@@ -293,7 +291,7 @@ def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int
 
 
 def search_time(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-    """Returns the offset of the first message stored at or after a time; with `upper`, of the last stored up to it."""
+    """Returns the offset of the first message stored at or after a time, or with `upper` of the last up to it."""
     low, high = start, end = queue.start, queue.end
     while low < high:
         middle = (low + high) // 2

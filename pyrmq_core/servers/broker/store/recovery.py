@@ -34,12 +34,12 @@ MAX_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The findings of a recovery; `reason` is why the log ends at `end`, empty for its normal end.
+    """The findings of a recovery. `reason` is why the log ends at `end`, empty for its normal end.
 
     `kept` is the copy of the bytes that were cut, `holes` are ranges of the log in which no record can be read,
     `bad_bodies` the offsets of records whose body contradicts its CRC, `gaps` counts queue offsets without a message,
     and `missing_bytes` counts lost bytes that were synced once. `start` is the offset of the log's first byte,
-    `removed_end` the offset up to which this broker removed old messages; `has_mark` is False if another broker wrote
+    `removed_end` the offset up to which this broker removed old messages. `has_mark` is False if another broker wrote
     the checkpoint.
     """
 
@@ -65,7 +65,6 @@ class Recovery:
         return f"{before}; {self.records} records were read again, the log goes from {self.start} to {self.end}"
 
     def warnings(self) -> list[str]:
-        """Returns a line for each damage."""
         lines = [f"the commit log has no segment {offset}" for offset in self.missing_segments]
         if self.start > self.removed_end:
             lines.append(f"the commit log begins at {self.start}: messages before are gone")
@@ -156,7 +155,6 @@ def recover(
 
 
 def _has_one_record(log: CommitLog, start: int) -> bool:
-    """Returns True if at most one record begins at or after an offset."""
     return sum([len(record_offsets(data, offset)) for offset, data in log.pieces(start)]) <= 1
 
 
@@ -205,7 +203,6 @@ def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int
 
 
 def _entries_from(slots: Slots, start: int) -> int:
-    """Returns the number of entries for records from `start` on: the log should have these records."""
     number = first = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
     while number < slots.end:
         entries: Sequence[Entry | BatchEntry] = slots.some(number, min(ENTRIES_AT_ONCE, slots.end - number))

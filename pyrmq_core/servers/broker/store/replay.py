@@ -43,7 +43,7 @@ class UnknownTopic(Exception):
 
 
 class Replay:
-    """A reading of the log; `on_written` is called with each queue that got entries, its key and the entries.
+    """A reading of the log. `on_written` is called with each queue that got entries, its key and the entries.
 
     Before `trusted` the log was synced, and a record that cannot be read is damaged.
     """
@@ -68,7 +68,7 @@ class Replay:
     def run(self, start: int, *, whole: bool, most: int | None = None) -> None:
         """Reads from `start` to the log's end, or `most` records.
 
-        `end` has the offset and the reason of the stop; `is_cut_short` is True if `most` records were read. If the
+        `end` has the offset and the reason of the stop. `is_cut_short` is True if `most` records were read. If the
         `whole` log is read, fillers replace missing entries. Otherwise it raises `MissingEntries` if a queue lacks
         entries of records before `start`. It stops before a record that `queue_of` has no queue for yet, as its topic
         is unknown: `unknown_topic` is its name.
@@ -92,7 +92,7 @@ class Replay:
         self._write_all()
 
     def _take_record(self, record: RawRecord, *, whole: bool) -> LogEnd | None:
-        """Adds a record's entry to its queue; returns the end of the replay, at the record, if its topic is unknown."""
+        """Adds a record's entry to its queue. Returns the end of the replay, at the record, if its topic is unknown."""
         self.records += 1
         self.last_store_ms = record.store_timestamp_ms
         if record.commit_log_offset < self._trusted and body_crc(record.body) != record.body_crc:
@@ -107,7 +107,7 @@ class Replay:
         return None
 
     def _following(self, key: QueueKey, queue: AnyConsumeQueue, queue_offset: int) -> bytearray | None:
-        """Returns the entries that wait to be written to a plain queue if `offset` follows them; else None."""
+        """Returns the entries that wait to be written to a plain queue if `queue_offset` follows them, or None."""
         if isinstance(queue, BatchConsumeQueue):
             return None
         _, unwritten = self._unwritten.setdefault(queue, (key, bytearray()))
@@ -146,7 +146,6 @@ class Replay:
             self._place(key, queue, record, entry, whole=whole)
 
     def _place(self, key: QueueKey, queue: AnyConsumeQueue, record: RawRecord, entry: bytes, *, whole: bool) -> None:
-        """Writes an entry at its record's queue offset, even if it does not follow the queue's last entry."""
         if record.commit_log_offset < self._trusted and not _is_placed(queue, record, entry):
             raise _DamagedRecord
         if whole and (queue.end or not self._log.start):  # otherwise the missing entries belong to removed segments
@@ -155,7 +154,6 @@ class Replay:
             self.on_written(key, queue, entry)
 
     def _write_all(self) -> None:
-        """Writes the collected entries to their queues, with one write a queue."""
         for queue, (key, entries) in self._unwritten.items():
             if entries:
                 joined = bytes(entries)
@@ -174,7 +172,6 @@ class _DamagedRecord(Exception):
 
 
 def _is_placed(queue: AnyConsumeQueue, record: RawRecord, entry: bytes) -> bool:
-    """Returns True if the record's queue offset is 0, not before the queue's end, or the offset of an equal entry."""
     index = record.queue_offset
     return not 0 < index < queue.end or queue.holds(index, entry)
 
@@ -195,7 +192,7 @@ def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
 
 
 def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> bool:
-    """Writes an entry at a queue offset; returns False if the queue has the same entry there already."""
+    """Writes an entry at a queue offset. Returns False if the queue has the same entry there already."""
     if index < queue.end:
         if queue.holds(index, entry):
             return False

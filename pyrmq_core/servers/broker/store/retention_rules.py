@@ -28,7 +28,7 @@ WARNING_RANGE: Final = (35, 90)
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """The settings of retention; a `max_store_bytes` above 0 limits the size of the store."""
+    """The settings of retention. A `max_store_bytes` above 0 limits the size of the store."""
 
     reserved_ms: int
     hours: frozenset[int]
@@ -41,7 +41,10 @@ class RetentionRules:
 
 
 class Judgement(NamedTuple):
-    """A decision: remove old segments, or any segments with `at_once`; refuse sends if the disk `is_full`."""
+    """The decision of a round: which segments go, and whether sends are refused.
+
+    `cleans` removes old segments, `at_once` segments of any age. `is_full` refuses sends.
+    """
 
     cleans: bool
     at_once: bool
@@ -50,7 +53,7 @@ class Judgement(NamedTuple):
 
 
 def hours_of(text: str) -> frozenset[int]:
-    """Returns the hours in deleteWhen: numbers with `;` between; raises `InvalidArgument` for anything else.
+    """Returns the hours in deleteWhen: numbers with `;` between. Raises `InvalidArgument` for anything else.
 
     A number above 23 is no hour of the day: 99 switches it off, as in RocketMQ (common/UtilAll.java, isItTimeToDo).
     """
@@ -61,7 +64,6 @@ def hours_of(text: str) -> frozenset[int]:
 
 
 def percent_within(value: int, limits: tuple[int, int]) -> int:
-    """Returns the value, limited to the range `limits`."""
     return min(max(value, limits[0]), limits[1])
 
 
@@ -88,10 +90,8 @@ def judge(
 
 
 def may_go(rules: RetentionRules, judgement: Judgement, modified_ms: int, now_ms: int) -> bool:
-    """Returns True if a segment last written at that time is to be removed now."""
     return judgement.cleans and (judgement.at_once or now_ms >= modified_ms + rules.reserved_ms)
 
 
 def is_above_size(rules: RetentionRules, store_bytes: int) -> bool:
-    """Returns True if the oldest segment is to be removed for the store's size."""
     return 0 < rules.max_store_bytes < store_bytes

@@ -27,18 +27,17 @@ SEARCHED_QUEUES: Final = 200
 
 
 class StoreReader:
-    """The reading side of a store, over its log and its queues; everything blocks and is called by one thread."""
+    """The reading side of a store, over its log and its queues. Everything blocks and is called by one thread."""
 
     def __init__(self, log: CommitLog, queues: QueueTable) -> None:
         self._log = log
         self._queues = queues
 
     def get(self, key: QueueKey, offset: int, limits: GetLimits, tags_codes: Container[int] | None = None) -> GetResult:
-        """Returns the answer to a pull at `offset`."""
         return read_messages(self._log, self._queues.get(key), key, offset, limits, tags_codes)
 
     def bounds(self, key: QueueKey) -> tuple[int, int]:
-        """Returns the lowest kept offset, and the offset after the last readable one; zeros for an unknown queue."""
+        """Returns the lowest kept offset, and the offset after the last readable one, or zeros for an unknown queue."""
         queue = self._queues.get(key)
         return (0, 0) if queue is None else (queue.start, queue.end)
 
@@ -47,7 +46,7 @@ class StoreReader:
         return sorted(queue_id for name, queue_id in self._queues.by_key if name == topic)
 
     def store_time(self, key: QueueKey, offset: int) -> int | None:
-        """Returns the store time in ms of the message at a queue offset; None if there is none.
+        """Returns the store time in ms of the message at a queue offset, or None if there is none.
 
         Raises `StoreError` if the entry names another record.
         """
@@ -55,32 +54,29 @@ class StoreReader:
         return None if queue is None else stored_ms(self._log, queue, key, offset)
 
     def entry(self, key: QueueKey, offset: int) -> Entry | BatchEntry:
-        """Returns the queue entry at a readable offset; raises `StoreError` if there is none."""
+        """Returns the queue entry at a readable offset. Raises `StoreError` if there is none."""
         queue = self._queues.get(key)
         if queue is None or not queue.start <= offset < queue.end:
             raise StoreError(f"queue {key[1]} of {key[0]} has no entry {offset}")
         return queue.entry(offset)
 
     def search(self, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-        """Returns the offset of the first message stored at or after a time; `upper`: of the last stored up to it."""
+        """Returns the offset of the first message stored at or after a time, or with `upper` of the last up to it."""
         queue = self._queues.get(key)
         return 0 if queue is None else search_time(self._log, queue, key, timestamp_ms, upper=upper)
 
     def earliest_ms(self) -> int:
-        """Returns the store time in ms of the oldest message that is kept; -1 if there is none."""
+        """Returns the store time in ms of the oldest message that is kept, or -1 if there is none."""
         first = next(scan(self._log, self._log.start))
         return first.store_timestamp_ms if isinstance(first, RawRecord) else -1
 
     def log_part(self, offset: int, most: int) -> bytes:
-        """Returns up to `most` bytes of a segment of the log from an offset on, or raises `StoreError`."""
         return self._log.part(offset, most)
 
     def record(self, offset: int) -> bytes | None:
-        """Returns the record at a physical offset; None if none begins there."""
         return record_bytes(self._log, offset)
 
     def record_of(self, offset: int, size: int) -> RawRecord | None:
-        """Returns the record of `size` bytes at a physical offset, checked; None if there is no such record."""
         return record_at(self._log, offset, size) if 0 <= offset <= self._log.end - size else None
 
     def place_before(self, time_ms: int) -> int:
@@ -101,6 +97,6 @@ class StoreReader:
         return position
 
     def last_message(self) -> int | None:
-        """Returns the physical offset of the last message that is in a queue; None if there is none."""
+        """Returns the physical offset of the last message that is in a queue, or None if there is none."""
         slots = [slots_of(queue) for queue in self._queues.by_key.values()]
         return max([slot.entry(slot.end - 1).physical_offset for slot in slots if slot.end > slot.start], default=None)

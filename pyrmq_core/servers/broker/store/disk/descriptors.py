@@ -1,8 +1,8 @@
-"""Open descriptors of files by path, bounded in number, with some in reserve; none is closed during a sync.
+"""Open descriptors of files by path, bounded in number, with some in reserve. None is closed during a sync.
 
 A process has a limit of descriptors, and connections take them, too. When none is left, the store uses its reserve:
-descriptors of the null device, which it closes to open files for a moment. Reads and writes come from one thread;
-syncs and writes of small files may come from others, and close no descriptor that the first one uses.
+descriptors of the null device, which it closes to open files for a moment. Reads and writes come from one thread. Syncs
+and writes of small files may come from others, and close no descriptor that the first one uses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class OpenDescriptor:
-    """An open descriptor. With `is_gone` its file was removed or replaced; the descriptor's last user closes it."""
+    """An open descriptor. With `is_gone` its file was removed or replaced, and the descriptor's last user closes it."""
 
     __slots__ = ("is_gone", "number", "users")
 
@@ -35,7 +35,7 @@ class OpenDescriptor:
 
 
 class Descriptors:
-    """At most `most` open descriptors; `place_of` returns the full path of a store's path. Failures raise OSError."""
+    """At most `most` open descriptors. `place_of` returns the full path of a store's path. Failures raise OSError."""
 
     def __init__(self, most: int, place_of: Callable[[str], Path]) -> None:
         self._most = most
@@ -46,13 +46,12 @@ class Descriptors:
         self._lock = threading.Lock()
 
     def reserve(self) -> None:
-        """Keeps some descriptors in reserve from now on, as far as the limit of open descriptors allows."""
         self._reserved = RESERVED
         with self._lock:
             self._fill_reserve()
 
     def get(self, path: str) -> int:
-        """Returns a descriptor to read and write with; only one thread may call it."""
+        """Returns a descriptor to read and write with. Only one thread may call it."""
         opened = self._opened.get(path)
         if opened is not None:
             self._opened.move_to_end(path)
@@ -90,11 +89,11 @@ class Descriptors:
                     self._give_back(opened.number)
 
     def open(self, place: Path, flags: int) -> int:
-        """Returns a descriptor that the caller owns, from the reserve if no other is left; `close` returns it."""
+        """Returns a descriptor that the caller owns, from the reserve if no other is left. `close` returns it."""
         return self.with_room(lambda: os.open(place, flags, 0o666))
 
     def with_room(self, call: Callable[[], T]) -> T:
-        """Calls a function that needs a descriptor; if none is left, frees a reserved descriptor and calls it again."""
+        """Calls a function that needs a descriptor. If none is left, frees a reserved descriptor and calls it again."""
         while True:
             try:
                 return call()
@@ -105,17 +104,15 @@ class Descriptors:
                     os.close(self._reserve.pop())
 
     def close(self, number: int) -> None:
-        """Closes a descriptor that `open` returned."""
         with self._lock:
             self._give_back(number)
 
     def forget(self, path: str) -> None:
-        """Drops the descriptors of a file or folder that is removed; none is used for its path again."""
+        """Drops the descriptors of a file or folder that is removed. None is used for its path again."""
         for name in [name for name in self._opened if name == path or name.startswith(f"{path}/")]:
             self._leave(name)
 
     def close_all(self) -> None:
-        """Closes everything, the reserve too."""
         for name in list(self._opened):
             self._leave(name)
         with self._lock:
@@ -124,7 +121,7 @@ class Descriptors:
                 os.close(self._reserve.pop())
 
     def _close_oldest(self) -> bool:
-        """Closes the descriptor that was unused for longest; returns False if all are in use."""
+        """Closes the descriptor that was unused for longest. Returns False if all are in use."""
         for name, opened in self._opened.items():
             if not opened.users:
                 self._leave(name)

@@ -113,7 +113,7 @@ class DiskFiles:
                 self._remove_folder(aside)
 
     def _forget(self, path: str) -> None:
-        """Drops the notes on a file or folder before its removal: a sync then does not report the file as lost."""
+        # A sync then does not report the file as lost.
         for name in [name for name in self._made if name == path or name.startswith(f"{path}/")]:
             del self._made[name]
         self._descriptors.forget(path)
@@ -122,7 +122,7 @@ class DiskFiles:
         self._descriptors.with_room(lambda: shutil.rmtree(place))
 
     def retire(self, path: str) -> Callable[[], None]:
-        """Moves the file aside, so that a new file can have its path; a file on another file system is not moved."""
+        """Moves the file aside, so that a new file can have its path. A file on another file system is not moved."""
         place = self.full_path(path)
         self._forget(path)
         aside = self._root / ASIDE / f"file{self._set_aside}"
@@ -218,12 +218,10 @@ class DiskFiles:
                 self._check(path, creation, None)
 
     def check(self, path: str) -> None:
-        """Raises `StoreError` if an opened file no longer exists, although the store did not remove it."""
         with _named("look at", self.full_path(path)):
             self._check(path, self._made.get(path), None)
 
     def _check(self, path: str, creation: object, held: os.stat_result | None) -> None:
-        """Raises `StoreError` if the file was removed or replaced, unless the store itself removed it (`_forget`)."""
         place = self.full_path(path)
         try:
             on_disk: os.stat_result | None = place.stat()
@@ -247,7 +245,7 @@ class DiskFiles:
                 return []
 
     def _make_file(self, place: Path, size: int, *, sync: bool) -> None:
-        """Makes a file of zeros; removes it if that fails, or the sync of its name."""
+        """Makes a file of zeros. Removes it if that fails, or the sync of its name."""
         number = self._descriptors.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             os.truncate(number if os.truncate in os.supports_fd else place, size)
@@ -263,7 +261,7 @@ class DiskFiles:
             self._descriptors.close(number)
 
     def _make_folder(self, folder: Path, *, sync: bool = True) -> None:
-        """Makes a folder and its parents, and syncs each new name: a file is lost if any of its folders is."""
+        # A file is lost if any of its folders is.
         if not folder.exists():
             self._make_folder(folder.parent, sync=sync)
             folder.mkdir(exist_ok=True)
@@ -272,7 +270,6 @@ class DiskFiles:
                 self._sync_names(folder)
 
     def _sync_names(self, place: Path) -> None:
-        """Syncs the folders of a file or folder that have new names, in any thread."""
         with self._syncing_names:
             for folder in place.parents:
                 if folder in self._unsynced_folders:
@@ -284,7 +281,7 @@ class DiskFiles:
                         raise
 
     def _sync_folder(self, folder: Path) -> None:
-        """Syncs a folder, without which a new name in it is not on the medium."""
+        # Without it a new name in the folder is not on the medium.
         number = self._descriptors.open(folder, os.O_RDONLY)
         try:
             os.fsync(number)
@@ -293,8 +290,6 @@ class DiskFiles:
 
 
 class DiskFile:
-    """A file of `DiskFiles`."""
-
     __slots__ = ("_files", "_path", "size")
 
     def __init__(self, files: DiskFiles, path: str, size: int) -> None:
@@ -321,7 +316,7 @@ class DiskFile:
             raise self._error("write", error) from error
 
     def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
-        """Yields the parts that are not zero; holes are skipped without reading them."""
+        """Yields the parts that are not zero. Holes are skipped without reading them."""
         try:
             descriptor = self._files.descriptor(self._path)
             while (start := _seek(descriptor, position, self.size, "SEEK_DATA")) < self.size:
@@ -336,7 +331,7 @@ class DiskFile:
             raise self._error("read", error) from error
 
     def zero_from(self, position: int) -> None:
-        """Writes zeros only over parts that are not zero, so that holes stay holes."""
+        # Holes stay holes.
         for start, data in self.pieces(position):
             self.write(start, bytes(len(data)))
 
@@ -351,7 +346,7 @@ class DiskFile:
 
 
 def _seek(descriptor: int, position: int, end: int, what: str) -> int:
-    """Returns the position of the next data or of the next hole (`what`); `position` if the system cannot say."""
+    """Returns the position of the next data or of the next hole (`what`), or `position` if the system cannot say."""
     if position >= end or not hasattr(os, what):
         return position
     try:
@@ -372,7 +367,6 @@ def _nothing() -> None:
 
 @contextlib.contextmanager
 def _named(what: str, place: Path) -> Iterator[None]:
-    """Raises `StoreError` with path and reason in place of OSError."""
     try:
         yield
     except OSError as error:

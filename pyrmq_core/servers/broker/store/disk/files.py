@@ -2,7 +2,7 @@
 
 A file has its full length from the moment it is made, and is sparse: zeros until written. All methods block. One thread
 calls them, except `sync`, `check`, `save`, `space`, and the functions that `set_aside` and `retire` return. Every path
-is checked before anything is touched; every failure of the system is a `StoreError` with path and reason.
+is checked before anything is touched. Every failure of the system is a `StoreError` with path and reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StoredFile(Protocol):
         """Returns exactly `count` bytes, which lie within the file."""
 
     def write(self, position: int, data: bytes) -> None:
-        """Writes all bytes; raises `StoreError` if it cannot, as on a full disk."""
+        """Writes all bytes. Raises `StoreError` if it cannot, as on a full disk."""
 
     def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
         """Yields positions and bytes of the parts from `position` on that are not zero, with some zeros around them."""
@@ -44,13 +44,13 @@ class StoredFile(Protocol):
         """Turns everything from `position` on into zeros."""
 
     def sync(self) -> None:
-        """Returns when everything written before is on the medium; may be called by another thread.
+        """Returns when everything written before is on the medium. Another thread may call it.
 
         Raises `StoreError` if that fails, or if the file is no longer at its path and would not be found again.
         """
 
     def check(self) -> None:
-        """Raises `StoreError` if the file is no longer at its path; may be called by another thread."""
+        """Raises `StoreError` if the file is no longer at its path. Another thread may call it."""
 
 
 class Files(Protocol):
@@ -67,42 +67,42 @@ class Files(Protocol):
     def names(self, folder: str) -> list[str]: ...
 
     def size(self, path: str) -> int | None:
-        """Returns the length in bytes; None if there is no such file."""
+        """Returns the length in bytes, or None if there is no such file."""
 
     def open(self, path: str, size: int, *, sync_name: bool = True) -> StoredFile:
-        """Opens the file; makes it, of zeros, if it does not exist.
+        """Opens the file, and makes it, of zeros, if it does not exist.
 
         A new file's name and folders are on the medium when this returns, or else after the file's first `sync`.
         """
 
     def remove(self, path: str) -> None:
-        """Removes a file, or a folder with all its files; does nothing if there is none."""
+        """Removes a file, or a folder with all its files, if it is there."""
 
     def set_aside(self, folder: str) -> Callable[[], None]:
-        """Moves a folder aside, in one step if its file system allows; returns a function that frees its space.
+        """Moves a folder aside, in one step if its file system allows. Returns a function that frees its space.
 
         The function may be called in any thread.
         """
         ...
 
     def retire(self, path: str) -> Callable[[], None]:
-        """Gives up a file that is no longer used; returns a function for any thread that removes it from the medium."""
+        """Gives up a file that is no longer used. Returns a function for any thread that removes it from the medium."""
         ...
 
     def modified_ms(self, path: str) -> int | None:
-        """Returns the time in ms at which the file was last written; None if there is no such file."""
+        """Returns the time in ms at which the file was last written, or None if there is no such file."""
 
     def space(self, folder: str) -> DiskSpace:
-        """Returns the space of the file system that holds, or will hold, a folder; may be called by another thread."""
+        """Returns the space of the file system that holds, or will hold, a folder. Another thread may call it."""
         ...
 
     def load(self, path: str) -> bytes | None: ...
 
     def save(self, path: str, data: bytes, *, keep_previous: bool = True) -> None:
-        """Replaces the file in one step and syncs it; with `keep_previous` the old version stays as `path.bak`."""
+        """Replaces the file in one step and syncs it. With `keep_previous` the old version stays as `path.bak`."""
 
     def lock(self) -> None:
-        """Locks the directory; raises `StoreError` if another process holds it."""
+        """Locks the directory. Raises `StoreError` if another process holds it."""
 
     def close(self) -> None:
-        """Closes the descriptors and releases the lock; syncs nothing."""
+        """Closes the descriptors and releases the lock, and syncs nothing."""

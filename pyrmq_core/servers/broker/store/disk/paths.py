@@ -1,6 +1,6 @@
 """Paths of the store's files: plain names below its folders, checked where a path is made.
 
-Processors check the names in requests by RocketMQ's rules; this is a second check, which no caller can avoid. It allows
+Processors check the names in requests by RocketMQ's rules. This is a second check, which no caller can avoid. It allows
 more than RocketMQ's rules, since a folder may hold names that another broker made.
 """
 
@@ -15,37 +15,36 @@ MAX_QUEUE_ID: Final = 0x7FFFFFFF
 
 
 class UnsafePath(StoreError):
-    """A path that would lead out of the store's folders; nothing was touched."""
+    """A path that would lead out of the store's folders. Nothing was touched."""
 
 
 def check_name(name: str) -> str:
-    """Returns a name that a file or folder may have; raises `UnsafePath` for any other."""
+    """Returns a name that a file or folder may have. Raises `UnsafePath` for any other."""
     if not _is_plain(name):
         raise UnsafePath(f"{name[:128]!r} cannot be the name of a file or folder of the store")
     return name
 
 
 def check_path(path: str) -> str:
-    """Returns a relative path of plain names; raises `UnsafePath` for any other."""
+    """Returns a relative path of plain names. Raises `UnsafePath` for any other."""
     if not all(_is_plain(name) for name in path.split("/")):
         raise UnsafePath(f"{path[:128]!r} leads out of the store's folder, or is no plain path")
     return path
 
 
 def queue_folder(topic: str, queue_id: int) -> str:
-    """Returns the folder of a queue, below the folder of all queues of its kind."""
     if not 0 <= queue_id <= MAX_QUEUE_ID:
         raise UnsafePath(f"{queue_id} cannot be the id of a queue of {topic[:64]!r}")
     return f"{check_name(topic)}/{queue_id}"
 
 
 def queue_number(name: str) -> int | None:
-    """Returns the queue id in a folder's name; None for a folder that is not a queue's."""
+    """Returns the queue id in a folder's name, or None for a folder that is not a queue's."""
     if not (name.isascii() and name.isdigit()) or len(name) > len(str(MAX_QUEUE_ID)):
         return None
     return int(name) if str(int(name)) == name and int(name) <= MAX_QUEUE_ID else None
 
 
 def _is_plain(name: str) -> bool:
-    """Returns True for a printable name, that is without half surrogates, NUL, line breaks and control characters."""
+    # No half surrogates, NUL, line breaks and control characters.
     return name not in ("", ".", "..") and name.isprintable() and not any(sign in name for sign in SEPARATORS)

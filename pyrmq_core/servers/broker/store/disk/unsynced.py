@@ -1,9 +1,9 @@
 """`ForgetfulFiles`: files that remember which pages are not synced, so that a simulated power cut can undo them.
 
 A page's last synced content is kept from its first write until its file is synced. So is the name of a new file that is
-opened without a sync of it; other names count as synced at once, since the store makes, replaces and removes files in
-steps that sync themselves. A sync that fails drops its pages, as Linux does:
-they are read as written until the power is cut, and no later sync brings them to the medium.
+opened without a sync of it. Other names count as synced at once, since the store makes, replaces and removes files in
+steps that sync themselves. A sync that fails drops its pages, as Linux does: they are read as written until the power
+is cut, and no later sync brings them to the medium.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ForgetfulFiles:
                     meanwhile.setdefault(page, content)
 
     def sync(self, path: str, file: StoredFile) -> None:
-        """Syncs a file; pages that the store's thread writes meanwhile do not count as synced."""
+        """Syncs a file. Pages that the store's thread writes meanwhile do not count as synced."""
         pages = [page for page in list(self._synced) if page[0] == path]
         meanwhile: dict[Page, bytes] = {}
         self._syncing[path] = [*self._syncing.get(path, ()), meanwhile]

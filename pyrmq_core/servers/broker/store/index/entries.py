@@ -32,7 +32,6 @@ class Message(NamedTuple):
 
 
 def entries_of(messages: Sequence[Message]) -> Entries:
-    """Returns the entries of messages, in their order."""
     entries = Entries([], [], [])
     for topic, properties, offset, time_ms in messages:
         hashes = record_hashes(topic, properties[SHORT.size :])
@@ -43,14 +42,13 @@ def entries_of(messages: Sequence[Message]) -> Entries:
 
 
 def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
-    """Returns up to `most` further entries of a message, and the number entered by then; 0 at the message's end."""
+    """Returns up to `most` further entries of a message, and the number entered by then, 0 at the message's end."""
     hashes = record_hashes(message.topic, message.properties[SHORT.size :], entered, most)
     entries = Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))
     return entries, entered + most if len(hashes) == most else 0
 
 
 def interleaved(columns: Sequence[Sequence[int]]) -> list[int]:
-    """Returns the columns' values row by row: the first of each column, then the second of each."""
     if not columns:
         return []
     rows = [0] * (len(columns) * len(columns[0]))
@@ -60,7 +58,6 @@ def interleaved(columns: Sequence[Sequence[int]]) -> list[int]:
 
 
 def packed(*fields: Sequence[int]) -> bytes:
-    """Returns the bytes of entries from their hashes, log offsets, seconds and previous entries."""
     flat = interleaved(fields)
     pieces, at, size = [], 0, ENTRIES_AT_ONCE * len(fields)
     while at < len(flat):

@@ -1,4 +1,4 @@
-"""One file of the index: a header, a table of slots, and entries; the entries of one slot form a chain.
+"""One file of the index: a header, a table of slots, and entries, of which those of one slot form a chain.
 
     header                     bytes
     begin time                 8      store time of the first entry, in ms
@@ -64,8 +64,6 @@ class Layout:
 
 
 class Header(NamedTuple):
-    """The fields of a file's header."""
-
     begin_ms: int = 0
     end_ms: int = 0
     begin_offset: int = 0
@@ -75,8 +73,6 @@ class Header(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
-    """One entry of the index."""
-
     key_hash: int
     offset: int
     seconds: int
@@ -96,7 +92,6 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """The number of entries that the file still takes."""
         return self.layout.entries - self.header.next_entry
 
     @property
@@ -104,11 +99,11 @@ class IndexFile:
         return self._slots is not None
 
     def begin(self) -> None:
-        """Makes the empty slot table of a new file; the file's header is written with the first entries."""
+        """Makes the empty slot table of a new file, whose header is written with the first entries."""
         self._slots = SlotTable(self.layout.slots)
 
     def load_slots(self) -> bool:
-        """Reads the slots of a file that was closed in order; returns False if a slot names a missing entry."""
+        """Reads the slots of a file that was closed in order. Returns False if a slot names a missing entry."""
         table = SlotTable(self.layout.slots)
         if not table.load(self.file, self.header.next_entry):
             return False
@@ -116,7 +111,7 @@ class IndexFile:
         return True
 
     def relink(self, end_offset: int) -> Iterator[None]:
-        """Makes the slots anew from the entries, in steps; drops the first wrong entry and all after it.
+        """Makes the slots anew from the entries, in steps. Drops the first wrong entry and all after it.
 
         Entries ascend by the offsets of their records, which lie before `end_offset` of the log. Each entry links to
         the one before it in its slot. A page lost in a power cut breaks both rules. After a drop, `end_ms` of the
@@ -181,14 +176,13 @@ class IndexFile:
         self.file.write(0, HEADER.pack(*self.header))
 
     def unwritten(self) -> Iterator[None]:
-        """Writes the slots in steps, if they changed."""
         number = self.header.next_entry
         if number != self._written_to:
             yield from self._table().write(self.file)
             self._written_to = number
 
     def save(self) -> bool:
-        """Writes and syncs the file at once; returns False if that fails."""
+        """Writes and syncs the file at once. Returns False if that fails."""
         try:
             for _ in self.unwritten():
                 pass
@@ -202,7 +196,7 @@ class IndexFile:
         self._slots = None
 
     def newest(self, key_hash: int) -> int:
-        """Returns the number of the newest entry in the slot of a hash; 0 if the slot is empty."""
+        """Returns the number of the newest entry in the slot of a hash, or 0 if the slot is empty."""
         if self._slots is not None:
             return self._slots.newest(key_hash)
         at = self.layout.slot_at(key_hash % self.layout.slots)
@@ -228,7 +222,7 @@ class IndexFile:
         return end - number
 
     def chain(self, key_hash: int) -> Iterator[IndexEntry]:
-        """Yields the entries of a hash's slot, the newest first; a damaged chain ends."""
+        """Yields the entries of a hash's slot, the newest first. A damaged chain ends."""
         number = self.newest(key_hash)
         while number >= FIRST_ENTRY:
             entry = self.entry(number)
@@ -236,13 +230,12 @@ class IndexFile:
             number = entry.previous if entry.previous < number else NO_ENTRY
 
     def store_ms(self, entry: IndexEntry) -> int:
-        """Returns the store time of an entry's record, in whole seconds after the file's begin time."""
         return self.header.begin_ms + entry.seconds * MILLISECONDS
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         """Returns True if the file may have records stored between two times.
 
-        After the clock was set back, the file's last message may be older than its first; the result is RocketMQ's in
+        After the clock was set back, the file's last message may be older than its first. The result is RocketMQ's in
         this case, too.
         """
         first, last = self.header.begin_ms, self.header.end_ms
@@ -266,7 +259,6 @@ def _all_seconds(times_ms: Sequence[int], begin_ms: int) -> list[int]:
 
 
 def _ascending(offsets: Sequence[int], lowest: int, end: int) -> int:
-    """Returns how many offsets, from the first on, ascend from `lowest` and stay below `end`."""
     if offsets[0] >= lowest and offsets[-1] < end and list(offsets) == sorted(offsets):
         return len(offsets)
     for count, offset in enumerate(offsets):

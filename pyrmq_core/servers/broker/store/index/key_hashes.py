@@ -5,10 +5,9 @@
     KEYS                 topic#word           for each of its words, which spaces separate
     TAGS                 topic#T#value        since 5.4
 
-A hash is the absolute value of Java's String.hashCode; for the lowest int, which has none, it is 0. The hash of a text
-is computed from the hash of its head and from its tail. Keys of many messages differ in their last letters alone, so
-the hashes of heads are kept. Sources: store/index/IndexService.java buildIndex, IndexFile.java indexKeyHashMethod
-(5.4.0).
+A hash is the absolute value of Java's String.hashCode, or 0 for the lowest int, which has none. The hash of a text is
+computed from the hash of its head and from its tail. Keys of many messages differ in their last letters alone, so the
+hashes of heads are kept. Sources: store/index/IndexService.java buildIndex, IndexFile.java indexKeyHashMethod (5.4.0).
 """
 
 from __future__ import annotations
@@ -37,12 +36,11 @@ MOST_WORD_BYTES: Final = 128
 
 
 def index_key(topic: str, key: str, index_type: str | None = None) -> str:
-    """Returns the text that is hashed for a key, or with the type `T` for tags."""
     return f"{topic}#{TAG_TYPE}#{key}" if index_type == TAG_TYPE else f"{topic}#{key}"
 
 
 def key_hash(text: str, before: int = 0) -> int:
-    """Returns the absolute hash of a text appended to a text with hash `before`; 0 for the lowest int, as in Java."""
+    """Returns the absolute hash of a text appended to a text with hash `before`, 0 for the lowest int, as in Java."""
     return abs(string_hash_code(text, before)) & 0x7FFFFFFF
 
 
@@ -78,7 +76,6 @@ def _word_hash(topic: str, word: bytes) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _topic_hash(topic: str) -> int:
-    """Returns the hash of `topic#`, the text before each word."""
     return string_hash_code(index_key(topic, ""))
 
 

@@ -63,7 +63,7 @@ class KeyIndex:
         self.is_live = False
 
     def open(self, *, clean: bool) -> list[str]:
-        """Opens the files of a store that was opened; returns a line for each damage. `catch_up` has to follow.
+        """Opens the files of a store that was opened. Returns a line for each damage. `catch_up` has to follow.
 
         After a stop that was not `clean`, files are checked, except full files that were synced before. After a
         `StoreError` the caller tries again later, or calls `remove` before it closes the store.
@@ -96,7 +96,6 @@ class KeyIndex:
         return warnings
 
     def _is_right(self, file: IndexFile, *, clean: bool) -> bool:
-        """Returns False for a file that has to be checked."""
         if not clean:
             mark = self._store.indexed
             is_marked = file.header.end_ms <= mark.store_ms if mark.file is None else int(file.name) <= mark.file
@@ -107,7 +106,6 @@ class KeyIndex:
             return False
 
     def _opened(self, name: str) -> IndexFile | None:
-        """Returns the file if its header agrees with the files before it."""
         path = f"{FOLDER}/{name}"
         if self._store.files.size(path) != self._layout.file_bytes:
             return None
@@ -134,7 +132,7 @@ class KeyIndex:
 
     @property
     def last_update(self) -> tuple[int, int]:
-        """The store time and the log offset of the newest message in the index; zeros if the index is empty."""
+        """The store time and the log offset of the newest message in the index, zeros if the index is empty."""
         header = self._files[-1].header if self._files else Header()
         return header.end_ms, header.end_offset
 
@@ -143,7 +141,7 @@ class KeyIndex:
         return bool(self._waiting)
 
     def note(self, messages: Dispatched) -> None:
-        """Notes messages that became readable, in the order of the log; a later step enters them into the index."""
+        """Notes messages that became readable, in the order of the log. A later step enters them into the index."""
         self._readable_to = messages.end
         if not self.is_live:
             return
@@ -153,19 +151,19 @@ class KeyIndex:
             self._waiting.add(messages)
 
     def note_replayed(self, end: int) -> None:
-        """Notes that a slave's log is readable up to `end`: `catch_up` reads the new messages."""
+        # `catch_up` reads the new messages.
         self._readable_to = end
         self._fall_behind()
 
     def step(self) -> None:
-        """Enters some of the waiting messages; raises `StoreError` if the disk fails: the index then lacks messages."""
+        """Enters some of the waiting messages. Raises `StoreError` if the disk fails: the index then lacks messages."""
         if self._waiting:
             self._enter(*self._waiting.next_entries())
 
     def catch_up(self) -> Iterator[None]:
         """Reads the messages that the index lacks from the log, in steps, until it has all readable messages.
 
-        Raises `StoreError` if the disk fails; the caller then tries again later.
+        Raises `StoreError` if the disk fails. The caller then tries again later.
         """
         self._fall_behind()
         while self._unchecked:
@@ -197,7 +195,7 @@ class KeyIndex:
     ) -> Iterator[None]:
         """Adds to `offsets` the log offsets of records under a key, the newest first, in steps.
 
-        A key is topic, word and type of index; times are the first and the last store time. As the index holds hashes,
+        A key is topic, word and type of index. Times are the first and the last store time. As the index holds hashes,
         a record may have another key.
         """
         wanted, (begin_ms, end_ms) = key_hash(index_key(*key)), times_ms
@@ -237,7 +235,6 @@ class KeyIndex:
         return sum([self._layout.file_bytes for file in self._files[:-1] if file.header.end_offset >= log_start])
 
     def remove(self) -> None:
-        """Removes all files: the next start makes them anew."""
         for name in self._store.files.names(FOLDER):
             self._store.files.remove(f"{FOLDER}/{name}")
 
@@ -256,7 +253,7 @@ class KeyIndex:
                 break
 
     def _check(self, file: IndexFile) -> Iterator[None]:
-        """Links a file's entries anew; from a wrong entry on, this file and later files are made anew from the log."""
+        """Links a file's entries anew. From a wrong entry on, this file and later files are made anew from the log."""
         old, is_readable = file.header, True
         try:
             yield from file.relink(self._opened_end)
@@ -290,7 +287,7 @@ class KeyIndex:
         self._store.mark_indexed(IndexMark(int(file.name), file.header.end_ms))
 
     def _unmark(self, name: int) -> None:
-        """Withdraws the note that files from a name on are on the medium: new files may get these names."""
+        # New files may get these names.
         mark = self._store.indexed
         left = [file.header.end_ms for file in self._files if int(file.name) < name]
         file = None if mark.file is None else min(mark.file, name - 1)
@@ -324,13 +321,13 @@ class KeyIndex:
         return last, entered
 
     def _enter_part(self, message: Message, end: int, before: int) -> int:
-        """Adds further entries of a message to the index; returns how many were added so far, 0 if all were."""
+        """Adds further entries of a message to the index. Returns how many were added so far, 0 if all were."""
         entries, entered = next_part(message, before, step_bounds.KEYS_AT_ONCE)
         self._enter(entries, message.offset if entered else end)
         return entered
 
     def _enter(self, new: Entries, end: int, entered: int = 0) -> None:
-        """Appends entries, except the first `entered` of them; begins a new file when the last file is full."""
+        """Appends entries, except the first `entered` of them. Begins a new file when the last file is full."""
         try:
             self._append(new, entered)
         except StoreError:
@@ -346,7 +343,7 @@ class KeyIndex:
             at = part.stop
 
     def _begin_file(self, now_ms: int) -> IndexFile:
-        """Makes the next file; its name is the time in this machine's zone, and greater than the last file's name."""
+        """Makes the next file. Its name is the time in this machine's zone, and greater than the last file's name."""
         number, header = int(name_of_time(now_ms)), Header()
         if self._files:
             last = self._files[-1]

@@ -20,7 +20,7 @@ PAGES_AT_ONCE: Final = 256
 
 
 class SlotTable:
-    """All slots of the file; pages that are never touched take no memory.
+    """All slots of the file. Pages that are never touched take no memory.
 
     With `replaces` the table replaces the slots of a file, which may have entries in slots that are empty here.
     """
@@ -38,7 +38,7 @@ class SlotTable:
         self._slots[key_hash % self._count] = number
 
     def link(self, hashes: Sequence[int], first: int) -> list[int]:
-        """Enters entries from number `first` on; returns for each the entry before it in its slot."""
+        """Enters entries from number `first` on. Returns for each the entry before it in its slot."""
         slots, count = self._slots, self._count
         previous: list[int] = []
         for number, key_hash in enumerate(hashes, first):
@@ -48,12 +48,11 @@ class SlotTable:
         return previous
 
     def unlink(self, hashes: Sequence[int], previous: Sequence[int]) -> None:
-        """Undoes a `link`."""
         for key_hash, number in zip(reversed(hashes), reversed(previous), strict=True):
             self._slots[key_hash % self._count] = number
 
     def load(self, file: StoredFile, end: int) -> bool:
-        """Reads the slots of a file; returns False if one names an entry that is not before `end`."""
+        """Reads the slots of a file. Returns False if one names an entry that is not before `end`."""
         slots_end = FIRST_SLOT_AT + self._count * SLOT_BYTES
         for position, data in file.pieces(0):
             if position >= slots_end:
@@ -69,7 +68,7 @@ class SlotTable:
         return True
 
     def write(self, file: StoredFile) -> Iterator[None]:
-        """Writes the pages that have or had an entry, a few in each step; the file stays sparse."""
+        """Writes the pages that have or had an entry, a few in each step. The file stays sparse."""
         slots_end, position = FIRST_SLOT_AT + self._count * SLOT_BYTES, FIRST_SLOT_AT
         while position < slots_end:
             for _ in range(PAGES_AT_ONCE):
@@ -92,7 +91,7 @@ def _big_endian(page: bytes) -> bytes:
 
 
 def _zeros(size: int) -> mmap.mmap:
-    """Returns zeroed anonymous memory, of which only written pages take room."""
+    # Only written pages take room.
     if sys.platform == "win32":
         return mmap.mmap(-1, size)
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -25,7 +25,6 @@ def weight(properties: bytes) -> int:
 
 
 def count_like(properties: bytes) -> int:
-    """Returns how many messages with such properties a step examines, at least one."""
     return min(MESSAGES_AT_ONCE, WEIGHT_AT_ONCE // max(1, len(properties)) + 1)
 
 

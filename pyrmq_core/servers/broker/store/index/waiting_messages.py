@@ -18,7 +18,7 @@ BATCH: Final = 64
 
 
 class WaitingMessages:
-    """The messages of sends, in the order of the log; `log_bytes` are the bytes of the waiting sends."""
+    """The messages of sends, in the order of the log. `log_bytes` are the bytes of the waiting sends."""
 
     def __init__(self) -> None:
         self._sends: deque[Dispatched] = deque()
@@ -61,14 +61,14 @@ class WaitingMessages:
         return entries_of(messages), end
 
     def _remove_first(self) -> int:
-        """Removes the first send; returns the log offset after it."""
+        """Removes the first send, and returns the log offset after it."""
         entered = self._sends.popleft()
         self.log_bytes -= entered.end - entered.positions[0]
         self._of_batch = 0
         return entered.end
 
     def _of_first(self, batch: Dispatched) -> tuple[Entries, int]:
-        """Returns the index entries of the first send's next messages; a message with many keys gives them in parts."""
+        """Returns the index entries of the first send's next messages. A message with many keys gives them in parts."""
         append, positions, store_ms, _ = batch
         first = self._of_batch
         like = append.pieces[first].properties

@@ -1,7 +1,7 @@
 """Damage in the commit log: the search for the next sound record, and the copy of the bytes that recovery cuts.
 
 The copy is `damaged/commitlog-START-END` below the store, a sparse file that begins with the log's byte START. The
-broker never reads it; it is for people.
+broker never reads it. It is for people.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DamageCopy(NamedTuple):
 
 
 def keep_aside(files: Files, log: CommitLog, start: int) -> DamageCopy | None:
-    """Copies the log from `start` on; returns None if only zeros follow, as after a log's normal end."""
+    """Copies the log from `start` on. Returns None if only zeros follow, as after a log's normal end."""
     size = records = 0
     path = ""
     for offset, data in log.pieces(start):
@@ -44,7 +44,7 @@ def keep_aside(files: Files, log: CommitLog, start: int) -> DamageCopy | None:
 
 
 def record_offsets(data: bytes, base: int) -> list[int]:
-    """Returns the offsets of records, found by magic number and by the log offset in each; nothing else is checked."""
+    """Returns the offsets of records, found by magic number and by the log offset in each, and not checked further."""
     offsets = []
     for magic in MAGICS:
         at = data.find(magic)
@@ -58,7 +58,7 @@ def record_offsets(data: bytes, base: int) -> list[int]:
 
 
 def next_record(log: CommitLog, offset: int, end: int) -> int:
-    """Returns the offset at which a record may begin after a damaged record at `offset`; `end` if there is none."""
+    """Returns the offset at which a record may begin after a damaged record at `offset`, or `end` if there is none."""
     offset, missing = offset + 1, frozenset(log.missing)
     while offset < end:
         left = log.segment_bytes - offset % log.segment_bytes

@@ -31,7 +31,7 @@ PLACE: Final = struct.Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The end of the log; the `reason` is empty for zeros, the normal end."""
+    """The end of the log. The `reason` is empty for zeros, the normal end."""
 
     offset: int
     reason: str = ""
@@ -103,7 +103,7 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogE
 
 
 def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False) -> RawRecord | None:
-    """Returns the record of `size` bytes at `offset`; None if there is no such record."""
+    """Returns the record of `size` bytes at `offset`, or None if there is no such record."""
     try:
         record = _check(log.read(offset, size), 0, offset, any_body=any_body)
     except StoreError:
@@ -112,7 +112,7 @@ def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False)
 
 
 def record_bytes(log: CommitLog, offset: int) -> bytes | None:
-    """Returns the record that begins at `offset`; None if no record begins there.
+    """Returns the record that begins at `offset`, or None if no record begins there.
 
     A peer may have sent the offset, and it may point into a body: the head is checked before the rest is read.
     """
