@@ -1,7 +1,7 @@
 """`ActingMaster`: a slave that acts in its master's place while the master is away (enableSlaveActingMaster).
 
 A slave acts while it has the smallest id of the brokers of its name. A NameServer with supportActingMaster then names
-it as the master of topics that are read-only; it serves pulls, locks queues for consumers, and keeps the offsets that
+it as the master of topics that are read-only. It serves pulls, locks queues for consumers, and keeps the offsets that
 they commit. It stores nothing: delayed messages, timers and transactions wait for a master. In RocketMQ they do so,
 too, unless enableRemoteEscape has them stored at another broker. Source: broker/BrokerController.java
 (syncBrokerMemberGroup, onMinBrokerChange), 5.4.0.
@@ -40,7 +40,7 @@ def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
 
 
 class ActingMaster:
-    """The state of a slave that may act; `run` updates it until cancelled, and calls `on_end` when a master is back."""
+    """The state of a slave that may act. `run` updates it until cancelled, and calls `on_end` when a master is back."""
 
     def __init__(self, config: BrokerConfig, registration: BrokerRegistration) -> None:
         self._name = config.broker_name
@@ -53,7 +53,7 @@ class ActingMaster:
         self.on_end: Callable[[], None] = lambda: None
 
     def look_soon(self) -> None:
-        """Queries the NameServer again soon: its answer is more reliable than a notice."""
+        # The NameServer's answer is more reliable than a notice.
         self._wanted.set()
 
     async def run(self) -> None:
@@ -88,7 +88,7 @@ class ActingMaster:
         self.on_end()
 
     def _note_failure(self, error: RocketMQError) -> None:
-        """Logs that no NameServer answers, once until the next answer; the slave's role stays as it is."""
+        """Logs that no NameServer answers, once until the next answer. The slave's role stays as it is."""
         if not self._is_failure_logged:
             self._is_failure_logged = True
             log.warning("no NameServer says which brokers %s has: %s", self._name, error)

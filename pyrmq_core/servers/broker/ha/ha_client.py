@@ -42,7 +42,7 @@ NUMBERS: Final = re.compile(r"\d+")
 
 
 class FollowLines:
-    """Logs that the slave follows its master, or why not; lines that differ in numbers alone count as equal."""
+    """Logs that the slave follows its master, or why not. Lines that differ in numbers alone count as equal."""
 
     def __init__(self) -> None:
         self._is_followed = False
@@ -71,9 +71,9 @@ class FollowLines:
 
 
 class HaClient:
-    """The slave's end of the connection; `run` follows the master until cancelled.
+    """The slave's end of the connection. `run` follows the master until cancelled.
 
-    `address` returns the address of the master's port for slaves, None while that is unknown; `look_for_master`
+    `address` returns the address of the master's port for slaves, None while that is unknown. `look_for_master`
     requests a new look-up. `check` raises `CannotFollow` if this store's log is not the beginning of the master's log.
     `learn_topic` fetches a topic that a record names.
     """
@@ -131,7 +131,6 @@ class HaClient:
                 self._wanted = trio.Event()
 
     def try_now(self) -> None:
-        """Starts the next attempt at once, for example when the master has changed."""
         self._wanted.set()
 
     def _fails(self, line: str) -> None:
@@ -139,7 +138,6 @@ class HaClient:
         self._lines.fails(line)
 
     async def _follow(self) -> None:
-        """Follows the master until the connection ends, or the slave gets another master."""
         self.attempts += 1
         address = self._address()
         if address is None:
@@ -157,7 +155,7 @@ class HaClient:
             await self._take(stream, address)
 
     async def _drop_incomplete(self) -> None:
-        """Cuts an incomplete record from the log's end: the master may have another record there now."""
+        # The master may have another record there now.
         with suppress(StoreError):  # `_replay` logs it; the slave can still follow the log
             while self._store.replay():
                 await trio.lowlevel.checkpoint()
@@ -186,7 +184,7 @@ class HaClient:
                 await self._report(stream)
 
     def _store_blocks(self, received: memoryview, address: str) -> int:
-        """Stores the complete blocks at the beginning of the received bytes; returns the number of their bytes.
+        """Stores the complete blocks at the beginning of the received bytes. Returns the number of their bytes.
 
         Blocks of one segment of the log are one write.
         """
@@ -215,7 +213,6 @@ class HaClient:
         return at
 
     def _store_bodies(self, end: int, bodies: list[memoryview]) -> None:
-        """Stores bytes that end at an offset of the log."""
         if bodies:
             data = b"".join(bodies)
             bodies.clear()
@@ -234,7 +231,6 @@ class HaClient:
         self.reported_at = trio.current_time()
 
     async def _replay(self) -> None:
-        """Makes the received messages readable, in steps between other work."""
         last_failure = ""
         while True:
             self._grown = trio.Event()

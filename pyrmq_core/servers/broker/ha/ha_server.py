@@ -44,11 +44,11 @@ MILLISECONDS: Final = 1000
 
 
 class NoSlave(Exception):
-    """A peer that cannot be served; the text is the reason."""
+    """A peer that cannot be served. The text is the reason."""
 
 
 class HaServer:
-    """The slaves' side of a master; `serve_slave` is the handler of its port, `stored` is called after each append.
+    """The slaves' side of a master. `serve_slave` is the handler of its port, `stored` is called after each append.
 
     `is_clean` is False if the store was not closed in order.
     """
@@ -65,13 +65,11 @@ class HaServer:
         self._refusals, self._lags = RareLines(), RareLines()
 
     def stored(self) -> None:
-        """Wakes the connections that wait for bytes of the log."""
         if self.replicas.connected:
             self._grown.set()
             self._grown = trio.Event()
 
     async def serve_slave(self, connection: ByteConnection) -> None:
-        """Serves a slave until one end closes."""
         reports, reported = Reports(), None
         try:
             reported = await self._next_report(connection, reports)
@@ -126,7 +124,7 @@ class HaServer:
             )
 
     async def _next_report(self, connection: ByteConnection, reports: Reports) -> int | None:
-        """Returns the offset of the next report; None if the peer closed. Raises `NoSlave` after a silence."""
+        """Returns the offset of the next report, or None if the peer closed. Raises `NoSlave` after a silence."""
         with trio.move_on_after(self._times.housekeeping):
             while data := await connection.stream.receive_some(RECEIVED_AT_ONCE):
                 if (offset := reports.feed(data)) is not None:
@@ -162,7 +160,7 @@ class HaServer:
             self._note_lag(replica)
 
     async def _write(self, connection: ByteConnection, data: memoryview, replica: Replica) -> None:
-        """Sends all the bytes; raises `NoSlave` if the slave neither reads nor acknowledges any for a while.
+        """Sends all the bytes. Raises `NoSlave` if the slave neither reads nor acknowledges any for a while.
 
         For a slow slave, the system may accept no bytes for longer: it waits until much of its buffer is free.
         """
@@ -199,7 +197,7 @@ def _host(connection: ByteConnection) -> str:
 
 
 async def _ending(scope: trio.CancelScope, endings: list[Exception], work: Coroutine[Any, Any, None]) -> None:
-    """Runs one of the two tasks for a slave; its end also ends the other, and its reason is added to `endings`."""
+    """Runs one of the two tasks for a slave. Its end also ends the other, and its reason is added to `endings`."""
     try:
         await work
     except (NoSlave, trio.BrokenResourceError, trio.ClosedResourceError) as error:

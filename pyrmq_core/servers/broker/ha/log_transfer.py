@@ -4,11 +4,11 @@
     reported offset            8      the log offset up to which the slave has everything
 
     master to slave            bytes
-    log offset                 8      of the body's first byte; in a heartbeat of the next byte to be sent
+    log offset                 8      of the body's first byte, or in a heartbeat of the next byte to be sent
     length                     4      0 in a heartbeat
     body                              bytes of the log, which may begin and end within a record, within one segment
 
-Sources: store/ha/DefaultHAConnection.java, DefaultHAClient.java (5.4.0); 4.9.7 has the same bytes.
+Sources: store/ha/DefaultHAConnection.java, DefaultHAClient.java (5.4.0). 4.9.7 has the same bytes.
 """
 
 from __future__ import annotations
@@ -47,18 +47,17 @@ class HaTimes:
 
 
 class Reports:
-    """A parser of the reports that a slave sends; only the last report counts."""
+    """A parser of the reports that a slave sends, of which only the last counts."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     @property
     def is_half(self) -> bool:
-        """True if the bytes so far end within a report."""
         return bool(self._rest)
 
     def feed(self, data: bytes | bytearray) -> int | None:
-        """Returns the last complete report in the bytes so far; None if no new report is complete."""
+        """Returns the last complete report in the bytes so far, or None if no new report is complete."""
         data = self._rest + data
         whole = len(data) - len(data) % REPORT.size
         self._rest = bytes(data[whole:])
@@ -74,7 +73,7 @@ def first_transfer(reported: int, log_end: int, segment_bytes: int) -> int:
 
 
 def in_blocks(offset: int, part: bytes, block_bytes: int) -> bytes:
-    """Returns the blocks that carry a part of the log from an offset on; a heartbeat if the part is empty."""
+    """Returns the blocks that carry a part of the log from an offset on, or a heartbeat if the part is empty."""
     blocks = list[bytes]()
     for at in range(0, len(part) or 1, block_bytes):
         body = part[at : at + block_bytes]

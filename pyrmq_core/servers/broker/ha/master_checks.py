@@ -19,11 +19,11 @@ Ask = Callable[[Command], Awaitable[Command]]
 
 
 class CannotFollow(Exception):
-    """A master that this slave cannot follow; the text is the reason, and the remedy."""
+    """A master that this slave cannot follow. The text is the reason, and the remedy."""
 
 
 async def check_master(ask: Ask, store: MessageStore, address: str) -> None:
-    """Raises `CannotFollow` if this store's log is not the beginning of the master's log; `ask` sends it a request.
+    """Raises `CannotFollow` if this store's log is not the beginning of the master's log. `ask` sends it a request.
 
     A master that does not answer the requests, for example by access control, is not checked.
     """
@@ -59,7 +59,7 @@ async def _check_message(ask: Ask, store: MessageStore, address: str, place: int
 
 
 def log_bounds(answer: Command) -> tuple[int, int] | None:
-    """Returns the first and the end offset of the master's log; None if the answer does not contain them."""
+    """Returns the first and the end offset of the master's log, or None if the answer does not contain them."""
     if answer.code != ResponseCode.SUCCESS:
         return None
     try:

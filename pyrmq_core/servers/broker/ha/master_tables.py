@@ -1,7 +1,7 @@
 """The tables in a master's answers (21, 43, 45, 60, 201), for a thread: a body may have 16 MiB.
 
 Anything but a table raises a `BodyError` that names it. Topics and groups that cannot be kept are left out and named:
-the others must not wait for them. Sources: remoting/protocol/body/*SerializeWrapper.java (5.4.0); 4.9.7 has no
+the others must not wait for them. Sources: remoting/protocol/body/*SerializeWrapper.java (5.4.0). 4.9.7 has no
 `totalTopicNum`.
 """
 
@@ -31,7 +31,7 @@ MAX_LEVELS: Final = 1000
 
 @dataclass(slots=True)
 class Page(Generic[V]):
-    """A part of the master's topics or groups by name; `rows` also counts the rows that are left out."""
+    """A part of the master's topics or groups by name. `rows` also counts the rows that are left out."""
 
     version: DataVersion
     table: dict[str, V]
@@ -42,7 +42,6 @@ class Page(Generic[V]):
     forbidden: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, page: Page[V]) -> None:
-        """Adds the rows of the next page to this page."""
         self.table.update(page.table)
         self.rows += page.rows
         self.total = page.total
@@ -87,7 +86,6 @@ def offset_rows(answer: Command) -> OffsetRows:
 
 
 def delay_offsets(answer: Command) -> dict[int, int]:
-    """Returns the delivered offset of each delay level."""
     members = load_object(answer.body, "delay offsets")
     levels = _numbers(_object(members, "offsetTable"), "offsetTable", int_member)
     if levels and not 0 < min(levels) <= max(levels) <= MAX_LEVELS:
@@ -96,7 +94,9 @@ def delay_offsets(answer: Command) -> dict[int, int]:
 
 
 def timer_checkpoint(answer: Command, address: str) -> TimerCheckpoint | None:
-    """Returns the checkpoint in the answer to request 60; None if the master has no timers, or has never used them."""
+    """Returns the checkpoint in the answer to request 60, or None if the master has no timers, or has never used
+    them.
+    """
     if answer.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR):
         return None
     if answer.code != ResponseCode.SUCCESS:
@@ -156,7 +156,6 @@ K = TypeVar("K")
 
 
 def _numbers(row: Any, what: str, key: Callable[[str], K]) -> dict[K, int]:
-    """Returns the whole numbers of a row."""
     try:
         return {key(name): long_member(value) for name, value in row.items()}
     except (AttributeError, TypeError, ValueError) as error:

@@ -54,7 +54,6 @@ class OwnCommits:
             )
 
     def others(self, topic: str, group: str, row: dict[int, int]) -> dict[int, int]:
-        """Returns a row of the master's table without the queues whose offsets must still be sent to the master."""
         if not self._noted:
             return row
         return {queue_id: offset for queue_id, offset in row.items() if (group, topic, queue_id) not in self._noted}
@@ -63,7 +62,7 @@ class OwnCommits:
         """Sends the master each offset that is greater than in its table `rows`, and puts it into `rows`.
 
         Commits that arrive during the call are left for the next call. Raises `RocketMQError` if the master does not
-        answer; the offsets that it did not accept are kept.
+        answer. The offsets that it did not accept are kept.
         """
         sent, refused, reason = 0, 0, ""
         async for key in InTurns(list(self._noted)):
@@ -91,9 +90,9 @@ class OwnCommits:
 
 
 async def _commit(offset: UpdateConsumerOffset, ask: Ask) -> Command:
-    """Returns the master's answer to an offset; a group unknown to the master is made there first.
+    """Returns the master's answer to an offset. A group unknown to the master is made there first.
 
-    A commit makes no group; the query for its settings does, unless `autoCreateSubscriptionGroup` is off.
+    A commit makes no group, but the query for its settings does, unless `autoCreateSubscriptionGroup` is off.
     """
     answer = await ask(offset.to_command())
     if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:

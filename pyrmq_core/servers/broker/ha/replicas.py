@@ -42,7 +42,7 @@ class CopyRules:
 
 @dataclass(eq=False, slots=True)
 class Replica:
-    """One slave's connection. Offsets are of the commit log; `acknowledged` is -1 before the first report."""
+    """One slave's connection. Offsets are of the commit log. `acknowledged` is -1 before the first report."""
 
     address: str
     acknowledged: int = -1
@@ -53,12 +53,11 @@ class Replica:
     began: float = field(default_factory=trio.current_time)
 
     def bytes_per_second(self) -> int:
-        """Returns the rate since the connection began."""
         return int(self.transferred / max(1.0, trio.current_time() - self.began))
 
 
 class Replicas:
-    """The connected slaves of a master; `rules` may change at any time."""
+    """The connected slaves of a master. `rules` may change at any time."""
 
     def __init__(self, rules: CopyRules) -> None:
         self.rules = rules
@@ -87,11 +86,9 @@ class Replicas:
         del self._waiting[:ended]
 
     def is_copied(self, end: int) -> bool:
-        """Returns True if enough slaves have the log up to `end`."""
         return self._count(end) >= self.rules.copies - 1
 
     def in_sync(self, log_end: int) -> list[Replica]:
-        """Returns the slaves that are near enough to the log's end."""
         most_gap = self.rules.most_gap
         return [
             slave for slave in self.connected if slave.acknowledged >= 0 and log_end - slave.acknowledged < most_gap

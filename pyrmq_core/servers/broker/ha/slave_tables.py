@@ -58,7 +58,7 @@ ReadPage: TypeAlias = Callable[[Command], Page[V]]
 class FetchedState:
     """The next offset of each delay level, and the checkpoint of timers, if the master has any.
 
-    `log_end` is a position in the master's log; all messages that the master had delivered by then lie before it.
+    `log_end` is a position in the master's log, before which all messages lie that the master had delivered by then.
     """
 
     delay_offsets: dict[int, int]
@@ -90,7 +90,7 @@ class DeliveryState:
     async def adopt(self) -> None:
         """Adopts the state if this log is synced up to its end.
 
-        Raises `StoreError` if the disk fails; the state then waits for the next call.
+        Raises `StoreError` if the disk fails. The state then waits for the next call.
         """
         async with self._turn:
             state = self._waiting
@@ -115,7 +115,7 @@ GROUP_FIELDS: Final = Fields("groupSeq", "maxGroupNum")
 
 
 class SlaveTables:
-    """The slave's fetches of its master's tables and progress; `run` repeats them until cancelled.
+    """The slave's fetches of its master's tables and progress. `run` repeats them until cancelled.
 
     `ask` sends a request to the master. `master_address` returns its address, None while that is unknown. The event
     `tried` is set after the first attempt, `has_topics` when the topics were fetched for the first time.
@@ -146,7 +146,6 @@ class SlaveTables:
         self.has_topics = trio.Event()
 
     def want(self) -> None:
-        """Starts fetching the tables at once, for example when the master is back."""
         self._wanted.set()
 
     async def run(self) -> None:
@@ -159,14 +158,14 @@ class SlaveTables:
                     await self._wanted.wait()
 
     async def fetch_topics(self) -> None:
-        """Fetches the topics alone, if there is a master; a failure is a line in the log."""
+        """Fetches the topics alone, if there is a master. A failure is a line in the log."""
         address = self._master_address()
         if address is not None:
             async with self._turn:
                 await self._step("topics", self._fetch_topics, address)
 
     async def fetch(self) -> bool:
-        """Fetches all tables once; returns False if there is no master to fetch from.
+        """Fetches all tables once. Returns False if there is no master to fetch from.
 
         A failed table is logged, and the other tables are still fetched.
         """
@@ -189,7 +188,7 @@ class SlaveTables:
         return reached
 
     async def _step(self, name: str, step: Callable[[str], Awaitable[None]], address: str) -> bool:
-        """Runs a step of a fetch and logs its failure; returns False if the master cannot be reached."""
+        """Runs a step of a fetch and logs its failure. Returns False if the master cannot be reached."""
         try:
             await step(address)
         except RocketMQError as error:
@@ -216,7 +215,7 @@ class SlaveTables:
             _note_left_out("groups", address, page)
 
     async def _fetch_offsets(self, address: str) -> None:
-        """Sends the master the offsets committed here, then merges the master's table."""
+        # The master gets the offsets committed here before its own are merged.
         fetched = await trio.to_thread.run_sync(
             offset_rows, await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
         )
@@ -239,7 +238,7 @@ class SlaveTables:
     async def _fetch_pages(
         self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], own_version: DataVersion
     ) -> Page[V] | None:
-        """Returns a table, fetched page by page; None if its version is known.
+        """Returns a table, fetched page by page, or None if its version is known.
 
         If the table changes between two pages, the master begins again. A master of 4.9 sends the table at once.
         """
@@ -275,7 +274,6 @@ class SlaveTables:
                 await self._delivery.adopt()
 
     def _note_failure(self, name: str, address: str, error: RocketMQError) -> None:
-        """Logs a failure, once until the table's next success."""
         if name not in self.failed:
             self.failed.add(name)
             log.warning(

@@ -45,7 +45,9 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 class BrokerFigures:
-    """Tallies by topic, `topic@group`, `queue@topic`, `queue@topic@group` and of all the broker; the store's rates."""
+    """Tallies by topic, `topic@group`, `queue@topic`, `queue@topic@group` and of all the broker, and the store's
+    rates.
+    """
 
     def __init__(self, cluster: str, is_system: Callable[[str], bool]) -> None:
         self.store = StoreRates()
@@ -65,7 +67,6 @@ class BrokerFigures:
         self._mornings = {"Put": (0, 0), "Get": (0, 0)}  # totals of yesterday's and of today's morning
 
     def note_put(self, topic: str, messages: int, size_bytes: int, took_ms: int) -> None:
-        """Counts messages that one request stored in a topic."""
         self.store.note_put(messages, size_bytes, took_ms)
         tally = self._puts.get(topic)
         if tally is None:
@@ -78,7 +79,6 @@ class BrokerFigures:
             self._put_by_users.messages += messages
 
     def note_put_latency(self, topic: str, queue_id: int, took_ms: int) -> None:
-        """Counts the time that one request took to store messages in a queue."""
         key = f"{queue_id}@{topic}"
         tally = self._put_latencies.get(key) or self._make(self._put_latencies, key, topic)
         tally.messages += took_ms
@@ -90,11 +90,10 @@ class BrokerFigures:
         self.note_put(topic, 1, size_bytes, 0)
 
     def note_commit(self, topic: str, size_bytes: int) -> None:
-        """Counts a message of a transaction that was committed, in its own topic."""
         self.note_put(topic, 1, size_bytes, 0)
 
     def note_get(self, topic: str, group: str, queue_id: int, messages: int, size_bytes: int, took_ms: int) -> None:
-        """Counts messages that a group got by one pull; those of tools are none that the broker delivered."""
+        """Counts messages that a group got by one pull. Those of tools are none that the broker delivered."""
         key = f"{topic}@{group}"
         tally = self._gets.get(key)
         if tally is None:
@@ -115,14 +114,12 @@ class BrokerFigures:
         latency.requests += 1
 
     def note_send_back(self, topic: str, group: str) -> None:
-        """Counts a message of a topic that a group's consumer sent back."""
         key = f"{topic}@{group}"
         tally = self._send_backs.get(key) or self._make(self._send_backs, key, topic)
         tally.messages += 1
         tally.requests += 1
 
     def put_tps(self, topic: str) -> float:
-        """Returns the messages a second of the last minute."""
         tally = self._puts.get(topic)
         return 0.0 if tally is None else tally.figure(MINUTE, MESSAGES).tps
 
@@ -131,15 +128,14 @@ class BrokerFigures:
         return 0.0 if tally is None else tally.figure(MINUTE, MESSAGES).tps
 
     def puts_by_topic(self) -> dict[str, Tally]:
-        """Returns the stored messages of each topic; counters grow as long as the topic is used once a day."""
+        """Returns the stored messages of each topic. Counters grow as long as the topic is used once a day."""
         return dict(self._puts)
 
     def gets_by_topic_and_group(self) -> dict[tuple[str, str], Tally]:
-        """Returns the messages that each group received of each topic."""
         return {(key.partition("@")[0], key.partition("@")[2]): tally for key, tally in self._gets.items()}
 
     def find(self, name: str, key: str) -> tuple[Tally, str] | None:
-        """Returns the tally and the counter of a statistic by RocketMQ's name and key; None if there is none."""
+        """Returns the tally and the counter of a statistic by RocketMQ's name and key, or None if there is none."""
         kind = KINDS.get(name)
         if kind is None:
             return None
@@ -149,7 +145,6 @@ class BrokerFigures:
         return None if tally is None else (tally, kind.counter)
 
     def tallies(self) -> Iterator[Tally]:
-        """Yields all tallies that existed at the call."""
         yield from self._broker.values()
         for table in self._tables.values():
             yield from list(table.values())
@@ -161,18 +156,18 @@ class BrokerFigures:
             yield
 
     def forget_idle(self) -> Iterator[None]:
-        """Removes the tallies without a count for a day; examines one tally a step."""
+        """Removes the tallies without a count for a day, and examines one tally a step."""
         return self._forget(lambda _, tally: tally.is_idle())
 
     def forget_topic(self, topic: str) -> None:
-        """Notes a deleted topic; `forget_deleted` removes its tallies and its groups' tallies of it."""
+        """Notes a deleted topic. `forget_deleted` removes its tallies and its groups' tallies of it."""
         self._deleted_topics.add(topic)
 
     def forget_group(self, group: str) -> None:
         self._deleted_groups.add(group)
 
     def forget_deleted(self) -> Iterator[None]:
-        """Removes the tallies of the topics and groups deleted since the last call; examines one tally a step."""
+        """Removes the tallies of the topics and groups deleted since the last call, and examines one tally a step."""
         topics, groups = self._deleted_topics, self._deleted_groups
         if topics or groups:
             self._deleted_topics, self._deleted_groups = set(), set()
@@ -204,7 +199,6 @@ class BrokerFigures:
         return tally
 
     def _forget(self, is_gone: Callable[[list[str], Tally], bool]) -> Iterator[None]:
-        """Removes each tally for which `is_gone(parts of its key, tally)` is true, in steps."""
         for table in self._tables.values():
             no_group = [""] if table is self._put_latencies else []
             for key, tally in list(table.items()):

@@ -1,8 +1,8 @@
-"""`Measures`: what a broker counts for its page of metrics alone; a broker without the page has none.
+"""`Measures`: what a broker counts for its page of metrics alone. A broker without the page has none.
 
 Source: broker/metrics/BrokerMetricsManager.java, store/metrics/DefaultStoreMetricsManager.java, broker/processor/
 EndTransactionProcessor.java, AdminBrokerProcessor.java (5.4.0). RocketMQ counts the time of a commit in whole seconds
-under a name in milliseconds (`rocketmq_finish_message_latency`), and its bounds are seconds; so does this broker.
+under a name in milliseconds (`rocketmq_finish_message_latency`), and its bounds are seconds. So does this broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECOND_MS: Final = 1_000
 
 
 class Measures:
-    """The counts of one broker since its start; `is_system` returns whether a topic is RocketMQ's own."""
+    """The counts of one broker since its start. `is_system` returns whether a topic is RocketMQ's own."""
 
     def __init__(self, is_system: Callable[[str], bool]) -> None:
         self._is_system = is_system
@@ -42,7 +42,7 @@ class Measures:
         self._enqueued, self._dequeued = Counts(), Counts()
 
     def note_put(self, topic: str, messages: int, size_bytes: int) -> None:
-        """Counts the messages of one send request at their mean size, as RocketMQ does."""
+        # RocketMQ counts the mean size of a request's messages.
         if not is_retry_topic(topic) and not topic.startswith(DLQ_PREFIX):
             self._sizes.observe((topic, truth(self._is_system(topic))), size_bytes // messages)
 
@@ -50,7 +50,6 @@ class Measures:
         self._dead.add((topic, group, truth(self._is_system(topic))))
 
     def note_end(self, topic: str, born_ms: int, now_ms: int, *, committed: bool) -> None:
-        """Counts the end of a transaction."""
         if committed:
             self._committed.add((topic,))
             self._finished.observe((topic,), max(0, now_ms - born_ms) // SECOND_MS)
@@ -58,7 +57,7 @@ class Measures:
             self._rolled_back.add((topic,))
 
     def note_timer_in(self, topic: str, delay_ms: int) -> None:
-        """Counts a timer message, and its delay in whole seconds; negative delays are left out, as in RocketMQ."""
+        """Counts a timer message, and its delay in whole seconds. Negative delays are left out, as in RocketMQ."""
         self._enqueued.add((*LOCAL_DISK, topic))
         if delay_ms > -SECOND_MS:
             self._delays.observe((*LOCAL_DISK, topic), max(0, delay_ms) // SECOND_MS)
@@ -74,7 +73,6 @@ class Measures:
             self._groups_made.observe((status,), took_ms)
 
     def families(self) -> Iterator[Family]:
-        """Yields the metrics of this moment."""
         yield self.rpc.family()
         status = ("invocation_status",)
         histograms: tuple[tuple[str, str, tuple[str, ...], Histogram], ...] = (

@@ -54,7 +54,7 @@ class Totals(NamedTuple):
 
 
 class StoreRates:
-    """The counters since the start; `take_sample` is called each second, `turn_minute` each minute."""
+    """The counters since the start. `take_sample` is called each second, `turn_minute` each minute."""
 
     def __init__(self) -> None:
         self.put_messages = 0
@@ -89,7 +89,9 @@ class StoreRates:
             self.put_longest_ms = took_ms
 
     def note_get(self, messages: int, took_ms: int, *, is_tool: bool = False) -> None:
-        """Counts a read of messages: a miss if it found none; a tool looks at messages, and gets none delivered."""
+        """Counts a read of messages, which is a miss if it found none. A tool looks at messages, and gets none
+        delivered.
+        """
         if messages:
             self.found += 1
             self.transferred += 0 if is_tool else messages
@@ -103,12 +105,11 @@ class StoreRates:
         self._samples.append(Totals(now_ms, *totals))
 
     def turn_minute(self) -> None:
-        """Starts the counts of a new minute; the tables show the times of the previous minute."""
+        """Starts the counts of a new minute. The tables show the times of the previous minute."""
         self._last_buckets, self._buckets = self._buckets, [0] * len(BUCKET_ENDS)
         self._last_spans, self._spans = self._spans, [0] * len(SPANS)
 
     def figures(self) -> dict[str, object]:
-        """Returns the store's part of the runtime figures (request 28)."""
         return {
             "putMessageEntireTimeMax": self.put_longest_ms,
             "putMessageTimesTotal": self.put_messages or 1,  # at least 1, as in RocketMQ, where it is a divisor
@@ -128,11 +129,10 @@ class StoreRates:
         }
 
     def lately(self, count: Callable[[Totals], int]) -> float:
-        """Returns the rate of a counter in the last 10 s, or since the start."""
         return self.rate(max(0, min(SECONDS[0], len(self._samples) - 1)), count) or 0.0
 
     def rate(self, seconds: int, count: Callable[[Totals], int]) -> float | None:
-        """Returns the rate of a counter in the last `seconds`; None if samples do not go back so far."""
+        """Returns the rate of a counter in the last `seconds`, or None if samples do not go back so far."""
         samples = self._samples
         if len(samples) <= seconds:
             return None

@@ -61,7 +61,7 @@ class Tally:
     samples: dict[Period, deque[Sample]] = field(default_factory=dict)
 
     def take_sample(self, period: Period, now_ms: int) -> None:
-        """Adds the present counters to a period's samples; a sample of zeros precedes the first."""
+        """Adds the present counters to a period's samples. A sample of zeros precedes the first."""
         samples = self.samples.get(period)
         if samples is None:
             samples = self.samples[period] = deque([Sample(now_ms - period.every_ms)], maxlen=period.kept)

@@ -1,7 +1,7 @@
 """Syncs the store to the disk: at intervals (ASYNC_FLUSH), or before sends are answered (SYNC_FLUSH), many at once.
 
-Syncs run in a worker thread; appends and reads run in the loop's thread.
-Source: store/CommitLog.java, GroupCommitService and FlushRealTimeService (5.4.0).
+Syncs run in a worker thread. Appends and reads run in the loop's thread. Source: store/CommitLog.java,
+GroupCommitService and FlushRealTimeService (5.4.0).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MILLISECONDS: Final = 1000
 
 
 class Flusher:
-    """The syncs of one store; `run` makes them until cancelled.
+    """The syncs of one store, which `run` makes until cancelled.
 
-    After a failed sync no send may be acknowledged; `failure` has the reason. Each sync also checks that the file is
-    still at its path: the removal of a log in use is noticed before a send is answered (SYNC_FLUSH), or within
+    After a failed sync no send may be acknowledged, and `failure` has the reason. Each sync also checks that the file
+    is still at its path: the removal of a log in use is noticed before a send is answered (SYNC_FLUSH), or within
     flushIntervalCommitLog (ASYNC_FLUSH).
     """
 
@@ -49,7 +49,9 @@ class Flusher:
         return self._is_sync
 
     async def wait_flushed(self, end: int) -> bool:
-        """Returns True if the log is synced up to `end` within syncFlushTimeout; False at once after a failure."""
+        """Returns True if the log is synced up to `end` within syncFlushTimeout. Returns False at once after a
+        failure.
+        """
         if self._store.flushed >= end:
             return True
         if self.failure:
@@ -61,7 +63,6 @@ class Flusher:
         return self._store.flushed >= end
 
     def want(self) -> None:
-        """Requests a flush of the stored messages, even if no send waits for it."""
         self._requested.set()
 
     async def run(self) -> None:

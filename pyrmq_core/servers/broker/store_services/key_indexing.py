@@ -49,7 +49,7 @@ class Found(NamedTuple):
 
 
 class KeyIndexing:
-    """The index of one store; `run` works on it until cancelled.
+    """The index of one store. `run` works on it until cancelled.
 
     With messageIndexEnable=false no message enters it, and look-ups find only earlier messages.
     """
@@ -65,7 +65,7 @@ class KeyIndexing:
         self._leaving: list[Callable[[], None]] = []  # the steps that remove old files
 
     def open(self, *, clean: bool) -> None:
-        """Opens the index files of an opened store; if that fails, `catch_up` opens them later."""
+        """Opens the index files of an opened store. If that fails, `catch_up` opens them later."""
         self._is_clean = clean
         try:
             self._open(clean=clean)
@@ -76,7 +76,7 @@ class KeyIndexing:
                 log.error("the index of keys cannot be opened, look-ups find nothing: %s", error)
 
     def close(self) -> None:
-        """Syncs the index files; raises `StoreError` if that fails and they cannot be removed either.
+        """Syncs the index files. Raises `StoreError` if that fails and they cannot be removed either.
 
         Removes files that could not be opened for the check after a crash, since the next start may skip the check.
         """
@@ -91,7 +91,7 @@ class KeyIndexing:
         return self._index.stored_bytes(self._store.start)
 
     async def remove_old(self) -> None:
-        """Removes the files whose messages are all before the log's start; a failed removal is repeated later."""
+        """Removes the files whose messages are all before the log's start. A failed removal is repeated later."""
         self._leaving += self._index.retire_before(self._store.start)
         try:
             while self._leaving:
@@ -101,7 +101,7 @@ class KeyIndexing:
             log.error("old files of the index are not removed: %s", error)
 
     async def catch_up(self) -> bool:
-        """Adds the messages that the index lacks, read from the log; returns False if the disk fails meanwhile."""
+        """Adds the messages that the index lacks, read from the log. Returns False if the disk fails meanwhile."""
         try:
             if self._is_on:
                 if not self._index.is_open:
@@ -114,13 +114,11 @@ class KeyIndexing:
         return True
 
     def note(self, messages: Dispatched) -> None:
-        """Notes messages that became readable."""
         if self._is_on:
             self._index.note(messages)
             self._arrived.set()
 
     def note_replayed(self) -> None:
-        """Notes that more of a slave's log became readable."""
         if self._is_on:
             self._index.note_replayed(self._store.readable_end)
             self._arrived.set()
@@ -155,7 +153,7 @@ class KeyIndexing:
     async def look_up(
         self, key: tuple[str, str, str | None], most: int, times_ms: tuple[int, int], most_bytes: int
     ) -> Found | None:
-        """Returns the newest records with a key; None if too many look-ups wait for their turn.
+        """Returns the newest records with a key, or None if too many look-ups wait for their turn.
 
         A record that would make the answer longer than `most_bytes` is left out.
         """

@@ -1,10 +1,10 @@
 """Removes the oldest files of the store: when they are old enough, when the disk fills, or to keep a size limit.
 
-A segment of the commit log goes first; its messages are no longer served from that moment, and the minimum offsets of
+A segment of the commit log goes first. Its messages are no longer served from that moment, and the minimum offsets of
 their queues follow. Then its file is removed in a worker thread, and after it the queue files that name no kept
 message. A crash between these steps leaves files that the next start serves or removes. The last segment always stays,
-and the last file of each queue, which has the next offset.
-Source: store/DefaultMessageStore.java, CleanCommitLogService and CleanConsumeQueueService (5.4.0).
+and the last file of each queue, which has the next offset. Source: store/DefaultMessageStore.java,
+CleanCommitLogService and CleanConsumeQueueService (5.4.0).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ OWN_WORK: Final = ((HALF_TOPIC, TRANSACTION_GROUP, "half messages of transaction
 
 
 class Retention:
-    """The removal of one store's old files, and the watch on its disk; `run` works until cancelled.
+    """The removal of one store's old files, and the watch on its disk. `run` works until cancelled.
 
-    `on_removed` is called after messages were removed. `other_bytes` returns the length of other files that go
-    with old messages. `now_ms` is the system's clock.
+    `on_removed` is called after messages were removed. `other_bytes` returns the length of other files that go with old
+    messages. `now_ms` is the system's clock.
     """
 
     def __init__(
@@ -64,16 +64,13 @@ class Retention:
         self._said: set[str] = set()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Sets the settings that the next round uses."""
         self._config = config
         self._rules = config.retention
 
     def want(self) -> None:
-        """Makes `run` start a round now."""
         self._wanted.set()
 
     def remove_by_hand(self) -> None:
-        """Removes old files at any hour, in the next rounds."""
         self._by_hand = ROUNDS_BY_HAND
         self.want()
 
@@ -92,7 +89,6 @@ class Retention:
                 await self._wanted.wait()
 
     async def work(self) -> None:
-        """Looks at the disk once, and removes the files that the rules name."""
         spaces = await trio.to_thread.run_sync(self._spaces)
         if self._rules.max_store_bytes:
             self._queue_bytes = await self._measure_queues()
@@ -119,7 +115,7 @@ class Retention:
         return self._store.log_bytes + self._queue_bytes + self.other_bytes()
 
     def _spaces(self) -> list[DiskSpace]:
-        """Returns the disk space of the log and of the queues; an empty list if the system does not say."""
+        """Returns the disk space of the log and of the queues, or an empty list if the system does not say."""
         files, log_folder = self._store.files, self._store.settings.log_folder.rstrip("/")
         try:
             return [files.space(log_folder), files.space(QUEUES_FOLDER)]
@@ -170,7 +166,7 @@ class Retention:
                 return
 
     async def _remove_oldest(self) -> bool:
-        """Removes the oldest segment; returns False if its file could not be removed."""
+        """Removes the oldest segment. Returns False if its file could not be removed."""
         oldest = self._store.oldest_segment()
         if oldest is None:
             return False
@@ -180,7 +176,7 @@ class Retention:
         return await self._finish_removal()
 
     async def _finish_removal(self) -> bool:
-        """Removes the file of a segment that is no longer served; returns True if no such file is left.
+        """Removes the file of a segment that is no longer served. Returns True if no such file is left.
 
         While such a file is left, no later segment is removed: a gap between segments would hide the segments before
         it.
@@ -199,7 +195,7 @@ class Retention:
         return True
 
     async def _clean_queues(self) -> None:
-        """Removes the queue files that lie before the log's new start; a failed removal is tried again."""
+        """Removes the queue files that lie before the log's new start. A failed removal is tried again."""
         start = self._store.start
         for keys in _in_parts(list({**self._store.queues.by_key, **self._leaving_queues})):
             for key in keys:
@@ -220,7 +216,6 @@ class Retention:
             del self._leaving_queues[key]
 
     def _say(self, what: str, line: str) -> None:
-        """Logs `line` unless it was the last line about `what`."""
         if what not in self._said:
             self._said.add(what)
             log.warning("%s", line)
@@ -231,7 +226,6 @@ def _in_parts(keys: Sequence[QueueKey]) -> list[Sequence[QueueKey]]:
 
 
 def _call_all(calls: list[Callable[[], None]]) -> None:
-    """Calls the functions in order, and removes each from the list when it has returned."""
     while calls:
         calls[0]()
         del calls[0]

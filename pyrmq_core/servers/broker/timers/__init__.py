@@ -9,7 +9,7 @@
     open_slot          the second that is being delivered
     timer_copies       the message that is delivered, and the copies that a killed broker had delivered
     timer_delivery     messages read for their entries, and their copies stored
-    timer_store        which message goes where, and when; pure, like all above
+    timer_store        which message goes where, and when, pure like all above
     service            the tasks that call it
 
 Source: store/timer/TimerMessageStore.java and its neighbours (5.4.0). Not built: timers in RocksDB

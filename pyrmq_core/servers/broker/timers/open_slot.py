@@ -21,7 +21,7 @@ DIGEST_BYTES: Final = 16
 
 
 class OpenSlot:
-    """The undelivered entries of one slot; equal times keep the order of the sends.
+    """The undelivered entries of one slot. Equal times keep the order of the sends.
 
     `take` removes the next due entry, `give_back` puts undeliverable entries back.
     """
@@ -39,7 +39,7 @@ class OpenSlot:
         self._given_back: list[tuple[int, int]] = []  # times and entries, the next one last
 
     def link(self, position: int, entry: TimerEntry) -> None:
-        """Adds an entry of the chain, which leads from the newest to the oldest; `sort` ends it."""
+        """Adds an entry of the chain, which leads from the newest to the oldest. `sort` ends it."""
         self.by_topic[entry.topic_hash] += change_of(entry)
         if takes_back(entry):
             self._deletes.append(position)
@@ -50,7 +50,6 @@ class OpenSlot:
         self._times = sorted(self._linked, reverse=True)
 
     def add(self, position: int, entry: TimerEntry) -> None:
-        """Adds an entry that was written after the slot was opened."""
         self.by_topic[entry.topic_hash] += change_of(entry)
         if takes_back(entry):
             self._late_deletes.append(position)
@@ -58,7 +57,6 @@ class OpenSlot:
             heapq.heappush(self._late, (self._exact(entry), position))
 
     def take_back(self, topic: str, unique_id: str) -> None:
-        """Notes that a message of the slot was recalled, so that it is not delivered."""
         self._taken_back.add(_digest(topic, unique_id))
 
     def is_taken_back(self, topic: str, unique_id: str) -> bool:
@@ -66,7 +64,6 @@ class OpenSlot:
 
     @property
     def next_ms(self) -> int | None:
-        """The time of the next entry; None if all are delivered."""
         if self._given_back:
             return self._given_back[-1][0]
         due_ms = self._times[-1] if self._times else None
@@ -74,7 +71,7 @@ class OpenSlot:
         return late_ms if due_ms is None or (late_ms is not None and late_ms < due_ms) else due_ms
 
     def take(self, now_ms: int) -> tuple[int, int] | None:
-        """Removes the next due entry, and returns its time and its offset; None if none is due yet."""
+        """Removes the next due entry, and returns its time and its offset, or None if none is due yet."""
         due_ms = self.next_ms
         if due_ms is None or due_ms > now_ms:
             return None
@@ -90,7 +87,7 @@ class OpenSlot:
         return due_ms, position
 
     def give_back(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Puts back the entries that `take` returned last, in its order; `take` returns them next."""
+        """Puts back the entries that `take` returned last, in its order. `take` returns them next."""
         self._given_back += reversed(entries)
 
     def left(self) -> Iterator[int]:
@@ -103,12 +100,11 @@ class OpenSlot:
         yield from [position for _, position in sorted(self._late)]
 
     def _exact(self, entry: TimerEntry) -> int:
-        """Returns the entry's exact due time; RocketMQ's entries have none and are due at the slot's end."""
+        """Returns the entry's exact due time. RocketMQ's entries have none and are due at the slot's end."""
         return entry.due_ms if self.slot_ms < entry.due_ms <= self.end_ms else self.end_ms
 
 
 def takes_back(entry: TimerEntry) -> bool:
-    """Returns True for an entry whose message recalls another message in the same slot."""
     return bool(entry.magic & DELETE) and not entry.magic & ROLL
 
 

@@ -1,6 +1,6 @@
 """`Timers`: the tasks that deliver timer messages and write the checkpoint of their files.
 
-After a disk error both tasks try again after a second; no message is skipped.
+After a disk error both tasks try again after a second, and no message is skipped.
 
 Delivery looks at the system's clock at least every second: a clock that is set forward, or a machine that slept, is not
 noticed by a wait.
@@ -29,7 +29,7 @@ MAX_WAIT_SECONDS: Final = 1.0
 
 
 class Timers:
-    """The timer messages of one broker; if `enabled` is False they wait until a start with timerWheelEnable=true.
+    """The timer messages of one broker. If `enabled` is False they wait until a start with timerWheelEnable=true.
 
     `now_ms` is the system's clock. With `counts_topics` a start reads the entries of all waiting messages.
     """
@@ -57,7 +57,7 @@ class Timers:
         self._saved = (0, 0)
 
     def open(self) -> None:
-        """Opens the files of an opened store; blocks. Raises `StoreError` if they cannot be opened."""
+        """Opens the files of an opened store, and blocks. Raises `StoreError` if they cannot be opened."""
         if self.enabled:
             for line in self.messages.open(self._now_ms()):
                 log.warning("%s", line)
@@ -72,18 +72,16 @@ class Timers:
             )
 
     def arrived(self) -> None:
-        """Wakes `run` after a timer message was stored."""
         self._arrived.set()
 
     async def run(self) -> None:
-        """Delivers and writes checkpoints until cancelled."""
         if self.enabled:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._deliver)
                 nursery.start_soon(self._save)
 
     def close(self) -> None:
-        """Writes the files so that the next start repeats nothing; blocks. Raises `StoreError` if a write fails."""
+        """Writes the files so that the next start repeats nothing, and blocks. Raises `StoreError` if a write fails."""
         if self.enabled and self.messages.files.may_save:
             self.messages.close(self._now_ms())
 
@@ -135,14 +133,13 @@ class Timers:
                     self.messages.files.is_saving = False
 
     async def _remove_files(self) -> None:
-        """Removes files of the timer log whose messages were removed; a failed removal is tried again."""
         try:
             await trio.to_thread.run_sync(_call_all, self.messages.removals)
         except StoreError as error:
             log.warning("%s; it is tried again", error)
 
     async def _flushed(self, end: int) -> bool:
-        """Waits until the log is synced up to `end`; returns False if the store has failed."""
+        """Waits until the log is synced up to `end`. Returns False if the store has failed."""
         while self._store.flushed < end:
             if self._store.failure:
                 return False
@@ -151,7 +148,6 @@ class Timers:
 
 
 def _call_all(calls: list[Callable[[], None]]) -> None:
-    """Calls the functions in order, and removes each from the list when it has returned."""
     while calls:
         calls[0]()
         del calls[0]

@@ -1,7 +1,7 @@
 """`config/timercheck`: where the next start continues, in rmq_sys_wheel_timer and in the commit log.
 
     field                      bytes
-    read time                  8      slots before it are delivered; all times in ms
+    read time                  8      slots before it are delivered, with all times in ms
     timer log synced to        8
     queue offset               8      of rmq_sys_wheel_timer: messages before it are in the timer log, or delivered
     master's queue offset      8      the same on a master
@@ -44,7 +44,7 @@ MAX_LOOKED_AT_BYTES: Final = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckpoint:
-    """The state of timers; read from RocketMQ's file, `log_end` and `precision_ms` are None."""
+    """The state of timers. In RocketMQ's file, `log_end` and `precision_ms` are unknown."""
 
     read_ms: int = 0
     log_position: int = 0
@@ -76,7 +76,6 @@ class TimerCheckpoint:
 
     @classmethod
     def decode(cls, data: bytes | None) -> Self | None:
-        """Returns the checkpoint of a file; None if it is missing or too short."""
         if data is None or len(data) < FIELDS.size:
             return None
         read_ms, position, offset, masters, version, changed_ms, changes = FIELDS.unpack_from(data)
@@ -89,7 +88,7 @@ class TimerCheckpoint:
 
 
 def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
-    """Writes and syncs a master's checkpoint at its slave, in any thread; raises `StoreError` if it cannot.
+    """Writes and syncs a master's checkpoint at its slave, in any thread. Raises `StoreError` if it cannot.
 
     A slave has no timer log and no wheel: when it becomes the master it builds them from its commit log, and the
     checkpoint says which messages were delivered. Files of a time when this broker was the master are removed. The
@@ -104,7 +103,6 @@ def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
 
 
 def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | None) -> int:
-    """Returns the queue offset after the last message in the timer log, or the checkpoint's if it is greater."""
     record = None if last is None else store.reader.record_of(last.physical_offset, last.size)
     if record is None or record.topic != TOPIC_BYTES:
         return saved.queue_offset
@@ -114,7 +112,7 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
 
 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
-    """Returns a log offset that precedes all copies newer than RocketMQ's checkpoint; None if too much follows it.
+    """Returns a log offset that precedes all copies newer than RocketMQ's checkpoint, or None if too much follows it.
 
     Copies of slots from its read time on were stored after that time, and after the last message stored before it, of
     timers or of any other topic. The queue offset may be of a later moment. A message from the queue offset on is read

@@ -42,7 +42,7 @@ NEVER_ENQUEUED: Final = 2**63 - 1
 
 
 class NoTimer(Exception):
-    """A record in rmq_sys_wheel_timer that is no timer message; the text has the reason."""
+    """A record in rmq_sys_wheel_timer that is no timer message. The text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class TimerMessage:
 
 
 def read_message(record: RawRecord) -> TimerMessage:
-    """Returns the timer message in a record; raises `NoTimer` if its properties lack the topic, queue or time."""
+    """Returns the timer message in a record. Raises `NoTimer` if its properties lack the topic, queue or time."""
     try:
         properties = decode_properties(decode_java_utf8(record.properties))
         out_ms, queue_id = parse_long(properties[TIMER_OUT_MS]), parse_int(properties[REAL_QID])
@@ -95,7 +95,6 @@ def copy_of(message: TimerMessage, enqueue_ms: int, now_ms: int, *, rolls: bool)
 
 
 def key_of_copy(message: TimerMessage, *, rolls: bool) -> CopyKey:
-    """Returns the key that identifies the copy of a message."""
     if not rolls:
         return _key(message.topic, message.queue_id, message.properties, message.record)
     rolled = message.properties | {TIMER_ROLL_TIMES: str(_rolled_times(message.properties) + 1)}
@@ -103,7 +102,7 @@ def key_of_copy(message: TimerMessage, *, rolls: bool) -> CopyKey:
 
 
 class DeliveredCopies:
-    """The copies that an earlier run had delivered; `start` is the log offset of the first, None if there is none."""
+    """The copies that an earlier run had delivered. `start` is the log offset of the first, None if there is none."""
 
     def __init__(self) -> None:
         self.start: int | None = None
@@ -121,7 +120,7 @@ class DeliveredCopies:
         self._until = (queue_offset, time_ms)
 
     def take(self, key: CopyKey) -> bool:
-        """Returns True if the log has such a copy; each copy counts once."""
+        """Returns True if the log has such a copy. Each copy counts once."""
         if not self._keys[key]:
             return False
         self._keys[key] -= 1
@@ -135,7 +134,6 @@ class DeliveredCopies:
 
 
 def _with(message: TimerMessage, added: dict[str, str]) -> bytes:
-    """Returns a message's properties string with `added` properties, which replace properties of the same names."""
     if added.keys() & message.properties.keys():
         return encode_properties(message.properties | added).encode("utf-8", "replace")
     present = message.record.properties

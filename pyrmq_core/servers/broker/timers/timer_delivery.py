@@ -65,7 +65,7 @@ class TimerDelivery:
         self.copies.find(records, start, self._store.reader.bounds(TIMER_QUEUE)[1], now_ms)
 
     def message(self, entry: TimerEntry) -> TimerMessage | None:
-        """Returns an entry's message; None if its record was removed. Raises `DamagedTimers` for a wrong record."""
+        """Returns an entry's message, or None if its record was removed. Raises `DamagedTimers` for a wrong record."""
         record = self._store.reader.record_of(entry.physical_offset, entry.size)
         if record is None:
             self.note_unreadable(entry.physical_offset)
@@ -79,7 +79,7 @@ class TimerDelivery:
         return message
 
     def deliver(self, slot: OpenSlot, timer_log: TimerLog, now_ms: int) -> bool:
-        """Delivers the next due messages of a slot; returns True if more may be due.
+        """Delivers the next due messages of a slot. Returns True if more may be due.
 
         Raises `StoreError` at the first message that cannot be delivered. Its entry stays the slot's next.
         """
@@ -106,7 +106,6 @@ class TimerDelivery:
         return left_bytes <= 0
 
     def store_copy(self, message: TimerMessage, enqueue_ms: int, now_ms: int) -> None:
-        """Stores the copy of a message that is due, unless an earlier run did."""
         if not self._was_delivered(message, rolls=False):
             copy = DueCopy(message.topic, copy_of(message, enqueue_ms, now_ms, rolls=False))
             _, failure = self._store_copies([copy], now_ms)
@@ -114,7 +113,6 @@ class TimerDelivery:
                 raise failure
 
     def _copy(self, slot: OpenSlot, entry: TimerEntry, now_ms: int) -> DueCopy | None:
-        """Returns the copy for an entry; None if there is nothing to store."""
         message, rolls = self.message(entry), bool(entry.magic & ROLL)
         if message is None or (not rolls and slot.is_taken_back(message.topic, message.unique_id)):
             return None
@@ -123,11 +121,11 @@ class TimerDelivery:
         return DueCopy(message.topic, copy_of(message, entry.enqueue_ms, now_ms, rolls=rolls))
 
     def _was_delivered(self, message: TimerMessage, *, rolls: bool) -> bool:
-        """Returns True, once for each copy, if an earlier run stored the message's copy; `rolls` is as in `copy_of`."""
+        """Returns True, once for each copy, if an earlier run stored the message's copy. `rolls` is as in `copy_of`."""
         return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
 
     def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:
-        """Stores copies in order; returns how many are done, and the error of the next copy.
+        """Stores copies in order. Returns how many are done, and the error of the next copy.
 
         A message whose topic or size the store refuses is done, too: a later try would be refused again.
         """
@@ -142,7 +140,6 @@ class TimerDelivery:
         return len(copies), None
 
     def note_unreadable(self, physical_offset: int) -> None:
-        """Notes a message whose record cannot be read, for the next `report`."""
         self._first_unreadable = self._first_unreadable if self._unreadable else physical_offset
         self._unreadable += 1
 

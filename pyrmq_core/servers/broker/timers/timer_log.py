@@ -2,14 +2,14 @@
 
     entry                      bytes
     size                       4      52
-    previous entry             8      of the same slot; -1 for the first
+    previous entry             8      of the same slot, -1 for the first
     magic                      4      1, with 2: stored again then, with 4: recalls another message
     enqueue time               8      ms, rounded down to a slot
     delay                      4      ms from the enqueue time to the slot
     commit-log offset          8      of the message in rmq_sys_wheel_timer
     record size                4
     hash of the real topic     4
-    reserved                   8      here the exact time in ms; 0 in RocketMQ, which does not read it
+    reserved                   8      here the exact time in ms, 0 in RocketMQ, which does not read it
 
 Files have one length and are named after the offset of their first byte. Each ends with a blank entry, whose magic
 follows its length and 8 zeros. Source: store/timer/TimerLog.java (5.4.0).
@@ -62,7 +62,7 @@ class TimerEntry(NamedTuple):
 
 
 class TimerLog:
-    """The files of the timer log; `end` is the offset of the next entry."""
+    """The files of the timer log. `end` is the offset of the next entry."""
 
     def __init__(self, files: Files, file_bytes: int) -> None:
         self._files = files
@@ -75,7 +75,7 @@ class TimerLog:
         self.end = 0
 
     def open(self) -> None:
-        """Finds the files; raises `StoreError` for a file of another length. `scan` finds the end.
+        """Finds the files. Raises `StoreError` for a file of another length. `scan` finds the end.
 
         A killed process may have left unsynced entries: the next sync includes them.
         """
@@ -93,7 +93,7 @@ class TimerLog:
         return self.end <= self.start
 
     def append(self, entry: TimerEntry) -> int:
-        """Writes an entry and returns its offset; raises `StoreError` if the disk is full."""
+        """Writes an entry and returns its offset. Raises `StoreError` if the disk is full."""
         left = self._file_bytes - self.end % self._file_bytes
         if left < ENTRY.size + BLANK.size:
             self._write(self.end, BLANK.pack(left, 0, BLANK_MAGIC))
@@ -109,7 +109,7 @@ class TimerLog:
         return position
 
     def entry(self, position: int) -> TimerEntry:
-        """Returns the entry at an offset; raises `DamagedTimers` if there is none."""
+        """Returns the entry at an offset. Raises `DamagedTimers` if there is none."""
         if not self.start <= position <= self.end - ENTRY.size:
             raise DamagedTimers(f"the timer log has no entry at {position}")
         at = position - self._window_start
@@ -122,7 +122,7 @@ class TimerLog:
         return entry
 
     def scan(self, start: int) -> Iterator[tuple[int, TimerEntry]]:
-        """Yields offsets and entries from `start` on; afterwards `end` is set after the last, and zeros follow it."""
+        """Yields offsets and entries from `start` on. Afterwards `end` is set after the last, and zeros follow it."""
         for base in [base for base in self._opened if base + self._file_bytes > start]:
             position = max(base, start)
             for item in self._entries(base, position - base):
@@ -135,7 +135,6 @@ class TimerLog:
         self.end = max(self._opened, default=-self._file_bytes) + self._file_bytes
 
     def cut(self, end: int) -> None:
-        """Removes everything from `end` on."""
         self._window = b""
         for base in [base for base in self._opened if base >= end and base > self.start]:
             del self._opened[base]
@@ -168,7 +167,6 @@ class TimerLog:
         return removals
 
     def remove(self) -> None:
-        """Removes all files and begins anew."""
         self._files.remove(FOLDER)
         self._opened.clear()
         self._unsynced.clear()
@@ -177,7 +175,6 @@ class TimerLog:
         self.end = 0
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions for any thread that sync all entries written so far."""
         syncs = [self._opened[base].sync for base in self._unsynced]
         self._unsynced.clear()
         return syncs
@@ -192,13 +189,11 @@ class TimerLog:
         self._window = self._window[: max(0, position - self._window_start)]
 
     def _newest_of(self, base: int) -> int:
-        """Returns the greatest commit-log offset of a file's entries; -1 if it has none."""
         if base not in self._newest:
             self._newest[base] = max((entry.physical_offset for _, entry in self._entries(base, 0)), default=-1)
         return self._newest[base]
 
     def _look_at(self, position: int) -> None:
-        """Reads an entry and its neighbours into the buffer, since a neighbour is often read next."""
         base = position - position % self._file_bytes
         if base not in self._opened:
             raise DamagedTimers(f"the timer log has no file for its entry at {position}")
@@ -227,7 +222,6 @@ class TimerLog:
 
 
 def _entry(data: bytes, at: int, position: int) -> TimerEntry | None:
-    """Returns the entry at index `at` of `data`; None if no entry was written there."""
     size, previous, magic, enqueue_ms, delay_ms, place, length, topic_hash, due_ms = ENTRY.unpack_from(data, at)
     if size != ENTRY.size or not 0 < magic <= ALL_MAGIC or not NO_ENTRY <= previous < position:
         return None

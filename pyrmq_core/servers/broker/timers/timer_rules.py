@@ -38,7 +38,7 @@ PRECISIONS_MS: Final = (100, 200, 500, 1000)
 
 @dataclass(frozen=True, slots=True)
 class TimerSettings:
-    """The settings of timers; a message due in more than `roll_slots` slots is stored again in between."""
+    """The settings of timers. A message due in more than `roll_slots` slots is stored again in between."""
 
     precision_ms: int = 1000
     max_delay_ms: int = 259_200_000
@@ -56,7 +56,7 @@ def is_timer(properties: Mapping[str, str]) -> bool:
 
 
 def drop_times(properties: MutableMapping[str, str]) -> None:
-    """Removes the delivery time: a message with a delay level has none."""
+    # A message with a delay level has no delivery time.
     for name in TIMER_NAMES:
         properties.pop(name, None)
 
@@ -64,7 +64,7 @@ def drop_times(properties: MutableMapping[str, str]) -> None:
 def place_timer(
     properties: MutableMapping[str, str], topic: str, queue_id: int, now_ms: int, settings: TimerSettings
 ) -> bool:
-    """Adds rounded time, real topic and queue to the properties; returns False if the message is due already.
+    """Adds rounded time, real topic and queue to the properties. Returns False if the message is due already.
 
     Raises `BadTimer` for a time that is refused.
     """
@@ -82,7 +82,7 @@ def place_timer(
 
 
 def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
-    """Returns the delivery time in the properties; raises `BadTimer` if it is no number."""
+    """Returns the delivery time in the properties. Raises `BadTimer` if it is no number."""
     try:
         if (seconds := properties.get(TIMER_DELAY_SEC)) is not None:
             return now_ms + parse_long(seconds) * 1000
@@ -99,7 +99,7 @@ def slot_of(due_ms: int, precision_ms: int) -> int:
 
 
 def exact_ms(properties: Mapping[str, str], stored_ms: int, out_ms: int, precision_ms: int) -> int:
-    """Returns the time within its slot at which a stored message is due; the slot's end if nothing else is known."""
+    """Returns the time within its slot at which a stored message is due, or the slot's end if nothing else is known."""
     try:
         due_ms = delivery_ms(properties, stored_ms)
     except BadTimer:

@@ -1,9 +1,9 @@
 """`TimerStore`: takes timer messages from rmq_sys_wheel_timer into the timer files, and delivers them when due.
 
 A message whose slot is over when it is read is delivered at once. At a start it waits until all messages are read,
-since a later message may recall it. The others wait in the wheel; a slot is opened at its time, and each of its
+since a later message may recall it. The others wait in the wheel. A slot is opened at its time, and each of its
 messages is stored in its own topic at its exact time. A message that waits takes 52 bytes of the timer log, and no
-memory until its slot is open (open_slot.py); a slot that has messages takes one number in memory.
+memory until its slot is open (open_slot.py). A slot that has messages takes one number in memory.
 
 `work` does one step, which ends after `STEP_BYTES` of messages: a few milliseconds, or longer for one large message.
 Two kinds of work are one step however long they take: the search for delivered copies in the commit log at a rebuild,
@@ -80,7 +80,7 @@ class TimerStore:
         self.removals: list[Callable[[], None]] = []
 
     def open(self, now_ms: int) -> list[str]:
-        """Opens the files of an opened store; returns lines for the log."""
+        """Opens the files of an opened store. Returns lines for the log."""
         start, end = self._store.reader.bounds(TIMER_QUEUE)
         self._known_end = end
         damage = self.files.open(self._store.end)
@@ -112,7 +112,7 @@ class TimerStore:
         return lines
 
     def work(self, now_ms: int) -> int:
-        """Does a step; returns the ms until the next step. After a `StoreError`, call it again later."""
+        """Does a step. Returns the ms until the next step. After a `StoreError`, call it again later."""
         try:
             if self._leaving is not None or self._floor(now_ms) < self._read_ms:
                 self._go_back(self._floor(now_ms))
@@ -149,11 +149,9 @@ class TimerStore:
 
     @property
     def unread(self) -> int:
-        """The number of messages that are stored and not in the timer files yet."""
         return max(0, self._store.reader.bounds(TIMER_QUEUE)[1] - self.queue_offset)
 
     def late_ms(self, now_ms: int) -> int:
-        """Returns the time since the end of the oldest slot that is not delivered."""
         return max(0, now_ms - self._oldest_ms() - self._settings.precision_ms)
 
     @property
@@ -162,7 +160,7 @@ class TimerStore:
         return self._store.end, self._read_ms
 
     def close(self, now_ms: int) -> None:
-        """Writes the files so that any broker can continue without repeats; raises `StoreError` if a write fails."""
+        """Writes the files so that any broker can continue without repeats. Raises `StoreError` if a write fails."""
         if self.files.names:
             log_end, slot = self.state(now_ms).log_end, self._slot
             for _ in self._leaving or self._leave_slot():
@@ -177,7 +175,7 @@ class TimerStore:
         self.delivery.report()
 
     def _leave_slot(self) -> Iterator[None]:
-        """Closes the open slot in steps; only its undelivered entries stay in it."""
+        """Closes the open slot in steps. Only its undelivered entries stay in it."""
         slot = self._slot
         if slot is None:
             return
@@ -205,18 +203,15 @@ class TimerStore:
             self._read_ms = slot_ms
 
     def _needed_from(self) -> int:
-        """Returns the commit-log offset from which the next start has to look for copies."""
         opened_at = self._store.end if self._slot is None else self._opened_at
         return opened_at if self.delivery.copies.start is None else min(opened_at, self.delivery.copies.start)
 
     def _oldest_ms(self) -> int:
-        """Returns the time of the oldest slot that is not delivered."""
         if self._slot is not None:
             return self._slot.slot_ms
         return self.files.slots[0] if self.files.slots else FAR_MS
 
     def _rebuild(self, reason: str) -> str:
-        """Starts reading again the messages that may wait; returns a line for the log."""
         saved = self.files.saved
         if self._slot is not None:
             since = self._opened_at if saved.log_end is None else min(saved.log_end, self._opened_at)
@@ -234,7 +229,7 @@ class TimerStore:
     # --- Into the wheel
 
     def _read(self, now_ms: int) -> bool:
-        """Reads stored messages; returns True if more are there."""
+        """Reads stored messages. Returns True if more are there."""
         start, end = self._store.reader.bounds(TIMER_QUEUE)
         offset = max(self.queue_offset, start)
         self._begin(now_ms)
@@ -279,7 +274,6 @@ class TimerStore:
             self.files.save(replace(saved, read_ms=write_ms, changes=saved.changes + 1))
 
     def _take(self, message: TimerMessage, now_ms: int) -> None:
-        """Puts a message into its slot, or delivers it if the slot is over."""
         precision_ms, record = self._settings.precision_ms, message.record
         write_ms = self._floor(now_ms)
         if self._was_delivered(message):
@@ -315,7 +309,6 @@ class TimerStore:
         return message.record.queue_offset < self._known_end and self._floor(message.out_ms) >= oldest_ms
 
     def _was_delivered(self, message: TimerMessage) -> bool:
-        """Returns True for a message of a rebuild that an earlier run delivered, or stored again."""
         earlier = self._earlier
         if message.record.queue_offset >= earlier.queue_offset:
             return False
@@ -327,7 +320,7 @@ class TimerStore:
     # --- Out of it
 
     def _deliver(self, now_ms: int) -> bool:
-        """Opens, delivers and ends slots; returns True if more can be done at once."""
+        """Opens, delivers and ends slots. Returns True if more can be done at once."""
         if self._linking is not None:
             self._link()
             return True

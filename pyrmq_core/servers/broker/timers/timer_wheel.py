@@ -1,7 +1,7 @@
 """The timer wheel: a slot for each second of 14 days, after which the first slot is used again.
 
     slot                       bytes
-    time                       8      divided by the precision; a slot counts only for the time that it holds
+    time                       8      divided by the precision: a slot counts only for the time that it holds
     first entry                8      of the timer log
     last entry                 8      from which links lead back to the first
     number                     4      of messages, less recalled messages
@@ -37,7 +37,7 @@ class Slot(NamedTuple):
 
 
 class TimerWheel:
-    """The file of slots; it is made when the first slot is written."""
+    """The file of slots, which is made when the first slot is written."""
 
     def __init__(self, files: Files, precision_ms: int) -> None:
         self._files = files
@@ -46,7 +46,7 @@ class TimerWheel:
         self._is_unsynced = False
 
     def open(self) -> bool:
-        """Opens an existing file; returns False if it has another length.
+        """Opens an existing file. Returns False if it has another length.
 
         A killed process may have left unsynced slots: the next sync includes them.
         """
@@ -62,7 +62,6 @@ class TimerWheel:
         return self._file is not None
 
     def slot(self, time_ms: int) -> Slot:
-        """Returns the slot of a time; an empty slot if the wheel holds another time there."""
         if self._file is None:
             return Slot()
         number = time_ms // self._precision_ms
@@ -110,7 +109,6 @@ class TimerWheel:
         self._files.remove(PATH)
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions for any thread that sync all slots written so far."""
         if self._file is None or not self._is_unsynced:
             return []
         self._is_unsynced = False

@@ -15,21 +15,19 @@ TOPICS_KEPT: Final = 2000
 
 
 class TopicCounts:
-    """The numbers of waiting messages by topic; topics with the same hash, which are rare, share one number."""
+    """The numbers of waiting messages by topic. Topics with the same hash, which are rare, share one number."""
 
     def __init__(self) -> None:
         self._numbers = Counter[int]()  # by the topic's hash
         self._names: dict[int, str] = {}
 
     def name(self, topic: str) -> None:
-        """Notes the name of a topic that an entry has as a hash."""
         self._names[topic_hash(topic)] = topic
 
     def add(self, entry: TimerEntry) -> None:
         self._numbers[entry.topic_hash] += change_of(entry)
 
     def change(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
-        """Subtracts the counts `before` and adds the counts `after` of a changed slot."""
         self._numbers.subtract(before)
         self._numbers.update(after)
 
@@ -37,7 +35,7 @@ class TopicCounts:
         self._numbers.clear()
 
     def by_topic(self, topics: Iterable[str]) -> dict[str, int]:
-        """Returns the numbers; `topics` are the broker's topics, some of whose entries an earlier run wrote.
+        """Returns the numbers. `topics` are the broker's topics, some of whose entries an earlier run wrote.
 
         The messages of a topic that was deleted meanwhile are left out.
         """
@@ -50,11 +48,10 @@ class TopicCounts:
 
 
 def change_of(entry: TimerEntry) -> int:
-    """Returns an entry's change of the number of waiting messages: -1 if the entry recalls another message."""
+    """Returns an entry's change of the number of waiting messages, which is -1 if it recalls another message."""
     return -1 if entry.magic & DELETE else 1
 
 
 @functools.lru_cache(maxsize=4096)
 def topic_hash(topic: str) -> int:
-    """Returns the hash of a topic in a timer entry."""
     return string_hash_code(topic)
