@@ -62,7 +62,7 @@ def canal_rows(
     corrupt: Corrupt = "fail",
     timestamp_zone: str | None = None,
 ) -> DataFrame:
-    """Returns the changes as `in_order` takes them; arguments are as in `canal`."""
+    """Returns the changes as `in_order` takes them. Arguments are as in `canal`."""
     row, keys = row_and_keys(schema, key)
     message = F.from_json(F.col("body").cast("string"), _message(row), RECORD).alias("m")
     is_statement = F.coalesce("m.isDdl", F.lit(False))
@@ -156,7 +156,7 @@ def _any_null(texts: Column, row: Row) -> Column:
 
 
 def _typed(text: Column, field: Field, zone: str | None) -> Column:
-    """Returns Canal's text of a value as the column's type; null if it does not fit."""
+    """Returns Canal's text of a value as the column's type, or null if it does not fit."""
     if field.kind not in KINDS_BY_TYPE:
         return text.try_cast(field.type)
     kind = F.col("types").getField(field.name)
@@ -191,7 +191,6 @@ def _label(text: Column, kind: Column) -> Column:
 
 
 def _now(row: Row, zone: str | None) -> Column:
-    """Returns the struct of a message's row."""
     texts = F.col("texts")
     values = (_typed(texts.getField(field.name), field, zone).alias(field.name) for field in row)
     return F.when(texts.isNotNull(), F.struct(*values))
@@ -220,7 +219,7 @@ def _fits(row: Row) -> Column:
 
 
 def _fault(row: Row, zone: str | None) -> Column:
-    """Returns the text of an error about a column that is absent, or whose values Canal cannot write; else null."""
+    """Returns the text of an error about a column that is absent, or whose values Canal cannot write, or null."""
     lacks = (
         "lacks the column ",
         F.col("lacking"),

@@ -75,7 +75,7 @@ def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: 
 
 
 def refusal_of(corrupt: Corrupt, fault: str) -> Column:
-    """Returns an expression that ends the query with an error about the message; null if `corrupt` is to skip it."""
+    """Returns an expression that ends the query with an error about the message, or null to skip it."""
     return error_of(corrupt, fault_at(InvalidChange, fault))
 
 

@@ -35,13 +35,12 @@ class Field(NamedTuple):
 
     @property
     def element(self) -> str:
-        """The type of an array's elements in lower case, without blanks; empty for another type."""
+        """The type of an array's elements in lower case, without blanks, and empty for another type."""
         text = re.sub(r"\s", "", self.type.lower())
         return text.removeprefix("array<").removesuffix(">") if self.kind == "array" else ""
 
     @property
     def scale(self) -> int:
-        """The decimal places of a decimal."""
         numbers = re.findall(r"\d+", self.type)
         return int(numbers[1]) if len(numbers) > 1 else 0
 
@@ -69,12 +68,10 @@ def quoted(name: str) -> str:
 
 
 def text_of(row: Row) -> str:
-    """Returns the columns as an error names them."""
     return ", ".join(f"{field.name} {field.type}" for field in row)
 
 
 def _fields(schema: str | StructType) -> Iterator[Field]:
-    """Yields the columns of a struct or of DDL."""
     if isinstance(schema, StructType):
         yield from (Field(field.name, _type(field.dataType)) for field in schema)
         return

@@ -59,11 +59,12 @@ def debezium(
     placeholder: str = PLACEHOLDER,
     full_images: bool = False,
 ) -> DataFrame:
-    """Returns the changes of one table from Debezium's envelopes in `body`; other arguments and errors as in `canal`.
+    """Returns the changes of one table from Debezium's envelopes in `body`. Other arguments and errors are as in
+    `canal`.
 
     `table` is `table`, `database.table`, `schema.table` or `database.schema.table`. Rows of a snapshot are inserts,
-    tombstones are skipped. `sequence` is `(read, queueOffset, index)`, where `read` is the time
-    in ns at which Debezium read the change: its sink mixes the offsets of a batch.
+    tombstones are skipped. `sequence` is `(read, queueOffset, index)`, where `read` is the time in ns at which Debezium
+    read the change: its sink mixes the offsets of a batch.
 
     `schema` has the types of the JSON, in which a DATE is an int of days. As `date`, `timestamp_ntz`, and as a decimal
     of bytes, a column is read by the schema in the message (`schemas.enable`), without which a value of more than one
@@ -98,7 +99,7 @@ def debezium_rows(
     placeholder: str = PLACEHOLDER,
     full_images: bool = False,
 ) -> DataFrame:
-    """Returns the changes as `in_order` takes them; arguments are as in `debezium`."""
+    """Returns the changes as `in_order` takes them. Arguments are as in `debezium`."""
     row, keys = row_and_keys(schema, key)
     if unavailable not in ("fail", "mark"):
         with as_spark_error("cdc"):
@@ -205,7 +206,6 @@ def _unavailable(row: Row, placeholder: Placeholder) -> Column:
 
 
 def _image(row: Row, name: str) -> Column:
-    """Returns an image of a row in the types of its columns."""
     image, text, connector = F.col(name), F.col("text"), F.col("source.connector")
     columns = []
     for field in row:

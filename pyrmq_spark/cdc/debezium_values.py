@@ -58,7 +58,7 @@ def read_type(field: Field) -> str:
 
 
 def typed(parsed: Parsed) -> Column:
-    """Returns a value in the type of its column; null if it does not fit."""
+    """Returns a value in the type of its column, or null if it does not fit."""
     match parsed.field.kind:
         case "decimal":
             return _decimal(parsed)
@@ -160,7 +160,7 @@ def _local_timestamp(parsed: Parsed) -> Column:
 
 
 def _binary(parsed: Parsed) -> Column:
-    """Returns bytes from base 64; a text that may be hexadecimal as well is one only where the schema says it."""
+    """Returns bytes from base 64. A text that may be hexadecimal as well is one only where the schema says it."""
     maybe_hex = parsed.value.rlike("^[0-9a-fA-F]+$") & F.coalesce(parsed.token["type"] != "bytes", F.lit(True))
     return F.when(~maybe_hex, F.try_to_binary(parsed.value, F.lit("base64")))
 
@@ -178,7 +178,7 @@ class Placeholder(NamedTuple):
         return self.word, in_base_64, octets.hex(), f'{{"{self.word}":"{self.word}"}}'
 
     def stands_in(self, value: Column, field: Field) -> Column | None:
-        """Returns whether a value is the placeholder; None for a type without unchanged long values."""
+        """Returns whether a value is the placeholder, or None for a type without unchanged long values."""
         match field.kind:
             case "string" | "decimal" | "binary":
                 return value.isin(*self.texts)
@@ -194,7 +194,7 @@ class Placeholder(NamedTuple):
 
 
 def hidden(value: Column, field: Field) -> Column | None:
-    """Returns whether a null may be an unchanged long value: of arrays that have no placeholder; None for others."""
+    """Returns whether a null may be an unchanged long value, as in arrays without a placeholder. None for others."""
     if field.kind == "array" and field.element not in INTEGERS:
         return value.isNull()
     return None

@@ -23,7 +23,7 @@ QUEUE: Final = ("topic", "brokerName", "queueId")
 
 
 class Finding(NamedTuple):
-    """A setting of a tool that the messages show to be off; `wrong` if the table would differ from the database."""
+    """A setting of a tool that the messages show to be off. With `wrong` the table would differ from the database."""
 
     setting: str
     fault: str
@@ -95,7 +95,6 @@ def check(frame: DataFrame, *, table: str | None = None, limit: int = 1000) -> l
 
 
 def _parts() -> list[Column]:
-    """Returns the parts of a message of either tool as columns."""
     part = {name: F.coalesce(f"m.payload.{name}", f"m.{name}") for name in ("op", "before", "after", "ts_ns", "source")}
     rows = F.get(F.filter("m.schema.fields", lambda field: field["field"] == "after"), F.lit(0))["fields"]
     defaults = F.exists(rows, lambda field: field["default"].isNotNull())

@@ -54,7 +54,6 @@ def truncated_at(messages: DataFrame, table: str, queues: Collection[object], ac
 
 
 def _statements(messages: DataFrame, table: str) -> list[tuple[str, str, int, int, str]]:
-    """Returns the place and the text of each statement of a table."""
     read = messages.select(*PLACE, F.from_json(F.col("body").cast("string"), MESSAGE).alias("m"))
     source, op = F.coalesce("m.payload.source", "m.source"), F.coalesce("m.payload.op", "m.op")
     is_own = F.when(F.col("m.isDdl"), is_table(table, F.col("m.database"), F.col("m.table"))).otherwise(

@@ -130,7 +130,7 @@ def _look(batch: DataFrame, name: str, accept: Sequence[str], *, first: bool) ->
 
 
 def _positions(spark: SparkSession, directory: str) -> tuple[Positions, int]:
-    """Returns the next offset of each queue, and the number of the table's version; 0 for none."""
+    """Returns the next offset of each queue, and the number of the table's version, 0 for none."""
     try:
         rows = spark.read.parquet(directory)
     except AnalysisException as error:
@@ -152,7 +152,7 @@ def _write_positions(spark: SparkSession, directory: str, ends: Positions, versi
 
 
 def _ends(batch: DataFrame, offsets: Positions) -> Positions:
-    """Returns the next offset of each queue after the batch; raises an error where messages are missing."""
+    """Returns the next offset of each queue after the batch. Raises an error where messages are missing."""
     ends = dict(offsets)
     counts = (F.min("queueOffset").alias("first"), F.max("queueOffset").alias("last"))
     for row in batch.groupBy(*QUEUE).agg(*counts, F.count_distinct("queueOffset").alias("number")).collect():
@@ -218,7 +218,6 @@ def _value_so_far(field: Field) -> Column:
 
 
 def _as_changes(old: DataFrame, row: Row, keys: Sequence[str]) -> DataFrame:
-    """Returns the rows of a table as the changes by which they came."""
     part = F.col(CHANGE)
     after = F.when(part["op"] != "delete", F.struct(*(F.col(quoted(field.name)) for field in row)))
     none = F.when(F.lit(False), after)
