@@ -55,8 +55,6 @@ async def sampled_schema(
 
 
 class _SampleReading:
-    """The bodies that were read so far."""
-
     def __init__(self, wanted: Filter, on_progress: Callable[[int], object] | None) -> None:
         self.sampler = BodySampler()
         self.counts: dict[MessageQueue, int] = {}
@@ -70,7 +68,6 @@ class _SampleReading:
         return self._bytes_left <= 0
 
     async def read(self, puller: Puller, ranges: list[tuple[MessageQueue, OffsetRange]]) -> None:
-        """Adds the bodies of the ranges."""
         within = dict(ranges)
         async with puller.read_ranges(ranges, tags=self._wanted, window=ReadWindow()) as lists:
             async for pulls in lists:

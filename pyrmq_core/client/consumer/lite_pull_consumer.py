@@ -53,7 +53,6 @@ class TopicWatch:
         self._listeners[topic] = listener
 
     def remove(self, topic: str) -> None:
-        """Removes the topic's listener."""
         self._listeners.pop(topic, None)
 
     async def run(self) -> None:
@@ -84,7 +83,7 @@ TURN_SECONDS: Final = 0.001
 class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     """A consumer that is polled: of topics, as a member of its group, or of queues that it is assigned by hand.
 
-    `async with LitePullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
+    `async with LitePullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
     `client=` it shares one. One task polls.
 
     With `auto_commit`, the messages of a poll count as consumed when the next poll begins, or when the block ends
@@ -119,7 +118,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await stack.enter_async_context(open_tracing(self._tracer, nursery, self._session, self.group, CONSUME))
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Stores offsets and leaves the group; the last poll's messages count as consumed if the block did not fail."""
+        """Stores offsets and leaves the group. The last poll's messages count as consumed if the block did not fail."""
         running, self._running = self._running, None
         self._life.ended()  # makes a poll under way end
         if running is not None:
@@ -130,7 +129,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
         """Subscribes to a topic, or changes its subscription: the group's members share its queues.
 
-        `tags` is "*" or "TagA || TagB"; `sql` an SQL92 expression over properties instead, which the topic's brokers
+        `tags` is "*" or "TagA || TagB". `sql` is an SQL92 expression over properties instead, which the topic's brokers
         check now if they are known: `ResponseError` if they cannot evaluate it. Not together with `assign`.
         """
         self._life.check_running()
@@ -144,16 +143,16 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
                 await running.subscribe(wrapped, wanted)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Ends the subscription; messages of the topic that no poll returned are left to the group."""
+        """Ends the subscription. Messages of the topic that no poll returned are left to the group."""
         self._life.check_running()
         async with self._changing:
             self._check_mode(subscribes=True)
             await self._at_work().unsubscribe(with_namespace(topic, self._settings.namespace))
 
     async def assign(self, queues: Collection[MessageQueue], *, tags: str = "*", sql: str | None = None) -> None:
-        """Reads exactly these queues, independently of the group's other members; not together with `subscribe`.
+        """Reads exactly these queues, independently of the group's other members. Not together with `subscribe`.
 
-        It takes no part in the group's rebalancing; offsets are still stored under the group.
+        It takes no part in the group's rebalancing. Offsets are still stored under the group.
         """
         self._life.check_running()
         wanted = filter_of(tags, sql)
@@ -182,7 +181,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return (*self._session.problems.present, *own)
 
     async def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
-        """Returns up to `pull_batch_size` messages of one queue, in their order; none if none came in time.
+        """Returns up to `pull_batch_size` messages of one queue, in their order, or none if none came in time.
 
         The messages of the poll before count as consumed from now on. Queues take turns. When the consumer is closed
         during a poll, the poll raises `InvalidState` at once.
@@ -191,7 +190,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return messages
 
     async def _poll(self, timeout: float, received: int | None) -> tuple[int, Sequence[MessageExt]]:
-        """Polls; the caller has received the messages of poll number `received` and before (None: of all polls).
+        """Polls. The caller has received the messages of poll number `received` and before (None: of all polls).
 
         Returns the number of this poll too.
         """
@@ -229,7 +228,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
             self._others_ran = now
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Sets the offset from which the next polls return the queue's messages; its pulled messages are dropped.
+        """Sets the offset from which the next polls return the queue's messages. Its pulled messages are dropped.
 
         Raises `InvalidArgument` unless the queue is this consumer's and its broker keeps the offset, or will give it to
         the next message. With `auto_commit` the offset is stored as any other.
@@ -254,7 +253,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await self._seek(wrapped, await self._lookups.max_offset(wrapped))
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Returns no messages of these queues until `resume`, and pulls none; a queue that is given up is forgotten."""
+        """Returns no messages of these queues until `resume`, and pulls none. The pause ends if a queue is given up."""
         self._at_work().pause([self._own(queue) for queue in tuple_of("queues", queues, "MessageQueues")])
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
@@ -264,7 +263,8 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
 
-        Returns when they are stored; raises the first failure. The offset to store is the offset of the next message.
+        Returns when they are stored, and raises the first failure. The offset to store is the offset of the next
+        message.
         """
         await self._commit(offsets, None)
 
@@ -287,7 +287,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return await self._lookups.offset_at(self._wrapped(queue), first_millisecond(when))
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it."""
+        """Returns the queues the topic may be read from. Raises `NoRoute` if no NameServer knows it."""
         self._life.check_running()
         check_topic(topic)
         queues = await self._lookups.message_queues(with_namespace(topic, self._settings.namespace))
@@ -298,7 +298,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
         They are compared every `topic_metadata_check_interval` seconds. The listener is a plain function, called on the
         library's loop between other work: it must not wait, nor call a blocking name of this library. A topic has one
-        listener; None removes it.
+        listener, and None removes it.
         """
         self._life.check_running()
         assert self._nursery is not None
@@ -331,7 +331,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @asynccontextmanager
     async def _started(self, *, subscribes: bool) -> AsyncIterator[RunningLitePull]:
-        """Yields the running parts, made at the first call; removes them again if the block fails at that call."""
+        """Yields the running parts, made at the first call, and removes them again if the block fails at that call."""
         assert self._nursery is not None
         running = self._running
         if running is None:
@@ -359,7 +359,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return self._running
 
     def _own(self, queue: MessageQueue) -> MessageQueue:
-        """Returns an assigned queue under its name at brokers; raises `InvalidArgument` for any other queue."""
+        """Returns an assigned queue under its name at brokers. Raises `InvalidArgument` for any other queue."""
         running, wrapped = self._at_work(), self._wrapped(queue)
         if wrapped not in running.assigned:
             raise self._not_assigned(queue)
@@ -374,7 +374,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return replace(queue_of(queue), topic=with_namespace(queue.topic, self._settings.namespace))
 
     async def _check_sql(self, topic: str, wanted: Filter) -> None:
-        """Queries a broker of the topic to check an SQL expression; an unknown topic is checked when it has a route."""
+        """Queries a broker of the topic to check an SQL expression. An unknown topic is checked when it has a route."""
         if isinstance(wanted, SqlFilter):
             timeout = self._settings.timeout
             await check_at_first_broker(self._session, self._wrapped_group, topic, wanted, timeout=timeout)

@@ -1,6 +1,6 @@
 """`LitePullMember`: a lite pull consumer as its brokers' requests reach it (codes 40, 220, 221, 307 and 309).
 
-Java's lite pull consumer ignores a reset of offsets (220); here the queues continue at the new offsets. A message
+Java's lite pull consumer ignores a reset of offsets (220), while here the queues continue at the new offsets. A message
 cannot be consumed directly (309), since there is no listener.
 """
 
@@ -28,7 +28,7 @@ from pyrmq_core.protocol.requests.client.get_consumer_running_info import (
 
 
 class LitePullMember:
-    """The answers of one consumer to requests of brokers; `reset` begins to read queues from other offsets."""
+    """The answers of one consumer to requests of brokers. `reset` begins to read queues from other offsets."""
 
     def __init__(
         self,
@@ -48,19 +48,16 @@ class LitePullMember:
         self._began_ms = time.time_ns() // 1_000_000
 
     def consumer_ids_changed(self) -> None:
-        """Begins to rebalance, since members of the group have changed."""
         self._rebalancer.wake()
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Starts to read those of the topic's queues that this consumer has from new offsets."""
         self._reset({queue: offset for queue, offset in offsets.items() if offset >= 0 and queue in self._assigned})
 
     def consumer_status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """Returns how far the topic's queues are consumed."""
         return {entry.queue: entry.process_queue.offset_to_commit for entry in self._assigned.of_topic(topic)}
 
     def running_info(self, *, jstack: bool) -> ConsumerRunningInfo:
-        """Returns the consumer's subscriptions and queues; there are no handlers' stacks to show."""
+        """Returns the consumer's subscriptions and queues. There are no handlers' stacks to show."""
         return ConsumerRunningInfo(
             properties=self._properties(),
             subscriptions=tuple(subscription.data() for subscription in self._membership.subscriptions.values()),
@@ -69,7 +66,6 @@ class LitePullMember:
         )
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Returns a refusal: only a push consumer has a listener."""
         remark = "a lite pull consumer has no listener that could consume the message"
         return ConsumeDirectlyResult(consume_result=CMResult.THROW_EXCEPTION, remark=remark)
 

@@ -69,7 +69,7 @@ class ManifestEnd:
 
 
 class ManifestReader:
-    """The reading of manifests for one consumer; topics in arguments and results are the tenant's own."""
+    """The reading of manifests for one consumer. Topics in arguments and results are the tenant's own."""
 
     def __init__(self, puller: Puller, lookups: QueueOffsets, namespace: str | None) -> None:
         self._puller = puller
@@ -110,7 +110,7 @@ class ManifestReader:
         return queues[0]
 
     async def commits(self, queue: MessageQueue, start: int | None, end: int | None, window: ReadWindow) -> Commits:
-        """Returns the batches between two offsets, by default all kept batches; raises `DataLost` for expired ones."""
+        """Returns the batches between two offsets, by default all kept batches. Raises `DataLost` for expired ones."""
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         first = kept.start if start is None else start
         last = kept.end if end is None else end
@@ -214,7 +214,6 @@ class ManifestReader:
         return entries, len(others)
 
     def _name_others(self, queue: MessageQueue, others: Mapping[int, NoEntry]) -> None:
-        """Logs messages that are no commits, each once."""
         new = [offset for offset in others if (queue, offset) not in self._named]
         if new:
             if len(self._named) > MOST_NAMED:
@@ -244,7 +243,7 @@ class ManifestReader:
 async def read_proven(
     puller: Puller, ranges: Sequence[CommittedRange], window: ReadWindow
 ) -> AsyncIterator[AsyncIterator[RawPull]]:
-    """Reads the ranges, one after another; raises `DataLost` where a message is not the committed message."""
+    """Reads the ranges, one after another. Raises `DataLost` where a message is not the committed message."""
     wanted = [(part.queue, OffsetRange(part.start, part.end)) for part in ranges]
     ids = ids_by_queue(ranges)
 

@@ -76,13 +76,12 @@ class MemberSettings(ConsumerSettings[AnyClient]):
 
     @property
     def trace_topic(self) -> str | None:
-        """The topic of message traces, None if they are off."""
         return TRACE_TOPIC if self.trace is True else (self.trace or None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PushSettings(MemberSettings[AnyClient]):
-    """The parameters of a push consumer; `AnyClient` is the `Client` of its face."""
+    """The parameters of a push consumer. `AnyClient` is the `Client` of its face."""
 
     consume_threads: int = 20
     consume_message_batch_max_size: int = 1
@@ -147,7 +146,7 @@ def _check_interval(value: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LitePullSettings(MemberSettings[AnyClient]):
-    """The parameters of a lite pull consumer; `AnyClient` is the `Client` of its face."""
+    """The parameters of a lite pull consumer. `AnyClient` is the `Client` of its face."""
 
     auto_commit: bool = True
     auto_commit_interval: float = 5.0
@@ -166,5 +165,4 @@ class LitePullSettings(MemberSettings[AnyClient]):
 
     @property
     def limits(self) -> FlowLimits:
-        """The most messages and bytes that one queue may hold in memory."""
         return FlowLimits(self.pull_threshold_for_queue, self.pull_threshold_size_for_queue, self.consume_max_span)

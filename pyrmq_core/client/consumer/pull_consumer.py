@@ -38,9 +38,9 @@ LONGEST_WAIT_SECONDS: Final = 600.0
 
 
 class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
-    """Reads queues; it takes no part in its group's rebalancing and sends no heartbeats.
+    """Reads queues. It takes no part in its group's rebalancing and sends no heartbeats.
 
-    `async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
+    `async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
     `client=` it shares one. `timeout` is for one request to a broker, in seconds. `namespace` is the prefix of topics
     and the group at brokers, and appears nowhere else.
     """
@@ -60,7 +60,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         self._manifests = ManifestReader(self._puller, self._lookups, self._namespace)
 
     async def topics(self) -> tuple[str, ...]:
-        """Returns every topic that the NameServer knows, RocketMQ's own too; with a namespace, its topics only."""
+        """Returns every topic that the NameServer knows, RocketMQ's own too, or with a namespace only its topics."""
         return await self._asking().topics()
 
     async def cluster_info(self) -> ClusterInfo:
@@ -68,11 +68,11 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().cluster_info()
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues to read; raises `NoRoute` for an unknown topic, `ResponseError` if none may be read."""
+        """Returns the queues to read. Raises `NoRoute` for an unknown topic, `ResponseError` if none may be read."""
         return await self._asking().message_queues(topic)
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
-        """Returns each topic's queues as a NameServer knows them at this moment; None for a topic it does not know."""
+        """Returns each topic's queues as a NameServer knows them at this moment, None for a topic it does not know."""
         return await self._asking().current_queues(topics)
 
     async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
@@ -84,7 +84,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().expected_brokers(topics)
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the topics that are manifests of committed writes; none while no NameServer answers."""
+        """Returns the topics that are manifests of committed writes, none while no NameServer answers."""
         return await self._asking().manifests()
 
     async def pull(
@@ -99,14 +99,16 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         verify_crc: bool = True,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> PullResult:
-        """Pulls once. The broker may answer fewer than `max_messages` (32 at most by default); for a batch topic, the
-        rest of the batch that holds `offset`, whatever its size.
+        """Pulls once, and returns what the broker answers.
 
-        The broker waits up to `wait` seconds for a first message. Continue at `next_offset`, also without a message:
-        messages with other tags are skipped, and an illegal offset is corrected. `sql` is as in `read`. An answer whose
-        bodies, decompressed, take more than 256 MiB together ends before the first that is too much. A pull that fails
-        by the network is sent once more if the broker has another address by then: the address of a slave or of a new
-        master.
+        The broker may answer fewer than `max_messages` (32 at most by default), or for a batch topic the rest of the
+        batch that holds `offset`, whatever its size. It waits up to `wait` seconds for a first message. Continue at
+        `next_offset`, also without a message: messages with other tags are skipped, and an illegal offset is corrected.
+        `sql` is as in `read`.
+
+        An answer whose bodies, decompressed, take more than 256 MiB together ends before the first that is too much. A
+        pull that fails by the network is sent once more if the broker has another address by then: the address of a
+        slave or of a new master.
         """
         rules = BodyRules(verify_crc, max_body_bytes=max_body_bytes)
         pulled = await raw_pull(self, queue, offset, max_messages=max_messages, tags=tags, sql=sql, wait=wait)
@@ -190,9 +192,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """Reads a range as `pyarrow.RecordBatch`es in offset order (extra `arrow`), as `read` gives pulls.
 
-        `columns` are names, or a schema; twelve by default. Only those are built. Raises as `read` and `decode` do. The
-        last four arguments are those of `decode`: bodies, if they are among the columns, are compared with their CRC, a
-        body above `max_body_bytes` raises `BodyTooLarge`, and offsets without a message raise `DataLost`.
+        `columns` are names, or a schema, and twelve by default. Only those are built. Raises as `read` and `decode` do.
+        The last four arguments are those of `decode`: bodies, if they are among the columns, are compared with their
+        CRC, a body above `max_body_bytes` raises `BodyTooLarge`, and offsets without a message raise `DataLost`.
         """
         check_range(queue, start, end)
         return read_rows(
@@ -259,7 +261,10 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         queue: MessageQueue | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> ManifestEnd:
-        """Returns the end of a manifest, and the latest decided batch of each writer there; `queue` as above."""
+        """Returns the end of a manifest, and the latest decided batch of each writer there.
+
+        `queue` is one of the queues of a manifest that has several by a fault.
+        """
         self._pulling()
         return await self._manifests.end(queue or await self._manifests.queue(manifest), window)
 
@@ -276,8 +281,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
 
         With `tags` or `sql`, as in `read`, these are the newest that pass the filter, among the newest million. At most
         64 MiB of bodies are looked at, and none of more than 4 MiB. `on_progress` is called in another thread with the
-        number of bodies looked at so far; an error that it raises ends the call. Raises as `message_queues` and `read`;
-        never for what a body holds.
+        number of bodies looked at so far. An error that it raises ends the call. Raises as `message_queues` and `read`,
+        but never for what a body holds.
         """
         whole_number("sample", sample, 1)
         wanted = filter_of(tags, sql)
@@ -289,8 +294,10 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await sampled_schema(self._pulling(), bounds, wanted, sample, on_progress)
 
     async def check_sql(self, queue: MessageQueue, sql: str) -> None:
-        """Raises `ResponseError` if the queue's broker cannot evaluate the expression: code 1 without
-        enablePropertyFilter, 23 if it is not SQL92. Unchecked, a broker answers a bad expression with every message.
+        """Raises `ResponseError` if the queue's broker cannot evaluate the expression.
+
+        Its code is 1 without enablePropertyFilter, 23 if it is not SQL92. Unchecked, a broker answers a bad expression
+        with every message.
         """
         await self._asking().check_filter(queue, SqlFilter(sql))
 
@@ -299,7 +306,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset of the next readable message; an acknowledged message is readable after a moment."""
+        """Returns the offset of the next readable message. An acknowledged message is readable after a moment."""
         return await self._asking().max_offset(queue)
 
     async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
@@ -350,7 +357,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         await self._retry_topic.ensure((queue,))
 
     async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commits the offsets of many queues together; raises the first failure."""
+        """Commits the offsets of many queues together. Raises the first failure."""
         for queue, offset in offsets.items():
             offset_of(f"the offset of {queue} to commit", offset)
         await self._asking().commit_offsets(offsets)
@@ -396,7 +403,6 @@ async def raw_pull(
 
 
 def check_range(queue: MessageQueue, start: int, end: int) -> None:
-    """Raises `InvalidArgument` unless `queue` is a queue and both offsets are whole numbers from 0 on."""
     queue_of(queue)
     offset_of("start", start)
     offset_of("end", end)

@@ -37,7 +37,7 @@ HANDLING: Final[ContextVar[object]] = ContextVar("pyrmq_handling", default=None)
 class PushConsumer(SessionOwner[PushSettings[Any]]):
     """A member of a consumer group: its queues are pulled, and each message is passed to a handler.
 
-    `async with PushConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
+    `async with PushConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
     `client=` it shares one. Subscribe, then `run` a handler, or iterate over deliveries. Each runs once.
     """
 
@@ -67,13 +67,13 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         self._nursery = await stack.enter_async_context(open_owned_nursery())
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Stops it; the handlers under way have `stop_timeout` seconds, unless the block ended with an error."""
+        """Stops it. The handlers under way have `stop_timeout` seconds, unless the block ended with an error."""
         await self.stop(0 if has_failed else None)
 
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
-        """Subscribes to a topic, or changes its subscription; a running consumer reports it to its brokers at once.
+        """Subscribes to a topic, or changes its subscription. A running consumer reports it to its brokers at once.
 
-        `tags` is "*" or "TagA || TagB"; `sql` is an SQL92 expression over properties instead. If the topic's brokers
+        `tags` is "*" or "TagA || TagB". `sql` is an SQL92 expression over properties instead. If the topic's brokers
         are known, a broker checks the expression now: raises `ResponseError` if it cannot evaluate it.
         """
         self._life.check_running()
@@ -86,7 +86,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         await self._subscribe(wrapped, wanted)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Ends the subscription; messages of the topic that no handler has yet are left to the group."""
+        """Ends the subscription. Messages of the topic that no handler has yet are left to the group."""
         self._life.check_running()
         self._membership.unsubscribe(with_namespace(topic, self._settings.namespace))
         if self._running is not None:
@@ -97,7 +97,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         """Consumes until `stop`: calls `handler(messages)` with 1 to `consume_message_batch_max_size` messages.
 
         Returning acknowledges them. Raising has them delivered again later, up to `max_reconsume_times`, then moves
-        them to the dead letters; `ConsumeLater` chooses the delay. With `orderly` the messages of a queue come one
+        them to the dead letters. `ConsumeLater` chooses the delay. With `orderly` the messages of a queue come one
         batch after another in their order, and raising has the same ones come again before any other
         (`SuspendCurrentQueue` chooses when). A plain function runs in worker threads. When the call is cancelled,
         handlers are cancelled too, and acknowledged offsets are stored.
@@ -108,7 +108,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
     async def stop(self, timeout: float | None = None) -> None:
         """Ends `run` or the iteration, and returns when that is done.
 
-        No more messages are pulled; handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
+        No more messages are pulled. Handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
         then they are cancelled and their messages are delivered again. Offsets are stored and the group is left. In a
         handler it returns at once.
         """
@@ -121,7 +121,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
             await self._ended.wait()
 
     def suspend(self) -> None:
-        """Stops pulling; messages that were pulled are still consumed."""
+        """Stops pulling. Messages that were pulled are still consumed."""
         self._gate.close()
 
     def resume(self) -> None:
@@ -148,7 +148,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `async with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. Messages that were not
+        Up to `consume_threads` deliveries are open at once, and with `orderly`, one of a queue. Messages that were not
         taken, or not settled, are delivered again.
         """
         self._check_can_run()
@@ -236,7 +236,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
 
 
 async def stop_consumer(consumer: PushConsumer, timeout: float | None, is_handler: bool) -> None:
-    """Stops the consumer for a face whose calls run in tasks of their own; waits unless a handler calls."""
+    """Stops the consumer for a face whose calls run in tasks of their own. Waits unless a handler calls."""
     if is_handler:
         HANDLING.set(consumer)  # set in this task alone: the consumer then knows not to wait for its own handler
     await consumer.stop(timeout)

@@ -40,7 +40,7 @@ CLIENT_VERSION: Final = "V5_4_0"
 
 
 class PushMember:
-    """The answers of one running push consumer to requests of brokers; `move` begins to consume from other offsets."""
+    """The answers of one running push consumer to requests of brokers. `move` begins to consume from other offsets."""
 
     def __init__(
         self,
@@ -69,11 +69,9 @@ class PushMember:
         self._began_ms = time.time_ns() // 1_000_000
 
     def consumer_ids_changed(self) -> None:
-        """Begins to rebalance, since members of the group have changed."""
         self._rebalancer.wake()
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Begins to consume from the new offsets in those queues that this consumer has."""
         own = {
             queue: offset
             for queue, offset in offsets.items()
@@ -83,7 +81,6 @@ class PushMember:
             self._move(own)
 
     def consumer_status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """Returns the consumed offset of each of the topic's queues."""
         return {entry.queue: entry.process_queue.offset_to_commit for entry in self._assigned.of_topic(topic)}
 
     def running_info(self, *, jstack: bool) -> ConsumerRunningInfo:
@@ -97,7 +94,7 @@ class PushMember:
         )
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Calls the handler with the message and returns its outcome; no offset is committed."""
+        """Calls the handler with the message and returns its outcome. No offset is committed."""
         began = time.monotonic()
         receiver = Receiver(TagFilter(), self._settings.namespace)
         outcome = await self._calls.call([receiver.as_sent(message)])
@@ -143,7 +140,6 @@ def _result(outcome: Outcome) -> CMResult:
 
 
 def _stacks() -> str:
-    """Returns the stacks of this process's threads, as Java's `jstack` has them."""
     parts = []
     for ident, frame in sys._current_frames().items():
         parts.append(f"thread {ident}\n" + "".join(traceback.format_stack(frame)))

@@ -43,9 +43,10 @@ ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 
 class QueueOffsets:
-    """Queries about queues for one consumer group; each query may take `timeout` seconds.
+    """Queries about queues for one consumer group. Each query may take `timeout` seconds.
 
-    With `namespace`, group, topics and queues in arguments and results are without the namespace; requests contain it.
+    With `namespace`, group, topics and queues in arguments and results are without the namespace, and requests contain
+    it.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class QueueOffsets:
         self._statistics = TopicStatistics(client, timeout=timeout, namespace=namespace)
 
     async def topics(self) -> tuple[str, ...]:
-        """Returns every topic that the NameServer knows, system topics too; for a tenant, its own topics."""
+        """Returns every topic that the NameServer knows, system topics too, or for a tenant its own topics."""
         question = GetAllTopicList().to_command()
         topics = await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
         if self._namespace is None:
@@ -107,7 +108,7 @@ class QueueOffsets:
         return queues.readable
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
-        """Returns each topic's queues as a NameServer knows them at this moment; None for a topic it does not know."""
+        """Returns each topic's queues as a NameServer knows them at this moment, None for a topic it does not know."""
         queues_of = await self.topic_queues(topics)
         return {topic: None if queues is None else queues.readable for topic, queues in queues_of.items()}
 
@@ -140,7 +141,7 @@ class QueueOffsets:
         return await query_many(topics, expected)
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the topics that are manifests of committed writes; none from a NameServer that does not answer."""
+        """Returns the topics that are manifests of committed writes, none from a NameServer that does not answer."""
         kinds, orders = await self._kv_values(MANIFEST_NAMESPACE), await self._kv_values(ORDER_TOPIC_CONFIG)
         on_wire = (name for name in manifests_in(kinds, orders) if is_reachable(name, self._namespace))
         return frozenset(without_namespace(name, self._namespace) for name in on_wire)
@@ -166,7 +167,7 @@ class QueueOffsets:
         return [data for data in routes.values() if data is not None]
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the lowest offset; 0 for the -1 that 5.4.0 answers for a batch topic's queue without messages."""
+        """Returns the lowest offset, and 0 for the -1 that 5.4.0 answers for a batch topic's queue without messages."""
         question = GetMinOffset(self._on_wire(queue_of(queue).topic), queue.queue_id, queue.broker_name)
         return max(0, await self._offset(queue, question))
 
@@ -213,7 +214,7 @@ class QueueOffsets:
             raise
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Commits the offset; returns when the broker has it in memory. A broker may create an unknown group."""
+        """Commits the offset. Returns when the broker has it in memory. A broker may create an unknown group."""
         topic = self._on_wire(queue_of(queue).topic)
         request = UpdateConsumerOffset(self._group, topic, queue.queue_id, offset, queue.broker_name)
         try:
@@ -225,8 +226,10 @@ class QueueOffsets:
             await self._ask(queue, request)
 
     async def _create_group(self, queue: MessageQueue) -> None:
-        """Makes the queue's broker create the group, if its settings allow that: a query for the group does so. A proxy
-        passes no such query on; there it sends a nonexistent message back."""
+        """Makes the queue's broker create the group, if its settings allow that.
+
+        A query for the group does so. A proxy passes no such query on: there a nonexistent message is sent back.
+        """
         try:
             await self._ask(queue, GetSubscriptionGroupConfig(self._group))
         except ResponseError as error:
@@ -235,7 +238,7 @@ class QueueOffsets:
             await give_back_nothing(self._client, self._group, queue, timeout=self._timeout, namespace=self._namespace)
 
     async def commit_oneway(self, queue: MessageQueue, offset: int) -> None:
-        """Commits the offset, and returns when the request is written; the broker does not answer it."""
+        """Commits the offset, and returns when the request is written. The broker does not answer it."""
         request = UpdateConsumerOffset(self._group, queue_of(queue).topic, queue.queue_id, offset, queue.broker_name)
         address = await self._client.master_address(queue, timeout=self._timeout)
         await self._client.send_oneway(address, request.to_command(), timeout=self._timeout)
@@ -247,7 +250,7 @@ class QueueOffsets:
         return await query_many(queues, self.max_offset)
 
     async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Returns the stored bytes per message of each queue, from one pull at its position; 0 for an empty answer."""
+        """Returns the stored bytes per message of each queue, from a pull at its position. An empty answer has 0."""
 
         async def mean(queue: MessageQueue) -> float:
             pulled = await self._puller.pull(queue_of(queue), positions[queue], timeout=self._timeout)
@@ -316,7 +319,6 @@ class QueueOffsets:
         await query_many(offsets.keys() - first.keys(), lambda queue: self.commit(queue, offsets[queue]))
 
     async def check_filter(self, queue: MessageQueue, wanted: Filter) -> None:
-        """Raises `ResponseError` if the queue's broker cannot evaluate the filter."""
         queue = queue_of(queue)
         await check_filter(self._client, self._group, queue, wanted, timeout=self._timeout, namespace=self._namespace)
 
@@ -368,7 +370,7 @@ def _cluster_of(answer: Command, address: str) -> ClusterInfo:
 
 
 def _cluster_of_routes(routes: Sequence[TopicRouteData | None]) -> ClusterInfo:
-    """Returns the brokers that every route names; a topic that does not exist any more names none."""
+    """Returns the brokers that every route names. A topic that does not exist any more names none."""
     tables = [{} if route is None else broker_addresses([route]) for route in routes]
     first = tables[0] if tables else {}
     brokers = {name: broker for name, broker in first.items() if all(name in table for table in tables)}

@@ -1,7 +1,7 @@
 """The retry topic of a group that only commits offsets: without it, Java's tools do not see the group.
 
 `mqadmin consumerProgress` and the console query the brokers that the route of `%RETRY%group` names, and no others. A
-member's heartbeat has brokers make that topic; but a member also gets a share of the group's queues, which a pull
+member's heartbeat has brokers make that topic, but a member also gets a share of the group's queues, which a pull
 consumer would leave unread. A broker makes the topic as well when a message is sent back (code 36), before it looks for
 the message: here it is a message that does not exist. The consumer's own permission on the group is enough for this.
 Source: broker/processor/AbstractSendMessageProcessor.java (consumerSendMsgBack), 4.9.7 and 5.4.0.
@@ -31,7 +31,7 @@ TRY_AGAIN_SECONDS: Final = 30.0
 
 
 class RetryTopic:
-    """The retry topic of one group; a request may take `timeout` seconds. With `namespace`, names are without it."""
+    """The retry topic of one group. A request may take `timeout` seconds. With `namespace`, names are without it."""
 
     def __init__(self, client: ClientSession, group: str, *, timeout: float, namespace: str | None) -> None:
         self._client = client

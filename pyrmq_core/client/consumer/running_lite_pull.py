@@ -51,11 +51,9 @@ class OffsetsByHand:
     async def load(self) -> None:
         await self._store.load()
 
-    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Does nothing: only a commit by hand stores an offset."""
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None: ...
 
-    def freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Does nothing: only a commit by hand stores an offset."""
+    def freeze(self, queue: MessageQueue, offset: int) -> None: ...
 
     def known(self, queue: MessageQueue) -> int | None:
         return self._store.known(queue)
@@ -134,7 +132,7 @@ class RunningLitePull:
         )
 
     async def subscribe(self, topic: str, wanted: Filter) -> None:
-        """Adds a topic, or changes its filter; the first topic joins the group and starts the work."""
+        """Adds a topic, or changes its filter. The first topic joins the group and starts the work."""
         await self._learn_route(topic)
         subscription = self.membership.subscribe(topic, wanted)
         self._pull_anew(subscription)
@@ -147,7 +145,6 @@ class RunningLitePull:
             self._start(self.membership.run, self._rebalancer.run, self._watch_differences)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Ends a subscription and gives up the topic's queues."""
         self.membership.unsubscribe(topic)
         await self.membership.announce()
         await self.assigned.drop_others(self.membership.topics)
@@ -167,16 +164,14 @@ class RunningLitePull:
         await self._fixed.run_round()
 
     async def seek(self, queue: MessageQueue, offset: int) -> bool:
-        """Reads a queue from another offset; returns False if this consumer no longer has the queue."""
+        """Reads a queue from another offset. Returns False if this consumer no longer has the queue."""
         return await self.assigned.restart(queue, offset)
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Stops pulling these queues and returning their messages."""
         self.hand_over.pause(queues)
         self._open_gates()
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
-        """Ends a pause."""
         self.hand_over.resume([assigned for assigned in self.assigned if assigned.queue in queues])
         self._open_gates()
 
@@ -192,7 +187,7 @@ class RunningLitePull:
         return {queue: offset for queue, offset in reached.items() if self._committed.get(queue) != offset}
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Stores offsets, even if they are lower than before; raises the first failure."""
+        """Stores offsets, even if they are lower than before. Raises the first failure."""
         for queue, offset in offsets.items():
             self._store.update(queue, offset, increase_only=False)
         if self._clusters:
@@ -202,11 +197,10 @@ class RunningLitePull:
         self._committed.update(offsets)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the stored offset of a queue."""
         return await (self._lookups.committed(queue) if self._clusters else self._store.stored(queue))
 
     async def leave(self) -> None:
-        """Stores the offsets and leaves the group, within `LEAVING_SECONDS`; unsettled messages count as failed."""
+        """Stores the offsets and leaves the group, within `LEAVING_SECONDS`. Unsettled messages count as failed."""
         self.hand_over.close()
         with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVING_SECONDS):
             await self.assigned.close()
@@ -246,7 +240,6 @@ class RunningLitePull:
         return False
 
     def bare_queues(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
-        """Returns the queues under their topics' names without the namespace."""
         if self._settings.namespace is None:
             return tuple(queues)
         return tuple(replace(queue, topic=without_namespace(queue.topic, self._settings.namespace)) for queue in queues)
@@ -276,7 +269,6 @@ class RunningLitePull:
         return self.membership.filter_of(topic) if self.subscribes else self._filter_for_assigned
 
     def _open_gates(self) -> None:
-        """Lets unpaused queues pull, or stops all pulling while too many messages wait."""
         waiting = sum(len(assigned.process_queue) for assigned in self.assigned)
         self._is_full = waiting > self._settings.pull_threshold_for_all
         for queue, gate in self._gates.items():

@@ -147,12 +147,10 @@ class RunningPushConsumer:
         return offset
 
     def changed(self, subscription: Subscription) -> None:
-        """Pulls a topic's queues with another subscription."""
         for assigned in self.assigned.of_topic(subscription.topic):
             assigned.intake.pull_anew(Receiver(subscription.filter, self._settings.namespace))
 
     def arrived(self, process_queue: ProcessQueue, count: int) -> None:
-        """Passes new messages of a queue on to the service."""
         self._counts.note_pull(process_queue.queue.topic, count)
         assigned = self.assigned.get(process_queue.queue)
         if assigned is not None:
@@ -173,7 +171,6 @@ class RunningPushConsumer:
         return self._clusters
 
     def move(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Begins to read the queues anew from other offsets."""
         self._nursery.start_soon(self._move, offsets)
 
     async def _move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
@@ -256,7 +253,6 @@ class RunningPushConsumer:
             )
 
     def bare_queues(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
-        """Returns the queues under their topics' names without the namespace."""
         if self._settings.namespace is None:
             return tuple(queues)
         return tuple(replace(queue, topic=self._bare(queue.topic)) for queue in queues)

@@ -15,7 +15,7 @@ from pyrmq_core.protocol.messages.names import check_group
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings(ClientChoice[AnyClient]):
-    """The parameters of a consumer; `AnyClient` is the `Client` of its face."""
+    """The parameters of a consumer. `AnyClient` is the `Client` of its face."""
 
     group: str = field(kw_only=False)
     timeout: float = CALL_TIMEOUT_SECONDS

@@ -30,7 +30,7 @@ SHOWN_CHARS: Final = 200
 async def check_at_first_broker(
     session: ClientSession, group: str, topic: str, wanted: SqlFilter, *, timeout: float
 ) -> None:
-    """Queries one broker of the topic to check the expression; a topic without a route is not checked now.
+    """Queries one broker of the topic to check the expression. A topic without a route is not checked now.
 
     `group` and `topic` carry their namespace. Raises `ResponseError` if the broker cannot evaluate the expression.
     """
@@ -52,7 +52,6 @@ async def check_filter(
     timeout: float,
     namespace: str | None = None,
 ) -> None:
-    """Raises `ResponseError` if the queue's broker cannot evaluate the filter."""
     topic = with_namespace(queue.topic, namespace)
     subscription = SubscriptionData(topic, wanted.expression, expression_type=wanted.KIND)
     command = CheckClientConfig(session.client_id, group, subscription).to_command()

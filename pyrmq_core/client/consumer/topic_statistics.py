@@ -42,7 +42,7 @@ Bounds: TypeAlias = dict[MessageQueue, OffsetRange]
 
 @dataclass(frozen=True, slots=True)
 class _KeptAnswer:
-    """The last answer of a broker, and the bounds of `queues` in it; `last_stored` are store times in ms."""
+    """The last answer of a broker, and the bounds of `queues` in it. `last_stored` are store times in ms."""
 
     body: bytes = b""
     queues: tuple[MessageQueue, ...] = ()
@@ -51,7 +51,7 @@ class _KeptAnswer:
 
 
 class TopicStatistics:
-    """The statistics of a client's topics; each request may take `timeout` seconds."""
+    """The statistics of a client's topics. Each request may take `timeout` seconds."""
 
     def __init__(self, client: ClientSession, *, timeout: float, namespace: str | None) -> None:
         self._client = client

@@ -36,10 +36,8 @@ START: Final = "reading the start offsets of"
 
 
 class Starts(Protocol):
-    """The start offsets of queues."""
-
     async def start_of(self, queue: MessageQueue) -> int:
-        """Returns the offset to begin at; raises `RocketMQError` if it cannot be known now."""
+        """Returns the offset to begin at. Raises `RocketMQError` if it cannot be known now."""
         ...
 
 
@@ -61,7 +59,7 @@ class AssignedQueue:
         return self.process_queue.queue
 
     def drop(self) -> None:
-        """Ends the pulling and every wait for messages; running handlers continue."""
+        """Ends the pulling and every wait for messages. Running handlers continue."""
         self.process_queue.drop()
         self.dropped_at = min(self.dropped_at, trio.current_time())
         self.scope.cancel()
@@ -78,11 +76,9 @@ class AssignedQueue:
         self._waiting = None
 
     def entered(self, count: int) -> None:
-        """Adds messages to the number that handlers are working on."""
         self.in_handlers += count
 
     def left(self, count: int) -> None:
-        """Subtracts messages from the number that handlers are working on."""
         self.in_handlers -= count
         if self._idle is not None and self.in_handlers <= 0:
             self._idle.set()
@@ -91,14 +87,13 @@ class AssignedQueue:
             intake.room_freed()
 
     async def wait_idle(self) -> None:
-        """Returns when no handler is at work on the queue."""
         while self.in_handlers > 0:
             self._idle = trio.Event()
             await self._idle.wait()
 
 
 class AssignedQueues:
-    """The table of the queues that this consumer reads; `new_intake` makes the `Intake` of a queue."""
+    """The table of the queues that this consumer reads. `new_intake` makes the `Intake` of a queue."""
 
     def __init__(
         self,
@@ -140,7 +135,7 @@ class AssignedQueues:
         return list(self._of_topics[topic].values()) if topic in self._of_topics else []
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Drops and adds queues of the topic until they are those `wanted`; returns whether nothing is left to do.
+        """Drops and adds queues of the topic until they are those `wanted`. Returns whether nothing is left to do.
 
         A queue whose pulling has stalled is dropped and added anew.
         """
@@ -156,7 +151,7 @@ class AssignedQueues:
         return not held and added == len(new)
 
     async def drop_others(self, topics: Collection[str]) -> bool:
-        """Drops the queues of all topics but these; returns whether nothing is left to do."""
+        """Drops the queues of all topics but these. Returns whether nothing is left to do."""
         kept = frozenset(topics)
         self._problems.keep(START, kept)
         async with self._changing:
@@ -178,7 +173,7 @@ class AssignedQueues:
             await self._drop_all(moved, holds=False)
 
     async def restart(self, queue: MessageQueue, offset: int, only: ProcessQueue | None = None) -> bool:
-        """Drops a queue's pulled messages and continues at another offset; returns False if it is no longer assigned.
+        """Drops a queue's pulled messages and continues at another offset. Returns False if it is no longer assigned.
 
         With `only`, a queue that was restarted since then is left as it is.
         """
@@ -192,7 +187,7 @@ class AssignedQueues:
             return True
 
     async def close(self) -> None:
-        """Drops every queue without waiting for handlers; their offsets are stored, and every lock is given back."""
+        """Drops every queue without waiting for handlers. Their offsets are stored, and every lock is given back."""
         async with self._changing:
             await self._drop_all(list(self._table.values()), grace=0, holds=False)
             await self._unlock_unless(lambda queue: False)
@@ -203,12 +198,11 @@ class AssignedQueues:
             self._note_offset(assigned.process_queue)
 
     def _note_offset(self, process_queue: ProcessQueue) -> None:
-        """Sets the offset to commit in memory; after a correction by the broker it may be lower than before."""
+        """Sets the offset to commit in memory. After a correction by the broker it may be lower than before."""
         is_corrected = process_queue.corrected is not None
         self._store.update(process_queue.queue, process_queue.offset_to_commit, increase_only=not is_corrected)
 
     async def _add_all(self, topic: str, queues: Collection[MessageQueue]) -> int:
-        """Starts the queues that can be started and returns their number."""
         if self._locks is not None and queues:
             locked = await self._locks.lock(queues)
             queues = [queue for queue in queues if queue in locked]

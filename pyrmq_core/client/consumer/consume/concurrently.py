@@ -70,7 +70,6 @@ class ConcurrentService:
         self._dropped = RareLine()
 
     async def run(self) -> None:
-        """Calls the handler until it is cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for worker in self._workers:
@@ -119,7 +118,6 @@ class ConcurrentService:
                 yielded, now = time.perf_counter(), trio.current_time()
 
     def _next_queue(self) -> AssignedQueue | None:
-        """Returns the next queue in turn; skips queues without waiting messages."""
         ready = self._ready
         while ready and not self._is_ending:
             assigned = ready.popleft()
@@ -152,7 +150,7 @@ class ConcurrentService:
             await self._settle(assigned, run)
 
     def _batches_a_run(self) -> int:
-        """Returns the worker's share of the waiting messages, in batches; 1 if the handler is slow."""
+        """Returns the worker's share of the waiting messages, in batches, or 1 if the handler is slow."""
         most = self._calls.batches_a_run
         if most == 1:
             return 1
@@ -204,7 +202,7 @@ class ConcurrentService:
         assigned.left(len(messages))
 
     async def _give_back(self, assigned: AssignedQueue, messages: Messages, delay_level: int) -> None:
-        """Sends messages back; a message that no broker accepts is consumed here again after 5 s."""
+        """Sends messages back. A message that no broker accepts is consumed here again after 5 s."""
         process_queue = assigned.process_queue
         again: list[MessageExt] = []
         for message in messages:
@@ -229,7 +227,7 @@ class ConcurrentService:
         self.arrived(assigned)
 
     async def _end_hung_calls(self) -> None:
-        """Cancels a call that takes longer than `consume_timeout`; its messages are sent back."""
+        """Cancels a call that takes longer than `consume_timeout`. Its messages are sent back."""
         while True:
             await trio.sleep(min(self._consume_timeout / 4, LONGEST_SWEEP_SECONDS))
             now = trio.current_time()

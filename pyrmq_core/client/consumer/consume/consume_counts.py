@@ -21,7 +21,7 @@ SAMPLES: Final = 13  # the samples of a minute, one each 5 s
 
 @dataclass(slots=True)
 class TopicCounts:
-    """The counts of one topic since the start; `seconds` is the time in `calls` of the handler."""
+    """The counts of one topic since the start. `seconds` is the time in `calls` of the handler."""
 
     pulled: int = 0
     pulls: int = 0
@@ -32,20 +32,16 @@ class TopicCounts:
 
 
 class ConsumeCounts:
-    """The counts by topic, and samples of them, the oldest first."""
-
     def __init__(self) -> None:
         self._topics: dict[str, TopicCounts] = {}
         self._samples: deque[tuple[float, dict[str, TopicCounts]]] = deque(maxlen=SAMPLES)
 
     def note_pull(self, topic: str, messages: int) -> None:
-        """Counts one pull that returned messages."""
         counts = self._of(topic)
         counts.pulls += 1
         counts.pulled += messages
 
     def note(self, topic: str, calls: int, messages: int, failed: int, seconds: float) -> None:
-        """Counts calls of the handler, with the sums of their messages and seconds."""
         counts = self._of(topic)
         counts.calls += calls
         counts.seconds += seconds
@@ -53,7 +49,7 @@ class ConsumeCounts:
         counts.failed += failed
 
     def sample(self, now: float) -> None:
-        """Records a sample of the counts at time `now` in seconds; rates are computed between samples."""
+        """Records a sample of the counts at time `now` in seconds. Rates are computed between samples."""
         self._samples.append((now, {topic: replace(counts) for topic, counts in self._topics.items()}))
 
     def statuses(self, now: float) -> Mapping[str, ConsumeStatus]:
@@ -86,7 +82,7 @@ MIB: Final = 1024 * 1024
 
 
 def queue_info(assigned: AssignedQueue, *, locked: bool = False) -> ProcessQueueInfo:
-    """Returns a queue's state for the tools; `locked` says whether an orderly consumer has its lock at the broker."""
+    """Returns a queue's state for the tools. `locked` says whether an orderly consumer has its lock at the broker."""
     process_queue = assigned.process_queue
     held = len(process_queue)
     ago = trio.current_time() - assigned.intake.pulled_at

@@ -103,7 +103,7 @@ class Deliveries:
             raise StopAsyncIteration from None
 
     def close(self) -> None:
-        """Ends the iteration; messages whose block was not entered are left to the group."""
+        """Ends the iteration. Messages whose block was not entered are left to the group."""
         self._send.close()
         self._receive.close()
         for delivery in list(self._open):

@@ -34,7 +34,6 @@ class HandOver:
         self.number = 0
 
     def arrived(self, assigned: AssignedQueue) -> None:
-        """Notes that a queue has waiting messages."""
         queue = assigned.queue
         if assigned in self._in_ready or queue in self._paused or not assigned.process_queue.waiting:
             return
@@ -44,11 +43,10 @@ class HandOver:
 
     @property
     def has_some(self) -> bool:
-        """True if a queue has waiting messages, unless it was paused or given up meanwhile."""
         return bool(self._ready)
 
     def take(self) -> list[MessageExt]:
-        """Returns the next messages of the queue whose turn it is; none if none are waiting."""
+        """Returns the next messages of the queue whose turn it is, or none if none are waiting."""
         while self._ready:
             assigned = self._ready.popleft()
             self._in_ready.remove(assigned)
@@ -90,7 +88,7 @@ class HandOver:
         self.arrived(assigned)
 
     def close(self) -> None:
-        """Ends every wait; the messages of the last poll count as failed unless they were settled."""
+        """Ends every wait. The messages of the last poll count as failed unless they were settled."""
         self.is_closed = True
         self._arrival.set()
         returned, self._returned = self._returned, None
@@ -103,7 +101,6 @@ class HandOver:
         self._paused.update(queues)
 
     def resume(self, assigned: Iterable[AssignedQueue]) -> None:
-        """Resumes queues: polls return their messages again."""
         for entry in assigned:
             self._paused.discard(entry.queue)
             self.arrived(entry)

@@ -59,7 +59,7 @@ CONSUMED: Final = Outcome()
 
 @dataclass(eq=False, slots=True)
 class CallRun:
-    """Batches passed to the handler in turn; `outcomes` are of the ended calls, `context` is for the hooks.
+    """Batches passed to the handler in turn. `outcomes` are of the ended calls, `context` is for the hooks.
 
     `seconds` is the total time of the ended calls.
     """
@@ -76,11 +76,10 @@ class CallRun:
 
     @property
     def has_waiting(self) -> bool:
-        """True while there are batches that were not begun."""
         return bool(self._waiting)
 
     def next_batch(self) -> Messages | None:
-        """Returns the next batch for the handler; None after the last batch."""
+        """Returns the next batch for the handler, or None after the last batch."""
         try:
             return self._waiting.popleft()
         except IndexError:
@@ -98,10 +97,10 @@ class CallRun:
 
 
 class HandlerCalls:
-    """The calls of one handler; of a plain function, at most `threads` calls run at once.
+    """The calls of one handler. Of a plain function, at most `threads` calls run at once.
 
-    `batches_a_run` is how many batches a run should have: as many as the last run's handler would take in the time
-    of a run, and at most `most_batches`. Without `warns`, the handler's exceptions reach the user by another way.
+    `batches_a_run` is how many batches a run should have: as many as the last run's handler would take in the time of a
+    run, and at most `most_batches`. Without `warns`, the handler's exceptions reach the user by another way.
     """
 
     def __init__(
@@ -119,7 +118,6 @@ class HandlerCalls:
         self._failed = RareLine()
 
     async def call(self, messages: Messages) -> Outcome:
-        """Calls the handler with one batch."""
         run = CallRun([messages])
         await self.make_calls(run)
         return run.outcomes[0]

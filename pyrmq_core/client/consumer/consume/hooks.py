@@ -1,6 +1,6 @@
 """A consumer's hooks: functions of the user before and after each call of its handler.
 
-A consumer takes them by `hooks=`; `hook_calls` says how they run. Each call has a context before it and a context after
+A consumer takes them by `hooks=`. `hook_calls` says how they run. Each call has a context before it and a context after
 it, which share their `properties`. Source: client/hook/ConsumeMessageHook.java, 5.4.0.
 """
 
@@ -44,9 +44,9 @@ class ConsumeContext:
         success: bool | None = None,
         error: Exception | None = None,
     ) -> ConsumeContext:
-        """Returns the context after the call; if `success` is None, only SUCCESS counts as success.
+        """Returns the context after the call. If `success` is None, only SUCCESS counts as success.
 
-        TIME_OUT says that the handler took longer than the limit; it is a success where the messages still count as
+        TIME_OUT says that the handler took longer than the limit. It is a success where the messages still count as
         consumed.
         """
         self.properties[CONSUME_CONTEXT_TYPE] = status.name
@@ -68,7 +68,7 @@ CONSUMER_HOOKS: Final = (("consume_message_before", "consume_message_after"),)
 
 
 class ConsumerHooks:
-    """A consumer's hooks, called in their order; it is false if empty, so that no context need be made."""
+    """A consumer's hooks, called in their order. It is false if empty, so that no context need be made."""
 
     def __init__(self, hooks: Sequence[ConsumeMessageHook]) -> None:
         check_hooks(hooks, CONSUMER_HOOKS)

@@ -1,6 +1,6 @@
 """`Intake`: pulls one queue into its process queue for as long as the queue is assigned to this consumer.
 
-A consumer that lags far reads ahead, many pulls at once (`Puller.read`); at the queue's end one pull is held by the
+A consumer that lags far reads ahead, many pulls at once (`Puller.read`). At the queue's end one pull is held by the
 broker until a message comes. It stops while the process queue is full, and pauses after failures by their kind. Source:
 client/impl/consumer/DefaultMQPushConsumerImpl.java (pullMessage), 5.4.0.
 """
@@ -48,7 +48,7 @@ PULL: Final = "pulling"
 
 @dataclass(frozen=True, slots=True)
 class IntakeSettings:
-    """The settings of pulling that all queues of a consumer share; times in seconds.
+    """The settings of pulling that all queues of a consumer share. Times are in seconds.
 
     A pull fails `timeout` seconds after the latest time at which the broker should have answered. So this is the delay
     before a hanging broker is replaced by a newly elected one.
@@ -73,21 +73,17 @@ class IntakeSettings:
 class Arrivals(Protocol):
     """The part of a consumer that its intakes report to."""
 
-    def arrived(self, process_queue: ProcessQueue, count: int) -> None:
-        """Notes the new messages of a process queue."""
-        ...
+    def arrived(self, process_queue: ProcessQueue, count: int) -> None: ...
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
         """Receives the broker's correction: the queue moves to `offset`, and the process queue is dropped."""
         ...
 
-    def commits_with_pulls(self) -> bool:
-        """Returns whether a pull may carry the offset to commit."""
-        ...
+    def commits_with_pulls(self) -> bool: ...
 
 
 class Gate:
-    """A gate at which tasks wait while it is closed; suspending the consumer closes it."""
+    """A gate at which tasks wait while it is closed. Suspending the consumer closes it."""
 
     def __init__(self) -> None:
         self._opened: trio.Event | None = None
@@ -168,9 +164,9 @@ class Intake:
         self._current.cancel()
 
     async def _pull_some(self) -> None:
-        """Pulls once, with a hold at the broker while there is no message; reads ahead if many more are stored.
+        """Pulls once, with a hold at the broker while there is no message, and reads ahead if many more are stored.
 
-        At a proxy the queues read ahead one after another; only queues without messages are pulled at the same time.
+        At a proxy the queues read ahead one after another. Only queues without messages are pulled at the same time.
         """
         hold, timeout = self._settings.times(self._failures)
         turn = self._puller.turn(self.process_queue.queue)
@@ -198,7 +194,7 @@ class Intake:
             turn.release()
 
     async def _pull_once(self, hold: float, timeout: float) -> int:
-        """Pulls once; returns the queue's end if the answer shows that many more messages are stored, otherwise 0."""
+        """Pulls once. Returns the queue's end if the answer shows that many more messages are stored, otherwise 0."""
         process_queue = self.process_queue
         commit = process_queue.offset_to_commit if self._arrivals.commits_with_pulls() else None
         self.pulled_at = began = trio.current_time()
@@ -225,7 +221,7 @@ class Intake:
         return pull.max_offset if pull.status is PullStatus.FOUND and more > READ_AHEAD_MESSAGES else 0
 
     async def _read_ahead(self, end: int, *, waits: bool = True) -> None:
-        """Reads up to `end`; when the process queue is full it waits for room, or without `waits` it returns."""
+        """Reads up to `end`. When the process queue is full it waits for room, or without `waits` it returns."""
         process_queue, limits = self.process_queue, self.limits
         window = ReadWindow(
             messages=max(1, min(4000, limits.messages)),
@@ -321,7 +317,7 @@ class Intake:
                 self._room, self.is_held_back, self.pulled_at = None, False, trio.current_time()
 
     async def _pause(self, error: RocketMQError) -> None:
-        """Waits before the next try: briefly if the broker is only busy, else longer, and with a new route."""
+        """Waits before the next try, briefly if the broker is only busy, else longer and with a new route."""
         queue = self.process_queue.queue
         if isinstance(error, ResponseError) and error.code == ResponseCode.FLOW_CONTROL:
             await trio.sleep(FLOW_CONTROL_PAUSE_SECONDS)

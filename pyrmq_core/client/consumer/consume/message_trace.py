@@ -1,6 +1,6 @@
 """Message trace of a consumer: each message before and after its handler, sent to the trace topic in the background.
 
-A hook like any other, which the consumer adds itself; `TraceDispatcher` sends its records. Trace messages are not
+A hook like any other, which the consumer adds itself. `TraceDispatcher` sends its records. Trace messages are not
 traced, nor messages whose broker switched their trace off. Brokers before 5.0 store no region with a message: as with
 Java's consumer of 4.9.7 the record then has none, where 5.4.0's writes no record. Source:
 client/trace/hook/ConsumeMessageTraceHookImpl.java.
@@ -33,7 +33,6 @@ class ConsumerTracer(TraceDispatcher):
     """The trace of one consumer."""
 
     def consume_message_before(self, context: ConsumeContext) -> None:
-        """Records the messages that the handler is about to receive."""
         traced = tuple(message for message in context.messages if self._is_traced(message))
         if not traced or not self.has_room(2 * len(traced)):  # records before and after the call
             return
@@ -54,7 +53,7 @@ class ConsumerTracer(TraceDispatcher):
             )
 
     def consume_message_after(self, context: ConsumeContext) -> None:
-        """Records how the call ended; its time is divided evenly among its messages."""
+        """Records how the call ended. Its time is divided evenly among its messages."""
         call = context.properties.get(TRACE_CONTEXT)
         if not isinstance(call, TracedCall):
             return

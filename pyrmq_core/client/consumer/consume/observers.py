@@ -21,7 +21,7 @@ from pyrmq_core.protocol.messages.namespaces import without_namespace
 
 
 class CallObserver:
-    """Reports one consumer's calls or polls to its hooks and counts; `group` is without the namespace."""
+    """Reports one consumer's calls to its hooks and counts. `group` is without the namespace."""
 
     def __init__(self, hooks: ConsumerHooks, counts: ConsumeCounts, group: str, namespace: str | None) -> None:
         self.has_hooks = bool(hooks)
@@ -31,7 +31,7 @@ class CallObserver:
         self._namespace = namespace
 
     def begin(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> ConsumeContext | None:
-        """Calls the hooks before a call of the handler; returns None if there are no hooks."""
+        """Calls the hooks before a call of the handler. Returns None if there are no hooks."""
         if not self.has_hooks:
             return None
         bare = replace(queue, topic=without_namespace(queue.topic, self._namespace))
@@ -68,7 +68,7 @@ def _status(outcome: Outcome) -> ConsumeReturnType:
 
 
 class PollObserver:
-    """Reports one consumer's calls or polls to its hooks and counts; `group` is without the namespace."""
+    """Reports one consumer's polls to its hooks and counts. `group` is without the namespace."""
 
     def __init__(self, hooks: ConsumerHooks, counts: ConsumeCounts, group: str, namespace: str | None) -> None:
         self._hooks = hooks
@@ -79,7 +79,6 @@ class PollObserver:
         self._began = 0.0
 
     def returned(self, assigned: AssignedQueue, messages: Sequence[MessageExt]) -> None:
-        """Calls the hooks before a poll returns messages."""
         self._began = trio.current_time()
         if self._hooks:
             queue = assigned.queue

@@ -63,7 +63,6 @@ class OrderlyService:
         self._finishing = trio.lowlevel.ParkingLot()
 
     async def run(self) -> None:
-        """Consumes until it is cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for assigned in self._early:
@@ -73,7 +72,6 @@ class OrderlyService:
             await trio.sleep_forever()
 
     def added(self, assigned: AssignedQueue) -> None:
-        """Begins to consume a new queue."""
         self._arrived[assigned] = trio.Event()
         if self._nursery is None:
             self._early.append(assigned)
@@ -81,7 +79,6 @@ class OrderlyService:
             self._nursery.start_soon(self._consume, assigned)
 
     def arrived(self, assigned: AssignedQueue) -> None:
-        """Lets the queue's task handle its new messages."""
         if (event := self._arrived.get(assigned)) is not None:
             event.set()
 
@@ -92,7 +89,6 @@ class OrderlyService:
             await self._finishing.park()
 
     async def _consume(self, assigned: AssignedQueue) -> None:
-        """Consumes one queue until it is dropped."""
         while not assigned.process_queue.is_dropped and not self._is_ending:
             if not assigned.process_queue.waiting:
                 event = self._arrived[assigned] = trio.Event()
@@ -139,7 +135,7 @@ class OrderlyService:
                 await trio.sleep(self._suspension_of(outcome))
 
     async def _settle(self, assigned: AssignedQueue, messages: Messages, outcome: Outcome) -> Sequence[MessageExt]:
-        """Acknowledges messages; returns the messages to try again before any other, with one more try counted."""
+        """Acknowledges messages. Returns those to try again before any other, with one more try counted."""
         process_queue = assigned.process_queue
         failed = list(outcome.failed)
         process_queue.finish(messages[: len(messages) - len(failed)])

@@ -1,6 +1,6 @@
 """`ProcessQueue`: the messages of one queue that were pulled and are not consumed yet. Pure.
 
-Offsets are consumed in any order; the offset to commit is the lowest unconsumed offset. So a slow message holds back
+Offsets are consumed in any order. The offset to commit is the lowest unconsumed offset. So a slow message holds back
 the committed offset, but not later messages. Source: client/impl/consumer/ProcessQueue.java, 5.4.0.
 """
 
@@ -55,12 +55,11 @@ class ProcessQueue:
         self._consumed: set[int] = set()  # offsets of consumed messages that still wait for a lower one
 
     def __len__(self) -> int:
-        """Returns the number of messages that are not consumed."""
         return len(self._outstanding) - len(self._consumed)
 
     @property
     def offset_to_commit(self) -> int:
-        """The lowest offset that is not consumed; `position` if all pulled messages are consumed.
+        """The lowest offset that is not consumed, or `position` if all pulled messages are consumed.
 
         After a correction it is the corrected offset, also when more messages are consumed.
         """
@@ -70,7 +69,6 @@ class ProcessQueue:
 
     @property
     def span(self) -> int:
-        """The distance from the lowest unconsumed offset to the highest offset."""
         return self.highest - self._outstanding[0] if self._outstanding else 0
 
     def has_room(self, limits: FlowLimits) -> bool:
@@ -106,7 +104,7 @@ class ProcessQueue:
             self.waiting.extendleft(reversed(messages))
 
     def finish(self, messages: Sequence[MessageExt]) -> None:
-        """Notes that messages are consumed; messages that were consumed already change nothing."""
+        """Notes that messages are consumed. Messages that were consumed already change nothing."""
         outstanding, consumed = self._outstanding, self._consumed
         if not consumed and [message.queue_offset for message in messages] == [*islice(outstanding, len(messages))]:
             self.bytes -= sum([len(message.body) for message in messages])
@@ -126,7 +124,6 @@ class ProcessQueue:
             consumed.remove(outstanding.popleft())
 
     def is_outstanding(self, message: MessageExt) -> bool:
-        """Returns whether the message was put in and is not consumed."""
         offset, outstanding = message.queue_offset, self._outstanding
         return bool(outstanding) and outstanding[0] <= offset and offset not in self._consumed
 

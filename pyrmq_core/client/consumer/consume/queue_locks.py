@@ -33,7 +33,7 @@ LOCK: Final = "locking queues at"
 
 
 class QueueLocks:
-    """The locks that one client of a group holds; times are in seconds of the loop's clock."""
+    """The locks that one client of a group holds. Times are in seconds of the loop's clock."""
 
     def __init__(self, client: ClientSession, group: str, problems: Problems) -> None:
         self._client = client
@@ -50,7 +50,6 @@ class QueueLocks:
         return tuple(self._wanted)
 
     def is_held(self, queue: MessageQueue) -> bool:
-        """Returns whether the broker confirmed the lock less than 30 s ago."""
         at = self._locked_at.get(queue)
         return at is not None and trio.current_time() - at < EXPIRY_SECONDS
 

@@ -40,7 +40,6 @@ class Receiver:
         return self.wanted(pull, messages), pull.next_offset if left_out is None else left_out
 
     def wanted(self, pull: RawPull, messages: list[MessageExt]) -> list[MessageExt]:
-        """Returns the messages of a pull that pass the filter, each as `as_sent` returns it."""
         if not self.filter.passes_all:
             matches = self.filter.matches
             messages = [message for message in messages if matches(message.properties.get("TAGS"))]

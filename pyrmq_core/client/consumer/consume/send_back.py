@@ -42,7 +42,7 @@ DEAD_LETTER: Final = -1
 
 
 class SendBack:
-    """Sends messages of one group back; `max_reconsume_times` is the number of tries after the first."""
+    """Sends messages of one group back. `max_reconsume_times` is the number of tries after the first."""
 
     def __init__(self, client: ClientSession, group: str, max_reconsume_times: int) -> None:
         self._client = client
@@ -79,7 +79,7 @@ class SendBack:
         return True
 
     async def send_to_retry_topic(self, message: MessageExt, delay_level: int) -> bool:
-        """Sends a copy with one more try counted to the group's retry topic; returns whether it is stored.
+        """Sends a copy with one more try counted to the group's retry topic. Returns whether it is stored.
 
         The broker moves a message with too many tries to the dead letters.
         """

@@ -39,14 +39,12 @@ class ConsumerMember(Protocol):
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Starts to consume the topic's queues from new offsets."""
 
-    def consumer_status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """Returns the offsets in memory of the topic's queues."""
-        ...
+    def consumer_status(self, topic: str) -> Mapping[MessageQueue, int]: ...
 
     def running_info(self, *, jstack: bool) -> ConsumerRunningInfo: ...
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Returns the listener's result for the message; cancelled if it takes too long."""
+        """Returns the listener's result for the message. It is cancelled if it takes too long."""
         ...
 
 
@@ -59,7 +57,7 @@ class ConsumerRequests:
         self._consuming = 0
 
     def register(self, group: str, member: ConsumerMember) -> None:
-        """Adds the group's consumer; raises `InvalidState` if the client has a consumer of this group."""
+        """Adds the group's consumer. Raises `InvalidState` if the client has a consumer of this group."""
         if group in self._members:
             raise InvalidState(
                 f"The consumer group[{group}] has been created before, specify another name please. "
@@ -71,7 +69,6 @@ class ConsumerRequests:
         self._members.pop(group, None)
 
     def handlers(self) -> dict[int, Handler]:
-        """Returns the handler of each request code."""
         return {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._consumer_ids_changed,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset_offsets,

@@ -35,7 +35,7 @@ LEAST_SECONDS: Final = 1.0
 
 
 class Membership:
-    """A consumer's membership in its group; `consume_type` is PASSIVELY for push consumers, ACTIVELY for lite pull."""
+    """A consumer's membership in its group. `consume_type` is PASSIVELY for push consumers, ACTIVELY for lite pull."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class Membership:
         return tuple(self._subscriptions)
 
     def filter_of(self, topic: str) -> Filter:
-        """Returns the filter of a subscribed topic; `InvalidState` if it was unsubscribed."""
+        """Returns the filter of a subscribed topic. Raises `InvalidState` if it was unsubscribed."""
         subscription = self._subscriptions.get(topic)
         if subscription is None:
             raise InvalidState(f"group {self._group} no longer subscribes to {topic}")
         return subscription.filter
 
     def subscribe(self, topic: str, wanted: Filter) -> Subscription:
-        """Adds a subscription, or changes the topic's filter; `announce` reports it to brokers."""
+        """Adds a subscription, or changes the topic's filter. `announce` reports it to brokers."""
         before = self._subscriptions.get(topic)
         version = _now_ms() if before is None else max(_now_ms(), before.version_ms + 1)  # always increases
         subscription = self._subscriptions[topic] = Subscription(topic, wanted, version)
@@ -109,7 +109,7 @@ class Membership:
             await self._client.heartbeats.send_round()
 
     def announce_soon(self) -> None:
-        """Makes `run` send a heartbeat; several changes at a time share a heartbeat."""
+        """Makes `run` send a heartbeat. Several changes at a time share a heartbeat."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -124,7 +124,6 @@ class Membership:
             await trio.sleep_until(began + LEAST_SECONDS)
 
     async def leave(self) -> None:
-        """Leaves the group at every broker."""
         if self._is_member:
             self._is_member = False
             self._client.callbacks(ConsumerRequests).unregister(self._group)

@@ -22,7 +22,7 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A topic as brokers know it, and the filter of its messages; `version_ms` is the time of its last change.
+    """A topic as brokers know it, and the filter of its messages. `version_ms` is the time of its last change.
 
     Brokers keep the subscription with the highest version for the whole group, so all members should have equal ones.
     """
@@ -32,7 +32,6 @@ class Subscription:
     version_ms: int
 
     def data(self) -> SubscriptionData:
-        """Returns the subscription as a heartbeat has it."""
         if isinstance(self.filter, SqlFilter):
             return SubscriptionData(
                 self.topic, self.filter.expression, sub_version=self.version_ms, expression_type=SqlFilter.KIND
@@ -50,7 +49,7 @@ class Subscription:
 
 
 def filter_of(tags: str, sql: str | None) -> Filter:
-    """Returns the tag filter, or the SQL filter if there is an SQL expression; raises `InvalidArgument` for both."""
+    """Returns the tag filter, or the SQL filter if there is an SQL expression. Raises `InvalidArgument` for both."""
     tag_filter = TagFilter.parse(tags)
     if sql is None:
         return tag_filter

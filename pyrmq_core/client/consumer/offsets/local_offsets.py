@@ -1,7 +1,7 @@
 """`LocalOffsetStore`: the offsets of a broadcasting consumer, in a file of its client (LocalFileOffsetStore.java).
 
 The file is read and written in a worker thread. Its folder has Java's name for a client with an instance name
-(`offsets_id`); a consumer without an instance name finds no offsets when it starts again.
+(`offsets_id`). A consumer without an instance name finds no offsets when it starts again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = line_logger(__name__)
 
 
 class LocalOffsetStore(OffsetsInMemory):
-    """The store of a broadcasting consumer; `directory` is `~/.rocketmq_offsets` by default, as in Java."""
+    """The store of a broadcasting consumer. `directory` is `~/.rocketmq_offsets` by default, as in Java."""
 
     def __init__(self, client_id: str, group: str, directory: Path | None = None) -> None:
         super().__init__()
@@ -31,13 +31,13 @@ class LocalOffsetStore(OffsetsInMemory):
         self._failure_line = RareLine()
 
     async def load(self) -> None:
-        """Reads the file; raises `StoreError` if neither it nor its `.bak` can be read."""
+        """Reads the file. Raises `StoreError` if neither it nor its `.bak` can be read."""
         async with self._lock:
             for queue, offset in (await trio.to_thread.run_sync(self._file.read)).items():
                 self._adopt(queue, offset, self.known(queue))
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Returns the file's offset; raises `StoreError` if neither it nor its `.bak` can be read."""
+        """Returns the file's offset. Raises `StoreError` if neither it nor its `.bak` can be read."""
         async with self._lock:
             before = self.known(queue)
             offset = (await trio.to_thread.run_sync(self._file.read)).get(queue)
@@ -47,7 +47,7 @@ class LocalOffsetStore(OffsetsInMemory):
             return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
-        """Writes the file once if any of the offsets changed; it is on the medium then, `confirmed` or not."""
+        """Writes the file once if any of the offsets changed. It is on the medium then, `confirmed` or not."""
         async with self._lock:
             changed = self._changed(queues, confirmed=confirmed)
             if not changed:

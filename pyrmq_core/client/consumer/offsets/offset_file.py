@@ -1,4 +1,4 @@
-"""The file of a broadcasting consumer's offsets, with Java's path and format; every function here blocks.
+"""The file of a broadcasting consumer's offsets, with Java's path and format. Every function here blocks.
 
 `<directory>/<client id>/<group>/offsets.json`, and the version before it as `.bak`. Java reads what this writes.
 Source: client/consumer/store/LocalFileOffsetStore.java, common/MixAll.java (string2File).
@@ -29,7 +29,7 @@ _TO_STRING: Final = re.compile(r"MessageQueue \[topic=([^,]*), brokerName=(.*), 
 
 
 def load_offset_file(body: bytes, what: str) -> dict[MessageQueue, int]:
-    """Returns the offsets in a file; raises `BodyError`, which names `what`."""
+    """Returns the offsets in a file. Raises `BodyError`, which names `what`."""
     table = load_object_keys(body, what).get("offsetTable") or {}
     if not isinstance(table, dict):
         raise BodyError(f"{what}: offsetTable is not a JSON object")
@@ -72,11 +72,11 @@ class OffsetFile:
         self.backup = self.path.with_name(f"{FILE_NAME}.bak")
 
     def read(self) -> dict[MessageQueue, int]:
-        """Returns the offsets, empty if there is no file; raises `StoreError` if no version can be read."""
+        """Returns the offsets, empty if there is no file. Raises `StoreError` if no version can be read."""
         return self._read()[0]
 
     def merge(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Writes these queues' offsets; other queues' offsets in the file stay.
+        """Writes these queues' offsets. Other queues' offsets in the file stay.
 
         After a `StoreError` the old offsets can still be read.
         """

@@ -1,7 +1,7 @@
-"""`OffsetStore`: how far a consumer's queues are consumed; `RemoteOffsetStore` keeps it at the brokers.
+"""`OffsetStore`: how far a consumer's queues are consumed. `RemoteOffsetStore` keeps it at the brokers.
 
-Source: client/consumer/store/OffsetStore.java, RemoteBrokerOffsetStore.java (5.4.0). Java sends every offset every 5 s;
-here an offset is sent when it has changed, and once a minute, since a crashed broker loses its last offsets.
+Source: client/consumer/store/OffsetStore.java, RemoteBrokerOffsetStore.java (5.4.0). Java sends every offset every 5 s.
+Here an offset is sent when it has changed, and once a minute, since a crashed broker loses its last offsets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OffsetStore(Protocol):
     """The offsets of one consumer's queues: in memory, and at the brokers or in a file."""
 
     async def load(self) -> None:
-        """Reads the stored offsets if they are in a file; raises `StoreError` if that cannot be read."""
+        """Reads the stored offsets if they are in a file. Raises `StoreError` if that cannot be read."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
         """Sets the consumed offset of the queue in memory. Ignored for a frozen queue."""
@@ -34,11 +34,10 @@ class OffsetStore(Protocol):
     def freeze(self, queue: MessageQueue, offset: int) -> None:
         """Sets an offset that `update` no longer changes, until the queue is forgotten."""
 
-    def known(self, queue: MessageQueue) -> int | None:
-        """Returns the offset in memory; None if there is none."""
+    def known(self, queue: MessageQueue) -> int | None: ...
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Returns the stored offset, or None; memory adopts it unless it has a newer offset to store.
+        """Returns the stored offset, or None. Memory adopts it unless it has a newer offset to store.
 
         Raises `RocketMQError` when it cannot be known.
         """
@@ -50,8 +49,7 @@ class OffsetStore(Protocol):
         acknowledged the offsets, and also stores offsets that were sent before but never acknowledged.
         """
 
-    def forget(self, queue: MessageQueue) -> None:
-        """Drops the queue from memory: this consumer no longer has the queue."""
+    def forget(self, queue: MessageQueue) -> None: ...
 
 
 class RemoteOffsetStore(OffsetsInMemory):
@@ -115,7 +113,7 @@ class RemoteOffsetStore(OffsetsInMemory):
     async def _commit(
         self, queue: MessageQueue, consumed: ConsumedOffset, confirmed: bool, permits: trio.Semaphore
     ) -> bool:
-        """Stores one offset; returns False when its broker cannot be reached."""
+        """Stores one offset. Returns False when its broker cannot be reached."""
         async with permits:
             offset = consumed.begin_sending()
             try:

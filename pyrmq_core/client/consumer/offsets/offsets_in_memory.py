@@ -31,12 +31,11 @@ class ConsumedOffset:
         return self.offset
 
     def end_sending(self, offset: int, *, confirmed: bool) -> None:
-        """Records that `offset` was sent, and whether the broker or file confirmed it."""
         self.sent = offset
         self.confirmed = offset if confirmed else None
 
     def is_changed(self, *, confirmed: bool) -> bool:
-        """Returns whether the value has to be sent; with `confirmed`, also if it was sent but not confirmed."""
+        """Returns whether the value has to be sent. With `confirmed`, also if it was sent but not confirmed."""
         return (self.confirmed if confirmed else self.sent) != self.offset
 
 
@@ -66,16 +65,13 @@ class OffsetsInMemory:
         entry.offset, entry.is_frozen = offset, True
 
     def known(self, queue: MessageQueue) -> int | None:
-        """Returns the offset in memory; None if there is none."""
         entry = self._offsets.get(queue)
         return None if entry is None else entry.offset
 
     def forget(self, queue: MessageQueue) -> None:
-        """Drops the queue from memory: this consumer no longer has the queue."""
         self._offsets.pop(queue, None)
 
     def _send_again(self, queues: Iterable[MessageQueue]) -> None:
-        """Marks the offsets of these queues to be sent next time, changed or not."""
         for queue in queues:
             if (entry := self._offsets.get(queue)) is not None:
                 entry.sent = entry.confirmed = None

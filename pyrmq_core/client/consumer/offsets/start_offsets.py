@@ -19,7 +19,7 @@ DEFAULT_AGE: Final = timedelta(minutes=30)
 
 
 class StartOffsets:
-    """The rule of one consumer; `timestamp` has a time zone and counts for TIMESTAMP only."""
+    """The rule of one consumer. `timestamp` has a time zone and counts for TIMESTAMP only."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class StartOffsets:
     async def start_of(self, queue: MessageQueue) -> int:
         """Returns the stored offset, or the offset that `consume_from_where` names.
 
-        Raises `RocketMQError` when it cannot be known; the queue must not be started then.
+        Raises `RocketMQError` when it cannot be known. The queue must not be started then.
         """
         stored = await self._store.stored(queue)
         if stored is not None:

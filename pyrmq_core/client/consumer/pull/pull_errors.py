@@ -54,8 +54,10 @@ def no_progress(pull: RawPull) -> RecordError:
 
 
 def _is_beyond(pull: RawPull, end: int) -> bool:
-    """Returns whether the next offset lies beyond the queue's end in the same answer: then it is unknown which messages
-    a filter passed over."""
+    """Returns whether the next offset lies beyond the queue's end in the same answer.
+
+    Then it is unknown which messages a filter passed over.
+    """
     return pull.status is not PullStatus.OFFSET_ILLEGAL and min(pull.next_offset, end) > pull.max_offset
 
 

@@ -23,11 +23,11 @@ PROXY_BYTES: Final = 48 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ReadWindow:
-    """The bounds of a range read: messages and bytes requested and not delivered yet, messages of one pull, and seconds
-    to wait for a failing broker.
+    """The bounds of a range read.
 
-    With `lends_records` the records of pulls are views of received bytes, which spares a copy. Each such pull keeps a
-    MiB or more alive: it is for callers that decode each pull at once.
+    They are the messages and bytes requested and not delivered yet, the messages of one pull, and the seconds to wait
+    for a failing broker. With `lends_records` the records of pulls are views of received bytes, which spares a copy.
+    Each such pull keeps a MiB or more alive: it is for callers that decode each pull at once.
     """
 
     messages: int = 4000
@@ -59,7 +59,7 @@ class PullSizer:
         self.learn(first, first.next_offset, larger=False)
 
     def learn(self, pull: RawPull, end: int, larger: bool) -> None:
-        """Adjusts the size after an answer to a pull up to `end`; `larger` if the pull requested more than `size`."""
+        """Adjusts the size after an answer to a pull up to `end`. `larger` if the pull requested more than `size`."""
         self._answer_bytes += (len(pull.records) - self._answer_bytes) / BYTES_SHARE
         if pull.next_offset > end and pull.is_batched:
             self.is_batched = True
@@ -79,7 +79,6 @@ class PullSizer:
         return start + self.size * (2 if larger else 1), larger
 
     def slices_at_once(self, window: ReadWindow) -> int:
-        """Returns the number of slices for which the window has room, at least one."""
         room = window.messages // self.size
         if self.is_batched and room < 2:
             # A batch cannot be divided. With room for two, the broker reads the next batch while the first is decoded.

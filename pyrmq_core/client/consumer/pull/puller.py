@@ -1,9 +1,9 @@
 """`Puller`: the only path of reads, for single pulls and for ranges with many pulls under way at once.
 
 Queue offsets are dense, and a broker answers at most 32 messages a pull by default: a range is divided into slices of
-the broker's own answer size, several are pulled at once, and their answers are delivered in the order of their
-offsets. Source: client/impl/consumer/PullAPIWrapper.java; broker's caps: store/DefaultMessageStore.java (getMessage),
-5.4.0.
+the broker's own answer size, several are pulled at once, and their answers are delivered in the order of their offsets.
+Source: client/impl/consumer/PullAPIWrapper.java, and for the broker's caps: store/DefaultMessageStore.java
+(getMessage), 5.4.0.
 """
 
 from __future__ import annotations
@@ -63,9 +63,10 @@ JOIN_MESSAGES: Final = 16_384
 class Puller:
     """Pulls for one consumer group over a client's connections.
 
-    With `namespace`, the group and the queues in arguments and results are without the namespace; requests contain it.
-    With `is_member` it pulls as members of a group do: a queue from the slave that the broker's last answer suggested
-    (PullAPIWrapper.recalculatePullFromWhichNode), and a range only up to an answer that moves the group's offset.
+    With `namespace`, the group and the queues in arguments and results are without the namespace, and requests contain
+    it. With `is_member` it pulls as members of a group do: a queue from the slave that the broker's last answer
+    suggested (PullAPIWrapper.recalculatePullFromWhichNode), and a range only up to an answer that moves the group's
+    offset.
     """
 
     def __init__(
@@ -137,13 +138,12 @@ class Puller:
         tags: Filter = ALL_TAGS,
         window: ReadWindow = READ_WINDOW,
     ) -> AsyncIterator[AsyncIterator[RawPull]]:
-        """Reads the queue from `start` up to, without, `end`, in pulls in offset order that cover the range without a
-        gap.
+        """Reads the queue from `start` up to, without, `end`, in pulls in offset order that cover the range.
 
-        A pull's own range is `start` to `next_offset`; messages of its records outside that belong to another pull
+        A pull's own range is `start` to `next_offset`. Messages of its records outside that belong to another pull
         (batch topics). After network failures it retries for `window.patience` seconds. Raises `DataLost` if the range
-        is no longer kept; while the broker has no master, `BrokerNotFound` instead. A member's read ends with the pull
-        that moves its group to another offset (OFFSET_ILLEGAL), at once: the broker says so once.
+        is no longer kept, but `BrokerNotFound` while the broker has no master. A member's read ends with the pull that
+        moves its group to another offset (OFFSET_ILLEGAL), at once: the broker says so once.
         """
         async with self._reader(queue, start, end, tags, window) as reader, aclosing(reader.pulls()) as pulls:
             yield pulls
@@ -221,7 +221,7 @@ class Puller:
         return self._proxy_of(queue) is not None
 
     def turn(self, queue: MessageQueue) -> trio.Lock | None:
-        """Returns the lock by which a member pulls its queues at a proxy one after another; None at a broker.
+        """Returns the lock by which a member pulls its queues at a proxy one after another, or None at a broker.
 
         Answers of several queues at once would be more than a proxy sends: see `PROXY_BYTES`.
         """
@@ -258,13 +258,12 @@ class Puller:
         return address == master
 
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
-        """Returns the requests for many offsets of one queue; call `pull` before, which learns the kind of topic."""
+        """Returns the requests for many offsets of one queue. Call `pull` before, which learns the kind of topic."""
         if tags.passes_all or not self._client.batch_topics.is_known(self._on_wire(queue), queue.broker_name):
             return QueuePulls(self._consumer_group, queue, tags, namespace=self._namespace)
         return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate(), namespace=self._namespace)
 
     async def connection(self, queue: MessageQueue) -> PinnedConnection:
-        """Returns the connection that the queue is read over."""
         return await self._client.open_line(await self.address(queue))
 
     def _flags(self, queue: MessageQueue, wait: float, commit: int | None) -> PullSysFlag:
@@ -294,7 +293,7 @@ class Puller:
                 reader.close()
 
     async def _own_filter(self, queue: MessageQueue, tags: Filter, address: str, timeout: float) -> Passes | None:
-        """Returns the filter to apply here, for a batch topic, which the broker cannot filter; else None."""
+        """Returns the filter to apply here, for a batch topic, which the broker cannot filter, or else None."""
         topics = self._client.batch_topics
         if await topics.is_batch_topic(self._on_wire(queue), queue.broker_name, address, timeout=timeout):
             return tags.predicate()
@@ -336,7 +335,7 @@ class QueuePulls:
         self.form = RequestForm(request.to_command(), ("queueOffset", "maxMsgNums"))
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns the pull, clipped to `end`; None if it does not move forward, or moves beyond its own queue end.
+        """Returns the pull, clipped to `end`, or None if it does not move forward, or moves beyond its own queue end.
 
         It moves forward by messages, or by offsets whose messages a filter dropped.
         """
@@ -358,7 +357,7 @@ class QueuePulls:
         )
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
-        """Returns the pull; raises `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""
+        """Returns the pull. Raises `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""
         queue, passes, is_unfiltered = self._queue, self._passes, self._is_unfiltered
         return _any_answer(queue, start, answer, address, passes, self._namespace, is_unfiltered=is_unfiltered)
 

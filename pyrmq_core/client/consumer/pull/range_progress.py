@@ -1,5 +1,4 @@
-"""`RangeProgress`: decides which offsets of a range to pull next, what an answer completes, and what is delivered in
-order.
+"""`RangeProgress`: decides which offsets of a range to pull next, and which pulls to deliver in order.
 
 Pure: answers go in, slices to pull and pulls in order come out. `RangeReader` posts, waits and wakes.
 """
@@ -44,7 +43,6 @@ class PullSlice:
         self.error: RocketMQError | None = None
 
     def add(self, pull: RawPull) -> None:
-        """Adds the pull that begins at `position`."""
         self.pulls.append(pull)
         self.position = pull.next_offset
         if self.position >= self.end_offset:
@@ -81,7 +79,6 @@ class RangeProgress:
         self._sizer.begin(first)
 
     def narrow(self, most_bytes: int) -> None:
-        """Lowers the limit on bytes that are requested and not delivered yet."""
         self._window = replace(self._window, bytes=min(self._window.bytes, most_bytes))
 
     def end_at(self, pull: RawPull) -> None:
@@ -95,7 +92,7 @@ class RangeProgress:
         self._wanted_bytes, self._wanted_messages = wanted_bytes, wanted_messages
 
     def add_answer(self, answered: PullSlice, pull: RawPull) -> SliceState:
-        """Adds an answer to its slice and returns the slice's state; a slice that stays ASKED needs another pull.
+        """Adds an answer to its slice and returns the slice's state. A slice that stays ASKED needs another pull.
 
         The answer also sets the size of later slices. The answer to a retry goes to `PullSlice.add` instead.
         """
@@ -110,7 +107,7 @@ class RangeProgress:
         return answered.state
 
     def deliver_in_order(self) -> list[PullSlice]:
-        """Delivers the next pulls in order, up to the wanted amount; returns the slices to pull now."""
+        """Delivers the next pulls in order, up to the wanted amount. Returns the slices to pull now."""
         slices = self.slices
         to_pull: list[PullSlice] = []
         while slices and (head := slices[0]).state is not ASKED and not self.is_enough():
@@ -154,7 +151,7 @@ class RangeProgress:
         return pulls
 
     def _accept(self, pull: RawPull) -> PullSlice | None:
-        """Delivers the new part of the pull; if offsets before it are missing, returns their slice instead.
+        """Delivers the new part of the pull. If offsets before it are missing, returns their slice instead.
 
         A filter may skip more offsets than were requested. A pull of a batch topic has complete batches, which may
         begin before its start.

@@ -2,7 +2,8 @@
 
 A pull has no task of its own, which would cost this process five times as much. When an answer arrives, the
 connection's callback records it and posts the next pulls, in one write with the pulls that other answers of the same
-read cause. Only a failed pull gets a task, which retries it. `RangeProgress` decides; this module posts and waits.
+read cause. Only a failed pull gets a task, which retries it. `RangeProgress` decides, while this module posts and
+waits.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ class PullRequests(Protocol):
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns the pull, clipped to `end`, if it goes forward as expected; else None."""
+        """Returns the pull, clipped to `end`, if it goes forward as expected, or else None."""
         ...
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
-        """Returns the pull; raises `ResponseError` for a refusal, `ProtocolError` for an answer that is no pull."""
+        """Returns the pull. Raises `ResponseError` for a refusal, `ProtocolError` for an answer that is no pull."""
         ...
 
 
@@ -64,9 +65,7 @@ class PullPath(Protocol):
         """True if an answer that moves the group's offset ends the read, and is its last pull."""
         ...
 
-    def is_proxied(self, queue: MessageQueue) -> bool:
-        """Returns whether a proxy answers the queue's pulls, as far as is known."""
-        ...
+    def is_proxied(self, queue: MessageQueue) -> bool: ...
 
     async def pull(
         self, queue: MessageQueue, offset: int, *, max_messages: int = 32, tags: Filter = ...
@@ -107,7 +106,7 @@ class _BorrowingPull(_PostedPull):
 
 
 class RangeReader:
-    """Reads `start` to `end` of a queue; made and closed by `Puller.read`."""
+    """Reads `start` to `end` of a queue. `Puller.read` makes and closes it."""
 
     def __init__(
         self,
@@ -136,24 +135,21 @@ class RangeReader:
 
     @property
     def is_ended(self) -> bool:
-        """True if the caller has received all pulls of the range."""
         return self._progress.is_ended
 
     async def pulls(self) -> AsyncGenerator[RawPull, None]:
-        """Yields one pull after another."""
         while pulls := await self.take(1, 1):
             for pull in pulls:
                 yield pull
 
     async def joined(self, wanted_bytes: int, wanted_messages: int) -> AsyncGenerator[list[RawPull], None]:
-        """Yields lists of pulls, each of about `wanted_bytes` or `wanted_messages`."""
         while pulls := await self.take(wanted_bytes, wanted_messages):
             # Lets the next pulls, which are posted, be written before the caller blocks the loop by decoding.
             await trio.lowlevel.checkpoint()
             yield pulls
 
     async def take(self, wanted_bytes: int, wanted_messages: int) -> list[RawPull]:
-        """Returns the next pulls, up to about `wanted_bytes` or `wanted_messages`; none at the range's end.
+        """Returns the next pulls, up to about `wanted_bytes` or `wanted_messages`, or none at the range's end.
 
         The pulls that follow are posted before this returns. Raises the error of the next pull, if it failed for good.
         """
@@ -216,7 +212,7 @@ class RangeReader:
         self._connection.post_all(self._requests.form, calls, timeout=PULL_TIMEOUT_SECONDS)
 
     def answered(self, pull_slice: PullSlice, result: Command | RocketMQError) -> None:
-        """Records a result from the connection; a pull without a plain answer is retried by a task."""
+        """Records a result from the connection. A pull without a plain answer is retried by a task."""
         if self._is_closed:
             return
         progress = self._progress
@@ -274,7 +270,7 @@ class RangeReader:
             self._deliver()
 
     async def _pull(self, start: int, end: int, result: Command | RocketMQError | None = None) -> RawPull:
-        """Pulls until an answer moves forward, and returns it clipped to the range; waits out network failures.
+        """Pulls until an answer moves forward, and returns it clipped to the range. Waits out network failures.
 
         `result` is the result of a first try, if there was one. `DataLost` is raised only if the registered master
         reported the loss: a slave may lag, or have begun later.

@@ -29,7 +29,7 @@ HOLD_SECONDS: Final = 0.05
 
 
 class RangesReader:
-    """Reads ranges in their order; made and closed by `Puller.read_ranges`, in whose nursery its tasks run."""
+    """Reads ranges in their order. `Puller.read_ranges` makes and closes it, and runs its tasks in a nursery."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class RangesReader:
     async def joined(
         self, wanted_bytes: int, wanted_messages: int, *, share_lists: bool
     ) -> AsyncGenerator[list[RawPull], None]:
-        """Yields lists of pulls, of about `wanted_bytes` or `wanted_messages`; with `share_lists` ranges share a list.
+        """Yields lists of pulls, of about `wanted_bytes` or `wanted_messages`. With `share_lists` ranges share a list.
 
         Raises the error of a range when its turn comes, after all pulls before it.
         """
@@ -83,7 +83,6 @@ class RangesReader:
             yield held.take()
 
     def close(self) -> None:
-        """Ignores the answers to pulls under way."""
         for begun in self._begun:
             begun.reader.close()
 
@@ -134,7 +133,7 @@ class _BegunRange:
         return self._taken.is_set()
 
     async def next_pulls(self, wanted_bytes: int, wanted_messages: int) -> list[RawPull]:
-        """Waits for the next pulls and returns them, none at the range's end; raises their error."""
+        """Waits for the next pulls and returns them, none at the range's end. Raises their error."""
         if not self._taken.is_set():
             await self._taken.wait()
         if self._error is not None:
@@ -157,7 +156,6 @@ class _HeldPulls:
         return self._bytes >= self._wanted_bytes or self._messages >= self._wanted_messages
 
     def has_room(self, pulls: list[RawPull]) -> bool:
-        """Returns whether the list stays within its bounds with these pulls, too."""
         return (
             self._bytes + sum(len(pull.records) for pull in pulls) <= self._wanted_bytes
             and self._messages + sum(pull.next_offset - pull.start for pull in pulls) <= self._wanted_messages
@@ -169,6 +167,5 @@ class _HeldPulls:
         self._messages += sum(pull.next_offset - pull.start for pull in pulls)
 
     def take(self) -> list[RawPull]:
-        """Returns the pulls, and begins the next list."""
         pulls, self.pulls, self._bytes, self._messages = self.pulls, [], 0, 0
         return pulls

@@ -71,7 +71,7 @@ class UnreadableRecords:
         self._tries = 0
 
     def pass_over(self, pull: RawPull, error: RecordError, rules: BodyRules) -> Readable:
-        """Returns a pull's readable messages, and warns of the others; raises `error` while tries are left.
+        """Returns a pull's readable messages, and warns of the others. Raises `error` while tries are left.
 
         The tries of a pull count anew if it begins elsewhere.
         """

@@ -1,7 +1,7 @@
 """`Rebalancer`: decides every 20 s, and whenever members or routes change, which queues this consumer reads.
 
 Each member computes the whole division by itself, from the topic's queues in the NameServer's route and the members'
-client ids at a broker; members with the same input compute the same result. Sources: client/impl/consumer/
+client ids at a broker. Members with the same input compute the same result. Sources: client/impl/consumer/
 RebalanceImpl.java, RebalanceService.java, 5.4.0.
 """
 
@@ -39,16 +39,16 @@ class QueueTable(Protocol):
     """The queues that a consumer reads, as the rebalancer changes them."""
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Drops and adds queues of the topic until they are those `wanted`; returns whether nothing is left to do."""
+        """Drops and adds queues of the topic until they are those `wanted`. Returns whether nothing is left to do."""
         ...
 
     async def drop_others(self, topics: Collection[str]) -> bool:
-        """Drops the queues of all topics but these; returns True when no queue waits to be dropped."""
+        """Drops the queues of all topics but these. Returns True when no queue waits to be dropped."""
         ...
 
 
 class Rebalancer:
-    """The rebalancing of one consumer; if `strategy` is None it reads every queue (broadcasting)."""
+    """The rebalancing of one consumer. If `strategy` is None it reads every queue (broadcasting)."""
 
     def __init__(
         self,
@@ -75,7 +75,6 @@ class Rebalancer:
         self._woken.set()
 
     async def run(self) -> None:
-        """Rebalances for the life of the consumer."""
         while True:
             self._woken = woken = trio.Event()
             changed = self._client.routes.changed
@@ -86,7 +85,7 @@ class Rebalancer:
             await trio.sleep_until(began + LEAST_SECONDS)
 
     async def run_round(self) -> bool:
-        """Divides the queues of each topic once; returns whether this consumer reads all queues that it should."""
+        """Divides the queues of each topic once. Returns whether this consumer reads all queues that it should."""
         topics = self._topics()
         self._problems.keep(DIVISION, topics)
         self._problems.keep(READING, topics)
@@ -168,7 +167,6 @@ def _unknown_group(error: ResponseError, group: str) -> ResponseError:
 
 
 async def _first_of(*events: trio.Event) -> None:
-    """Returns when one of the events is set."""
     async with trio.open_nursery() as nursery:
 
         async def wait(event: trio.Event) -> None:
@@ -180,7 +178,7 @@ async def _first_of(*events: trio.Event) -> None:
 
 
 class FixedQueues:
-    """A consumer's queues as its user assigned them; a queue that cannot be started, or has stalled, is tried again."""
+    """A consumer's queues as its user assigned them. A queue that cannot be started, or has stalled, is tried again."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table
@@ -188,18 +186,16 @@ class FixedQueues:
         self._woken = trio.Event()
 
     def set(self, queues: Collection[MessageQueue]) -> None:
-        """Replaces the queues; `run_round` or the next round applies them."""
+        """Replaces the queues. `run_round` or the next round applies them."""
         by_topic: defaultdict[str, list[MessageQueue]] = defaultdict(list)
         for queue in dict.fromkeys(queues):
             by_topic[queue.topic].append(queue)
         self._by_topic = dict(by_topic)
 
     def wake(self) -> None:
-        """Begins the next round at once."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Applies the assigned queues in rounds, for the life of the consumer."""
         while True:
             self._woken = trio.Event()
             settled = await self.run_round()
@@ -207,7 +203,7 @@ class FixedQueues:
                 await self._woken.wait()
 
     async def run_round(self) -> bool:
-        """Drops and adds queues once; returns whether all could be added."""
+        """Drops and adds queues once. Returns whether all could be added."""
         by_topic = self._by_topic
         await self._table.drop_others(by_topic)
         settled = True

@@ -21,12 +21,10 @@ from pyrmq_core.model import MessageQueue
 
 
 def sort_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-    """Returns the queues by topic, broker name and queue id."""
     return sorted(queues, key=lambda queue: (utf16(queue.topic), utf16(queue.broker_name), queue.queue_id))
 
 
 def sort_client_ids(client_ids: Iterable[str]) -> list[str]:
-    """Returns the ids in the order of Java's strings."""
     return sorted(client_ids, key=utf16)
 
 
@@ -58,7 +56,6 @@ class AllocateMessageQueueStrategy(Protocol):
 
 
 def check_strategy(strategy: object) -> None:
-    """Raises `InvalidArgument` for a setting that is no strategy."""
     if not callable(getattr(strategy, "allocate", None)) or not isinstance(getattr(strategy, "name", None), str):
         raise InvalidArgument(
             f"allocate_message_queue_strategy={strategy!r}: it has a name and a method allocate(group, client_id, "
@@ -67,7 +64,6 @@ def check_strategy(strategy: object) -> None:
 
 
 def check_lists(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> None:
-    """Raises `InvalidArgument` for an empty list of members or queues."""
     if not client_id:
         raise InvalidArgument("client_id is empty: pass the id of the member whose queues you want")
     if not queues:
@@ -120,8 +116,8 @@ class AllocateMessageQueueAveragelyByCircle:
 class AllocateMessageQueueByConfig:
     """A fixed list of queues, whatever the other members have (AllocateMessageQueueByConfig.java).
 
-    Queues that no member names are read by none. Of several topics, each is allocated its own queues of the list; Java
-    repeats the whole list for each topic. A configured queue that the topic lacks is returned too, as in Java.
+    Queues that no member names are read by none. Of several topics, each is allocated its own queues of the list, while
+    Java repeats the whole list for each topic. A configured queue that the topic lacks is returned too, as in Java.
     """
 
     __slots__ = ("queues",)
@@ -140,7 +136,7 @@ class AllocateMessageQueueByConfig:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns the configured queues of the topics in `queues`; the members do not matter."""
+        """Returns the configured queues of the topics in `queues`. The members do not matter."""
         topics = {queue.topic for queue in queues}
         return tuple(queue for queue in self.queues if queue.topic in topics)
 
@@ -172,7 +168,7 @@ class AllocateMessageQueueByMachineRoom:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns a block of neighbouring queues of these rooms; queues left at the end go to the first members."""
+        """Returns a block of neighbouring queues of these rooms. Queues left at the end go to the first members."""
         check_lists(client_id, queues, client_ids)
         if client_id not in client_ids:
             return ()
@@ -184,7 +180,7 @@ class AllocateMessageQueueByMachineRoom:
 
 
 def _room_of(broker_name: str) -> str | None:
-    """Returns `room` of `room@name`; empty parts at the end do not count, as in Java's `split`."""
+    """Returns `room` of `room@name`. Empty parts at the end do not count, as in Java's `split`."""
     parts = broker_name.split("@")
     while parts and not parts[-1]:
         parts.pop()
@@ -192,7 +188,7 @@ def _room_of(broker_name: str) -> str | None:
 
 
 class MachineRoomResolver(Protocol):
-    """Your knowledge of the rooms (AllocateMachineRoomNearby.MachineRoomResolver); no room may be empty."""
+    """Your knowledge of the rooms (AllocateMachineRoomNearby.MachineRoomResolver). No room may be empty."""
 
     def broker_deploy_in(self, queue: MessageQueue) -> str:
         """Returns the room of the queue's broker."""
@@ -268,7 +264,7 @@ def md5_hash(key: str) -> int:
 class AllocateMessageQueueConsistentHash:
     """The owner of a queue is the next member on a ring (AllocateMessageQueueConsistentHash.java).
 
-    Each member has `virtual_nodes` positions on the ring; more positions divide the queues more evenly. All members
+    Each member has `virtual_nodes` positions on the ring. More positions divide the queues more evenly. All members
     need the same number and the same `hash_function`. Java's members do by default. Go's have another hash: never use
     this strategy in a group with them.
     """
