@@ -33,7 +33,6 @@ MemberParts: TypeAlias = tuple[int, bytes, str, str]
 
 
 def message_of(content: Payload | BatchMember) -> Payload | Message:
-    """Returns the payload itself, or the member's message: both have the topic and the body."""
     return content[0] if isinstance(content, tuple) else content
 
 
@@ -43,7 +42,7 @@ def batch_member(
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     system_properties: Mapping[str, str] = NO_PROPERTIES,
 ) -> BatchMember | None:
-    """Returns the checked message, ready to share a request; None if it must be sent alone.
+    """Returns the checked message, ready to share a request, or None if it must be sent alone.
 
     Messages are sent alone if they are delayed, have a priority, go to retry topics, or have large properties or a body
     of `below_bytes` or more. `InvalidMessage` names the rule that the message breaks. `system_properties` are the
@@ -68,7 +67,7 @@ def batch_member(
 def join_members(
     topic: str, waits: bool, members: Sequence[MemberParts], unique_ids: Sequence[str], *, single_tag: bool = False
 ) -> Payload:
-    """Returns messages of one topic and one wait flag as one request; a single message becomes no batch."""
+    """Returns messages of one topic and one wait flag as one request. A single message becomes no batch."""
     if len(members) == 1:
         ((flag, body, before, after),), (unique_id,) = members, unique_ids
         properties = f"{before}UNIQ_KEY\x01{unique_id}\x02{after}"
@@ -85,7 +84,7 @@ def join_members(
 
 
 def _encode_members(members: Sequence[MemberParts], unique_ids: Sequence[str]) -> bytes:
-    """Returns the same body as `encode_batch_body`, in one pass; `MAX_PROPERTIES_CHARS` ensures its limit."""
+    """Returns the same body as `encode_batch_body`, in one pass. `MAX_PROPERTIES_CHARS` ensures its limit."""
     pack_head, pack_short = HEAD.pack, SHORT.pack
     parts: list[bytes] = []
     for (flag, body, before, after), unique_id in zip(members, unique_ids, strict=True):

@@ -24,7 +24,7 @@ BATCH_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MessageEncoder:
-    """Settings of one producer; `own_properties` go with every single message.
+    """Settings of one producer. `own_properties` go with every single message.
 
     `hooks` are called with each message in the caller's thread and context, and may return another message. Messages
     with bodies below `joined_below_bytes` may share a request: 0 without automatic batching.
@@ -47,14 +47,14 @@ class MessageEncoder:
         hooks: Sequence[object] = (),
         max_batch_bytes: int = 0,
     ) -> MessageEncoder:
-        """Returns an encoder; raises `InvalidArgument` or `MissingLibrary` for a `compression` that it cannot use."""
+        """Returns an encoder. Raises `InvalidArgument` or `MissingLibrary` for a `compression` that it cannot use."""
         own = {INSTANCE_ID: namespace} if namespace else NO_PROPERTIES
         created, kind = methods_of(hooks, "message_created"), compression_type(compression)
         below = max_batch_bytes if kind is None else min(max_batch_bytes, compress_over_bytes)
         return cls(compress_over_bytes, kind, max_message_bytes, own, created, below)
 
     def one(self, message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> Payload:
-        """Encodes one message; raises `InvalidMessage` with the rule that it breaks."""
+        """Encodes one message. Raises `InvalidMessage` with the rule that it breaks."""
         if self.hooks:
             message = self.created(message)
         own = self.own_properties
@@ -64,7 +64,7 @@ class MessageEncoder:
         return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
 
     def content(self, message: Message, timeout: float | None = None) -> BatchMember | Payload:
-        """Encodes one message as `one` does; a message that may share a request gets its id later.
+        """Encodes one message as `one` does. A message that may share a request gets its id later.
 
         A message with a time-out of its own shares no request.
         """
@@ -78,18 +78,17 @@ class MessageEncoder:
         return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
 
     def created(self, message: Message) -> Message:
-        """Returns the message that the hooks for created messages return for it."""
         for hook in self.hooks:
             changed = quietly(hook, message)
             message = changed if isinstance(changed, Message) else message
         return message
 
     def checked(self, messages: Sequence[Message]) -> CheckedBatch:
-        """Returns the messages of a batch; raises `InvalidMessage` with the rule that a message breaks."""
+        """Returns the messages of a batch. Raises `InvalidMessage` with the rule that a message breaks."""
         return checked_batch(messages, self.max_message_bytes)
 
     def batch(self, batch: CheckedBatch, *, split_by_tag: bool = False) -> Iterator[Payload]:
-        """Yields messages of one topic in as few requests as possible; with `split_by_tag` each request has one tag."""
+        """Yields messages of one topic in as few requests as possible. With `split_by_tag` each request has one tag."""
         return split_checked(
             batch,
             unique_ids(len(batch.messages)),

@@ -1,6 +1,6 @@
 """Message trace of a producer: each message with its queue and time, and the ends of transactions.
 
-A hook like any other, which the producer adds itself; `TraceDispatcher` sends its records. Trace messages are not
+A hook like any other, which the producer adds itself. `TraceDispatcher` sends its records. Trace messages are not
 traced. Source: client/trace/hook/SendMessageTraceHookImpl.java, 5.3.3.
 """
 
@@ -15,8 +15,6 @@ from pyrmq_core.protocol.messages.trace import published, recalled, transaction_
 
 
 class Tracer(TraceDispatcher):
-    """The trace of one producer."""
-
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
         self._region = DEFAULT_REGION
@@ -25,7 +23,7 @@ class Tracer(TraceDispatcher):
         pass
 
     def send_message_after(self, context: SendContext) -> None:
-        """Records each message of an acknowledged try; a failed try has no region, so it is not reported."""
+        """Records each message of an acknowledged try. A failed try has no region, so it is not reported."""
         if not context.results or not context.trace_on or context.topic == self.topic:
             return
         region = context.results[0].region_id

@@ -60,11 +60,12 @@ Select = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 class Producer(SessionOwner[ProducerSettings[Any]]):
     """Sends messages.
 
-    `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own; with `client=`
-    it shares one. Times are seconds; a send's `timeout` counts routes, tries and waits. A sent request stays with its
-    broker for all of that time; `timeout_per_attempt` caps a try after which another broker can take over. With
-    `batching`, messages that come fast are sent together; `trace` (True, or a topic) reports each to the trace topic;
-    `hooks` are plain functions around each try; `namespace` is the prefix of topics and the group at brokers.
+    `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own, and with
+    `client=` it shares one. Times are seconds. A send's `timeout` counts routes, tries and waits. A sent request stays
+    with its broker for all of that time, while `timeout_per_attempt` caps a try after which another broker can take
+    over. With `batching`, messages that come fast are sent together. `trace` (True, or a topic) reports each to the
+    trace topic. `hooks` are plain functions around each try. `namespace` is the prefix of topics and the group at
+    brokers.
     """
 
     _KIND = "producer"
@@ -133,7 +134,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> None:
-        """Returns when the message is written to the connection; no broker reports whether it is stored."""
+        """Returns when the message is written to the connection. No broker reports whether it is stored."""
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.one(message)
         to = target_of(message, queue)
@@ -150,7 +151,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         select: Select | None = None,
         wait: bool = True,
     ) -> PendingSend:
-        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`); `await pending.wait()` ends it.
+        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). `await pending.wait()` ends it.
 
         With `wait=False` it raises `WindowFull` instead of waiting. What brokers answer is final, as in Java's async
         send: only failures of the wire are tried again.
@@ -190,7 +191,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         queue: MessageQueue | None = None,
         wait: bool = True,
     ) -> PendingBatch:
-        """Sends as `send_batch`, in the background; waits only for room, where the list counts as one message.
+        """Sends as `send_batch`, in the background. Waits only for room, where the list counts as one message.
 
         `await pending.wait()` returns one result a message, or raises as `send_batch` does. With `wait=False` it raises
         `WindowFull` instead of waiting. A broker's answer is final, as in `send_soon`.
@@ -208,8 +209,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
 
         Columns: body, topic (unless given), tags, keys, shardingKey, properties, flag. Requests of up to 4,000 rows
         take the topic's queues in turn, several at once: only rows of one sharding key, or all with `queue`, keep their
-        order. `timeout` is for each request. Raises `InvalidMessage` before anything is sent, naming row and column;
-        `BatchFailed` when a request fails after others were stored.
+        order. `timeout` is for each request. Raises `InvalidMessage` before anything is sent, naming row and column,
+        and `BatchFailed` when a request fails after others were stored.
         """
         sender, seconds = self._open().sender, self._seconds(timeout)
         return await send_rows(sender, rows, topic, queue=queue, encoding=self._encoding, timeout=seconds)
@@ -222,7 +223,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> MessageExt:
-        """Sends the message and waits for a consumer's `reply` to it; `timeout` counts both.
+        """Sends the message and waits for a consumer's `reply` to it. `timeout` counts both.
 
         Raises as `send`, and `RequestTimeout` when the message is stored and no reply came in time.
         """
@@ -242,9 +243,9 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         properties: Mapping[str, str] = NO_PROPERTIES,
         timeout: float | None = None,
     ) -> SendResult:
-        """Answers a message that `request` sent and a consumer read; raises `InvalidArgument` for any other message.
+        """Answers a message that `request` sent and a consumer read. Raises `InvalidArgument` for any other message.
 
-        Returns when a broker pushed the reply to the requesting client; nothing is stored.
+        Returns when a broker pushed the reply to the requesting client. Nothing is stored.
         """
         topic, own = reply_properties(request)
         payload = self._encoding.one(Message(topic, body, properties=properties), own)
@@ -254,7 +255,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     async def recall(self, topic: str, recall_handle: str, *, timeout: float | None = None) -> str:
         """Recalls a delayed message before it is delivered (brokers of 5.3 and later, `recallMessageEnable`).
 
-        `recall_handle` is `SendResult.recall_handle`. Returns the message's id; `ResponseError` when the broker
+        `recall_handle` is `SendResult.recall_handle`. Returns the message's id. Raises `ResponseError` when the broker
         refuses, or is too old.
         """
         parts, seconds = self._open(), self._seconds(timeout)
@@ -316,7 +317,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         keep_refused: bool = False,
         list_ranges: bool = False,
     ) -> AbstractAsyncContextManager[SendWindow]:
-        """Returns a window for callers that encode payloads themselves; `timeout` is for each payload."""
+        """Returns a window for callers that encode payloads themselves. `timeout` is for each payload."""
         sender, seconds = self._open().sender, self._seconds(timeout)
         return open_send_window(
             sender,
@@ -328,7 +329,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         )
 
     async def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:
-        """Returns the queues the topic may be written to now, with a round-robin counter; raises `NoRoute`."""
+        """Returns the queues the topic may be written to now, with a round-robin counter. Raises `NoRoute`."""
         return await self._open().sender.publish_info(topic, timeout=self._seconds(timeout))
 
     async def is_batch_topic(self, topic: str, *, timeout: float | None = None) -> bool:
@@ -336,7 +337,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return await self._open().sender.is_batch_topic(topic, timeout=self._seconds(timeout))
 
     async def sending_topic(self, topic: str, *, timeout: float | None = None) -> tuple[TopicPublishInfo, bool]:
-        """Returns the results of `publish_info` and `is_batch_topic` by one call; each has the whole `timeout`."""
+        """Returns the results of `publish_info` and `is_batch_topic` by one call. Each has the whole `timeout`."""
         sender, seconds = self._open().sender, self._seconds(timeout)
         info = await sender.publish_info(topic, timeout=seconds)
         return info, await sender.is_batch_topic(topic, timeout=seconds)
@@ -358,13 +359,12 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return ThisQueue(chosen_by(select, info.queues, message)), deadline - trio.current_time()
 
     def _draft(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> Draft:
-        """Checks and encodes a message without any server, in any thread; for the blocking and asyncio faces."""
+        """Checks and encodes a message without any server, in any thread, for the blocking and asyncio faces."""
         began, parts = time.monotonic(), self._open()
         payload = self._encoding.content(message, timeout)
         return Draft(parts, payload, target_of(message, queue), self._seconds(timeout), began)
 
     def _created(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Returns the messages that the hooks return for a batch."""
         return [self._encoding.created(message) for message in messages] if self._encoding.hooks else messages
 
     def _seconds(self, timeout: float | None) -> float:
@@ -377,7 +377,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
 
 
 class Draft(NamedTuple):
-    """A send that a thread other than the loop's has checked and encoded; its timeout counts from `began`."""
+    """A send that a thread other than the loop's has checked and encoded. Its timeout counts from `began`."""
 
     parts: RunningProducer
     payload: Payload | BatchMember
@@ -399,13 +399,13 @@ class Draft(NamedTuple):
         return self.parts.in_flight.start(payload, self.to, timeout, (pending,), CommunicationMode.SYNC, loop)
 
     def begin_soon(self, pending: PendingSend) -> None:
-        """Starts a send on the loop; no caller waits for it yet."""
+        """Starts a send on the loop. No caller waits for it yet."""
         self.parts.begin(self.payload, self.to, self.seconds_left(), pending)
 
     def give_up(self, pending: PendingSend, soon: Callable[..., object]) -> None:
         """Abandons the send, after any earlier work of the loop for it.
 
-        `soon` schedules a function on the loop; an ended loop has ended its sends.
+        `soon` schedules a function on the loop. A loop that ended has ended its sends.
         """
         with suppress(InvalidState):
             soon(self.parts.in_flight.give_up, pending, message_of(self.payload).topic)

@@ -21,7 +21,7 @@ from pyrmq_core.protocol.shown_values import shown
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(SendSettings, ClientChoice[AnyClient]):
-    """A producer's settings; `AnyClient` is the `Client` of its face."""
+    """A producer's settings. `AnyClient` is the `Client` of its face."""
 
     send_timeout: float = 3.0
     send_latency_fault_enable: bool = False
@@ -55,10 +55,8 @@ class ProducerSettings(SendSettings, ClientChoice[AnyClient]):
 
     @property
     def batches(self) -> Batching | None:
-        """The rule for batches, if the producer makes any."""
         return Batching() if self.batching is True else self.batching or None
 
     @property
     def trace_topic(self) -> str | None:
-        """The topic of the trace messages, if the producer traces."""
         return self.trace if isinstance(self.trace, str) else TRACE_TOPIC if self.trace else None

@@ -6,7 +6,7 @@
 
 Sources: client/impl/producer/DefaultMQProducerImpl.java (request), client/utils/MessageUtil.java,
 client/impl/ClientRemotingProcessor.java, 5.3.3. Java's synchronous request of 5.3.1 to 5.3.3 stops waiting when the
-send is acknowledged; this one waits for the reply.
+send is acknowledged. This one waits for the reply.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class AwaitedReply:
-    """The reply to one request message; `received` is set when it arrives."""
+    """The reply to one request message. `received` is set when it arrives."""
 
     def __init__(self) -> None:
         self.received = trio.Event()
@@ -55,7 +55,7 @@ class Replies:
         return {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._take}
 
     def _take(self, request: Command, peer: Peer) -> Command:
-        """Passes a reply to its waiting task; a reply without a waiting task is also acknowledged, as in Java."""
+        """Passes a reply to its waiting task. A reply without a waiting task is also acknowledged, as in Java."""
         message = PushReply.from_command(request).message()
         arrived = {**message.properties, ARRIVE_TIME: str(time.time_ns() // 1_000_000)}
         awaited = self._awaited.get(message.properties.get(CORRELATION_ID, ""))
@@ -79,8 +79,6 @@ REPLY: Final = "reply"
 
 
 class RequestSender:
-    """The requests of one producer."""
-
     def __init__(self, client: ClientSession, sender: Sender) -> None:
         self._client = client
         self._sender = sender
@@ -88,7 +86,7 @@ class RequestSender:
         self._clusters: set[str] = set()
 
     def properties(self, timeout: float) -> dict[str, str]:
-        """Returns the properties that make a message a request; CORRELATION_ID names it."""
+        """Returns the properties that make a message a request. CORRELATION_ID names it."""
         return {
             CORRELATION_ID: str(uuid.uuid4()),
             REPLY_TO_CLIENT: self._client.client_id,
@@ -96,7 +94,7 @@ class RequestSender:
         }
 
     async def ask(self, payload: Payload, correlation_id: str, to: Target, *, timeout: float) -> MessageExt:
-        """Sends the request and waits for its reply; `timeout` counts both. Raises as a send, and `RequestTimeout`."""
+        """Sends the request and waits for its reply. `timeout` counts both. Raises as a send, and `RequestTimeout`."""
         deadline = trio.current_time() + timeout
         with trio.move_on_after(timeout):
             await self._make_known(payload.topic, timeout)
@@ -130,7 +128,7 @@ class RequestSender:
 
 
 def reply_properties(request: MessageExt) -> tuple[str, dict[str, str]]:
-    """Returns the topic and the properties of the reply to a request; raises `InvalidArgument` for another message."""
+    """Returns the topic and the properties of the reply to a request. Raises `InvalidArgument` for other messages."""
     missing = [name for name in (CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT) if not request.properties.get(name)]
     if missing:
         raise InvalidArgument(

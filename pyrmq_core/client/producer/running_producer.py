@@ -35,8 +35,6 @@ from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset
 
 @dataclass(frozen=True, slots=True)
 class RunningProducer:
-    """A producer's sender and the parts that send through it."""
-
     client: ClientSession
     sender: Sender
     in_flight: InFlight
@@ -60,26 +58,25 @@ class RunningProducer:
             self.in_flight.end((pending,), unexpected(message_of(payload).topic, error))
 
     def abandon(self) -> None:
-        """Ends all sends under way; each pending send gets its error."""
+        """Ends all sends under way. Each pending send gets its error."""
         if self.accumulator is not None:
             self.accumulator.abandon()
         self.in_flight.abandon()
 
     async def drain(self) -> None:
-        """Waits until no send is under way."""
         if self.accumulator is not None:
             self.accumulator.flush()
         await self.batches.drain()
         await self.in_flight.drain()
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the time in seconds until every send under way has ended; callable from any thread."""
+        """Returns the time in seconds until every send under way has ended. Callable from any thread."""
         return max(self.in_flight.longest_seconds(now), self.batches.longest_seconds(now))
 
 
 @asynccontextmanager
 async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> AsyncIterator[RunningProducer]:
-    """Registers the group for the time of the block; raises `InvalidState` if the client has its producer already."""
+    """Registers the group for the time of the block. Raises `InvalidState` if the client has its producer already."""
     client.register_producer(settings.producer_group, transactional=settings.transaction_listener is not None)
     unseen = UnseenFailures(settings.group)
     try:
@@ -142,7 +139,7 @@ async def run_detector(client: ClientSession, faults: FaultLatency) -> None:
 
 
 async def _probe(client: ClientSession, faults: FaultLatency, broker_name: str) -> None:
-    """Probes one broker with a cheap request; removes a broker without a known master."""
+    """Probes one broker with a cheap request, or removes a broker without a known master."""
     topic = next(iter(client.routes.topics), None)
     try:
         master = client.routes.broker(broker_name).master

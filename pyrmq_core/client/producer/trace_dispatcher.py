@@ -1,6 +1,6 @@
 """Trace records: kept in memory, and sent to the trace topic in the background.
 
-Records wait in a bounded queue, which drops a record that does not fit; at least ten are sent together, or fewer after
+Records wait in a bounded queue, which drops a record that does not fit. At least ten are sent together, or fewer after
 5 s. A producer's and a consumer's tracer are `TraceDispatcher`s that note records from their hooks. A separate
 producer, whose sends are not traced, sends the records. Source: client/trace/AsyncTraceDispatcher.java, 5.4.0.
 """
@@ -44,7 +44,7 @@ TRACE_NUMBERS: Final = itertools.count(1)
 
 
 class TraceDispatcher:
-    """The records of one producer or consumer; `run` sends the records that its hooks noted."""
+    """The records of one producer or consumer. `run` sends the records that its hooks noted."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -55,7 +55,7 @@ class TraceDispatcher:
         self._sending = trio.Lock()
 
     def note(self, record: TraceRecord) -> None:
-        """Keeps the record until it is sent; drops it if too many wait."""
+        """Keeps the record until it is sent, or drops it if too many wait."""
         if len(self._records) >= QUEUE_RECORDS:
             self._dropped += 1
             return
@@ -64,7 +64,7 @@ class TraceDispatcher:
             self._enough.set()
 
     def has_room(self, count: int) -> bool:
-        """Returns whether `count` more records may wait; otherwise counts them as dropped, before any is made."""
+        """Returns whether `count` more records may wait. Otherwise counts them as dropped, before any is made."""
         if len(self._records) + count <= QUEUE_RECORDS:
             return True
         self._dropped += count
@@ -79,7 +79,7 @@ class TraceDispatcher:
             await self.flush(sender)
 
     async def flush(self, sender: Sender) -> None:
-        """Sends the noted records, after the sends under way; drops and logs a record that cannot be sent."""
+        """Sends the noted records, after the sends under way. Drops and logs a record that cannot be sent."""
         async with self._sending:
             if self._dropped and self._dropped_line.is_due():
                 log.warning("%d trace records were dropped: they came faster than they were sent", self._dropped)
@@ -115,7 +115,7 @@ class TraceDispatcher:
 async def open_tracing(
     tracer: TraceDispatcher | None, nursery: trio.Nursery, client: ClientSession, group: str, kind: str
 ) -> AsyncIterator[None]:
-    """Sends a tracer's records during the block, and the last records when it ends; without a tracer it does nothing.
+    """Sends a tracer's records during the block, and the last records when it ends. Does nothing without a tracer.
 
     `group` is the name of the traced producer or consumer without its namespace, `kind` PRODUCE or CONSUME.
     """
@@ -132,5 +132,4 @@ async def open_tracing(
 
 
 def now_ms() -> int:
-    """Returns the time of a record."""
     return time.time_ns() // 1_000_000

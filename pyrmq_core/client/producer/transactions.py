@@ -1,6 +1,6 @@
 """Transactions: a half message that consumers do not see, your local transaction, and its end sent to the broker.
 
-    begin                 half message stored; consumers do not see it
+    begin                 half message stored: consumers do not see it
     your local work       COMMIT_MESSAGE, ROLLBACK_MESSAGE, or UNKNOW
     end                   END_TRANSACTION, one-way: delivered, dropped, or checked later
     check                 the broker queries any producer of the group (CHECK_TRANSACTION_STATE), until it knows
@@ -61,7 +61,7 @@ class TransactionChecks:
         return {RequestCode.CHECK_TRANSACTION_STATE: self._pass_on}
 
     def _pass_on(self, request: Command, peer: Peer) -> None:
-        """Passes the check to the producer of its group; its END_TRANSACTION is the answer, so no response is sent."""
+        """Passes the check to the producer of its group. Its END_TRANSACTION is the answer, so no response is sent."""
         header = CheckTransactionState.from_command(request)
         message = header.message()
         group = message.properties.get(PGROUP, "")
@@ -107,13 +107,11 @@ class Transaction:
 
     @property
     def is_safe(self) -> bool:
-        """True if the broker stored it as its settings require; otherwise it can only be rolled back."""
+        """True if the broker stored it as its settings require. Otherwise it can only be rolled back."""
         return self.result.status is SendStatus.SEND_OK
 
 
 class Transactions:
-    """The transactions of one producer."""
-
     def __init__(
         self,
         client: ClientSession,
@@ -139,7 +137,7 @@ class Transactions:
         self._checks.unregister(self._group)
 
     def properties(self, message: Message) -> dict[str, str]:
-        """Returns the properties that make a half message; raises `InvalidMessage` for a delay or priority."""
+        """Returns the properties that make a half message. Raises `InvalidMessage` for a delay or priority."""
         if self._listener is None:
             raise InvalidState(
                 f"producer {self._group} has no transaction_listener: brokers would ask it about lost ends in vain; "
@@ -251,7 +249,7 @@ async def decided(
 async def decided_by(
     in_thread: Callable[..., Awaitable[object]], function: Callable[..., State | Awaitable[State]], *args: object
 ) -> tuple[State, Exception | None]:
-    """Returns the same as `decided`; `in_thread` runs a plain function in a worker thread."""
+    """Returns the same as `decided`. `in_thread` runs a plain function in a worker thread."""
     try:
         if inspect.iscoroutinefunction(function):
             return _checked(await function(*args)), None
@@ -277,7 +275,6 @@ def unknown(error: Exception) -> tuple[State, Exception]:
 
 
 def local_failure(error: Exception | None) -> str:
-    """Returns the error's text for the broker's log."""
     return "" if error is None else f"executeLocalTransactionBranch exception: {error!r}"
 
 

@@ -42,8 +42,6 @@ Key = tuple[str, Target, bool, str | None]
 
 
 class _Batch:
-    """Messages that wait to be sent together."""
-
     __slots__ = ("key", "leaves_at", "members", "pendings", "size_bytes", "tags", "to", "topic", "waits")
 
     def __init__(self, key: Key, leaves_at: float) -> None:
@@ -56,7 +54,7 @@ class _Batch:
 
 
 class Accumulator:
-    """The open batches of one producer; a full or old batch is sent through `in_flight`."""
+    """The open batches of one producer. A full or old batch is sent through `in_flight`."""
 
     def __init__(self, in_flight: InFlight, batching: Batching, *, timeout: float) -> None:
         self._in_flight = in_flight
@@ -97,7 +95,6 @@ class Accumulator:
                 self._flush(trio.current_time())
 
     def flush(self) -> None:
-        """Sends all open batches now."""
         self._flush(math.inf)
 
     def abandon(self) -> None:
@@ -116,7 +113,6 @@ class Accumulator:
             self._send(batch)
 
     def _batch_of(self, key: Key) -> _Batch:
-        """Returns the open batch of the key; begins one if there is none."""
         batch = self._open.get(key)
         if batch is None:
             batch = self._open[key] = _Batch(key, trio.current_time() + self._max_delay)

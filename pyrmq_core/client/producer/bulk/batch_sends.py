@@ -23,8 +23,6 @@ from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 
 
 class BatchSends:
-    """The lists of one producer that are under way."""
-
     def __init__(self, nursery: trio.Nursery, sender: Sender, in_flight: InFlight) -> None:
         self._nursery = nursery
         self._sender = sender
@@ -40,12 +38,11 @@ class BatchSends:
         queue: MessageQueue | None,
         timeout: float,
     ) -> None:
-        """Sends an admitted list in the background."""
         self._under_way[pending] = trio.current_time() + timeout * _most_waits(batch.messages)
         self._nursery.start_soon(self._send, pending, encoding, batch, queue, timeout)
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the seconds after which every list has ended; callable from any thread."""
+        """Returns the seconds after which every list has ended. Callable from any thread."""
         return max((deadline - now for deadline in list(self._under_way.values())), default=0.0)
 
     async def drain(self) -> None:

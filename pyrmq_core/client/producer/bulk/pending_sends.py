@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class Pending(Generic[R]):
-    """A send under way, and later its result; with `failures`, a failure that the program never reads is reported."""
+    """A send under way, and later its result. With `failures`, a failure that the program never reads is reported."""
 
     __slots__ = ("_callbacks", "_error", "_failures", "_result", "_unseen", "_waited", "is_done")
 
@@ -47,7 +47,7 @@ class Pending(Generic[R]):
         self._callbacks: list[Callable[[Any], object]] | None = None
 
     async def wait(self) -> R:
-        """Returns the result when the send has ended; raises the error of a failed send, at each call."""
+        """Returns the result when the send has ended. Raises the error of a failed send, at each call."""
         if self.is_done:
             Pending._reads += 1
             if Pending._reads % READS_BETWEEN_CHECKPOINTS:
@@ -61,7 +61,7 @@ class Pending(Generic[R]):
         return self.result
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Calls `callback` on the loop when the send ends, or now if it has ended; logs exceptions, as Java does."""
+        """Calls `callback` on the loop when the send ends, or now if it has ended. Logs exceptions, as Java does."""
         if self.is_done:
             self._call(callback)
         elif self._callbacks is None:
@@ -71,7 +71,7 @@ class Pending(Generic[R]):
 
     @property
     def result(self) -> R:
-        """The result of an ended send; raises the error of a failed send."""
+        """The result of an ended send. Raises the error of a failed send."""
         if self._result is None:
             self._look()
             if self._error is not None:
@@ -81,7 +81,7 @@ class Pending(Generic[R]):
 
     @property
     def error(self) -> RocketMQError | None:
-        """The error of a send that has ended; None if it succeeded."""
+        """The error of a send that has ended, None if it succeeded."""
         if self._result is None:
             self._look()
         return self._error
@@ -98,13 +98,11 @@ class Pending(Generic[R]):
         return self._waited is not None and self._waited.statistics().tasks_waiting > 0
 
     def _look(self) -> None:
-        """Parses the rest of the answer, and marks the result as read by the program."""
         self._read()
         if self._unseen is not None:
             self._unseen.look()
 
-    def _read(self) -> None:
-        """Parses the rest of the answer."""
+    def _read(self) -> None: ...
 
     def _end(self) -> None:
         self.is_done = True
@@ -115,7 +113,6 @@ class Pending(Generic[R]):
             self._call(callback)
 
     def _call(self, callback: Callable[[Any], object]) -> None:
-        """Calls the callback and logs its exception, so that other sends and the loop continue."""
         try:
             callback(self)
         except Exception:
@@ -155,7 +152,7 @@ class PendingSend(Pending[SendResult]):
 
 
 def end_stored(pendings: Sequence[PendingSend], results: Receipt | SendResults) -> None:
-    """Ends the sends as stored; the acknowledgement is parsed when a `result` is first read."""
+    """Ends the sends as stored. The acknowledgement is parsed when a `result` is first read."""
     for index, pending in enumerate(pendings):
         if not pending.is_done:
             pending._results, pending._index = results, index
@@ -185,15 +182,15 @@ DRAIN_GRACE_SECONDS: Final = 5.0
 
 
 def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
-    """Returns the two bounds of `InFlight`; raises `InvalidArgument` for a bound that admits nothing."""
+    """Returns the two bounds of `InFlight`. Raises `InvalidArgument` for a bound that admits nothing."""
     return whole_number("max_in_flight", max_count, 1), whole_number("max_in_flight_bytes", max_bytes, 1, 2**63 - 1)
 
 
 class InFlight:
-    """Sends in the background, bounded by count and by bytes; admitted in the order of their calls.
+    """Sends in the background, bounded by count and by bytes, and admitted in the order of their calls.
 
-    An admitted `PendingSend` holds room until `leave`; a second `leave` does nothing. Room can therefore be given back
-    after an interrupt at any line.
+    An admitted `PendingSend` holds room until `leave`. A second `leave` does nothing, so room can be given back after
+    an interrupt at any line.
     """
 
     def __init__(
@@ -212,7 +209,7 @@ class InFlight:
         self._ended: trio.Event | None = None
 
     def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
-        """Reserves room for `size` bytes; returns False if there is none or others wait for it. For any thread.
+        """Reserves room for `size` bytes. Returns False if there is none or others wait for it. For any thread.
 
         With `take_turns` it returns False now and then, so that the caller awaits `enter` and other tasks run.
         """
@@ -230,7 +227,7 @@ class InFlight:
             return True
 
     async def enter(self, pending: Pending[Any], size: int, *, wait: bool = True) -> None:
-        """Waits for room for `size` bytes, in the order of the calls; raises `WindowFull` instead if not `wait`."""
+        """Waits for room for `size` bytes, in the order of the calls. Raises `WindowFull` instead if not `wait`."""
         if not self.enter_nowait(pending, size):
             if not wait:
                 raise self.full()
@@ -254,14 +251,12 @@ class InFlight:
             raise
 
     def full(self) -> WindowFull:
-        """Returns the error for a caller that does not wait."""
         return WindowFull(
             f"{len(self._entered)} messages and {self._bytes} bytes are under way, and {self._max_count} and "
             f"{self._max_bytes} may be (max_in_flight, max_in_flight_bytes); wait for some of them"
         )
 
     def leave(self, pendings: Iterable[Pending[Any]]) -> None:
-        """Gives back the room of these pending sends."""
         with self._lock:
             self._bytes -= sum(map(self._entered.pop, pendings, repeat(0)))
         ended, self._ended = self._ended, None
@@ -277,7 +272,7 @@ class InFlight:
         mode: CommunicationMode = CommunicationMode.ASYNC,
         loop: LoopAccess = ON_LOOP,
     ) -> bool:
-        """Sends a payload in the background; `pendings`, its messages, receive the results or the error.
+        """Sends a payload in the background. `pendings`, its messages, receive the results or the error.
 
         Returns False, with nothing started, if `loop` cannot start it from this thread now (`BackgroundSends.start`).
         """
@@ -294,7 +289,7 @@ class InFlight:
         return state is not None
 
     def give_up(self, pending: PendingSend, topic: str) -> None:
-        """Ends a send whose caller was interrupted: withdraws a request not yet written, and gives back its room."""
+        """Ends a send whose caller was interrupted: withdraws an unwritten request and gives back its room."""
         if pending.state is not None:
             self._sends.give_up(pending.state)
         pending.set_error(given_up(topic))
@@ -303,7 +298,7 @@ class InFlight:
             self._bytes = sum(self._entered.values())
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the time in seconds until every send under way has ended; callable from any thread."""
+        """Returns the time in seconds until every send under way has ended. Callable from any thread."""
         return self._sends.longest_seconds(now)
 
     async def drain(self) -> None:
@@ -331,7 +326,7 @@ class InFlight:
             pending.set_error(error)
 
     def end(self, pendings: Sequence[PendingSend], end: Receipt | RocketMQError) -> None:
-        """Ends the pending sends of one payload: gives back their room, sets each one's result or the error."""
+        """Ends the pending sends of one payload: gives back their room, and sets the results or the error."""
         if self._entered:
             self.leave(pendings)
         results: Receipt | SendResults | RocketMQError = end
@@ -352,6 +347,6 @@ class InFlight:
         await self._ended.wait()
 
     def _has_room(self, size: int) -> bool:
-        """Returns whether there is room for one more payload; a payload above the bound has room if it is alone."""
+        """Returns whether there is room for one more payload. A payload above the bound has room if it is alone."""
         count = len(self._entered)
         return count == 0 or (count < self._max_count and self._bytes + size <= self._max_bytes)

@@ -41,9 +41,8 @@ async def send_rows(
 ) -> WriteSummary:
     """Sends each row as a message, encoded by columns, with several requests under way.
 
-    A request holds up to 4,000 messages or 1 MiB; for a batch topic, any number of messages up to 1 MiB.
-
-    Nothing is sent if a row is invalid. Raises `BatchFailed` if a request fails after others were stored.
+    A request holds up to 4,000 messages or 1 MiB, and for a batch topic any number of messages up to 1 MiB. Nothing is
+    sent if a row is invalid. Raises `BatchFailed` if a request fails after others were stored.
     """
     arrow = columnar()
     arrow.check_columns(rows)
@@ -132,7 +131,7 @@ def _next(payloads: Iterator[Payload]) -> Payload | None:
 
 
 async def _failed(error: RocketMQError, window: SendWindow, rows: int) -> RocketMQError:
-    """Waits for the requests under way, so that the summary is complete; returns the error to raise."""
+    """Waits for the requests under way, so that the summary is complete, and returns the error to raise."""
     with suppress(RocketMQError):
         await window.drain()
     stored = window.summary.messages

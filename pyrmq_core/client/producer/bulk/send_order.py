@@ -24,7 +24,7 @@ class WindowRoom:
         self._max_bytes = max_bytes
 
     def enter(self, size: int) -> bool:
-        """Reserves room for a payload of `size` bytes; returns False if there is no room."""
+        """Reserves room for a payload of `size` bytes. Returns False if there is no room."""
         if not self._fits(size, self._max_payloads - 1, self._max_bytes):
             return False
         self.payloads += 1
@@ -36,7 +36,6 @@ class WindowRoom:
         self.bytes -= size
 
     def is_half_empty(self, size: int) -> bool:
-        """Returns whether half of the room is free, and a payload of `size` bytes fits."""
         return self._fits(size, self._max_payloads // 2, self._max_bytes // 2)
 
     def _fits(self, size: int, most: int, most_bytes: int) -> bool:
@@ -63,7 +62,7 @@ class SendOrder:
         self._followed: dict[Target, Target] = {}
 
     def add(self, payload: Payload, to: Target) -> bool:
-        """Adds a payload, from any thread; returns whether it may be sent before any request ends.
+        """Adds a payload, from any thread. Returns whether it may be sent before any request ends.
 
         `next_send` frees lanes before it looks at the payloads, so it sees each payload for which this returns False.
         """
@@ -71,7 +70,7 @@ class SendOrder:
         return self.requests < self._max_requests and to not in self._lanes
 
     def next_send(self) -> tuple[Payload, Target] | None:
-        """Returns the next payload and its target, and counts its request as under way; None if none may be sent."""
+        """Returns the next payload and its target, and counts its request as under way, or None if none may be sent."""
         if self.failure is not None:
             return None
         while self._ready:
@@ -96,7 +95,7 @@ class SendOrder:
         return self._followed.get(to, to)
 
     def end(self, to: Target, stored_in: MessageQueue | None) -> None:
-        """Ends a request; `stored_in` is the queue of its messages, None if none is stored."""
+        """Ends a request. `stored_in` is the queue of its messages, None if none is stored."""
         self.requests -= 1
         if is_ordered(to):
             if stored_in is not None:
@@ -104,7 +103,7 @@ class SendOrder:
             self._ready.append(to)
 
     def fail(self, error: RocketMQError) -> None:
-        """Stops sending; the first failure counts."""
+        """Stops sending. The first failure counts."""
         self.failure = self.failure or error
 
     def drop(self) -> list[Payload]:
@@ -128,5 +127,4 @@ class SendOrder:
 
 
 def is_ordered(to: Target) -> bool:
-    """Returns whether payloads for this target have to keep their order."""
     return not isinstance(to, AnyQueue) or to.keep

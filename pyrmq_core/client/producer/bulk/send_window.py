@@ -1,7 +1,7 @@
 """`SendWindow`: sends many payloads at once, bounded in number and bytes, for bulk writes.
 
-Payloads for one ordered queue are sent one after another, in the order of their `put`s; a failure stops the window.
-`WindowRoom` decides when a payload may be sent, and `SendOrder` which one is next; this module sends and waits.
+Payloads for one ordered queue are sent one after another, in the order of their `put`s. A failure stops the window.
+`WindowRoom` decides when a payload may be sent, and `SendOrder` which one is next. This module sends and waits.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class WriteSummary:
 
 @dataclass(frozen=True, slots=True)
 class RefusedMessage:
-    """A payload of one message that a broker refused because of its content or its sender; nothing of it is stored."""
+    """A payload of one message that a broker refused because of its content or its sender. Nothing of it is stored."""
 
     payload: Payload
     error: SendFailed
 
     @property
     def code(self) -> int:
-        """The broker's response code; 0 if there is none."""
+        """The broker's response code, 0 if there is none."""
         return self.error.__cause__.code if isinstance(self.error.__cause__, ResponseError) else 0
 
 
@@ -121,13 +121,13 @@ class SendWindow:
             self.start_more()
 
     def enter_nowait(self, payload: Payload) -> bool:
-        """Reserves room for the payload if there is any; raises the first failure of an earlier payload."""
+        """Reserves room for the payload if there is any. Raises the first failure of an earlier payload."""
         self._raise_failure()
         with self._room_lock:
             return self._room.enter(len(payload.body))
 
     def hand_over(self, payload: Payload, to: Target) -> bool:
-        """Queues an admitted payload; returns whether the caller has to call `start_more` for it.
+        """Queues an admitted payload. Returns whether the caller has to call `start_more` for it.
 
         Otherwise it is sent when a request under way ends.
         """
@@ -147,18 +147,18 @@ class SendWindow:
         await self._until(lambda: self._room.is_half_empty(len(payload.body)))
 
     async def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged; raises the first failure once all other requests have ended."""
+        """Waits until every payload is acknowledged. Raises the first failure once all other requests have ended."""
         room, order = self._room, self._order
         await self._until(lambda: not room.payloads or (order.failure is not None and not order.requests))
         self._raise_failure()
         return self.summary
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (`keep_refused`); the rest of their batches is stored."""
+        """Returns the messages refused since the last call (`keep_refused`). The rest of their batches is stored."""
         return [self._refused.popleft() for _ in range(len(self._refused))]
 
     def abandon(self) -> None:
-        """Gives up the requests under way, and sends nothing more; logs an earlier failure that was never raised."""
+        """Gives up the requests under way, and sends nothing more. Logs an earlier failure that was never raised."""
         if self._order.failure is not None and not self._has_raised:
             log.warning("a window was left with a failure that neither put nor drain raised: %s", self._order.failure)
         self._under_way.abandon()
@@ -170,7 +170,7 @@ class SendWindow:
             await self._changed.wait()
 
     def start_more(self) -> None:
-        """Sends waiting payloads up to the bounds; after a failure, drops the payloads that are not sent."""
+        """Sends waiting payloads up to the bounds. After a failure, drops the payloads that are not sent."""
         order = self._order
         # Payloads are taken one at a time: a send that fails within `start` ends here, and may change the next payload.
         while (following := order.next_send()) is not None:
@@ -194,14 +194,13 @@ class SendWindow:
             self._over(payload, to, None)
 
     def _add(self, payload: Payload, receipt: Receipt) -> None:
-        """Adds an acknowledged request to the summary; raises `SendFailed` if the answer lacks a needed offset."""
+        """Adds an acknowledged request to the summary. Raises `SendFailed` if the answer lacks a needed offset."""
         self.summary.add(receipt, len(payload.body))
         if self._list_ranges:
             ids = payload.unique_ids or ("", "")
             self.summary.ranges.append(StoredRange(receipt.queue, receipt.queue_offset, receipt.count, ids[0], ids[-1]))
 
     def _over(self, payload: Payload, to: Target, stored_in: MessageQueue | None) -> None:
-        """Ends a payload's request, and starts the payloads that waited for its end."""
         self._order.end(to, stored_in)
         self._leave(payload)
         self.start_more()
@@ -223,7 +222,7 @@ class SendWindow:
         self._over(payload, to, stored_in)
 
     async def _send_halves(self, payload: Payload, to: Target, refusal: SendFailed) -> MessageQueue | None:
-        """Sends the halves in order; returns the queue of the last stored message, None if none is stored."""
+        """Sends the halves in order. Returns the queue of the last stored message, None if none is stored."""
         if payload.count == 1:
             self._refused.append(RefusedMessage(payload, refusal))
             return None
@@ -259,12 +258,14 @@ async def open_send_window(
     keep_refused: bool = False,
     list_ranges: bool = False,
 ) -> AsyncIterator[SendWindow]:
-    """Opens a window over `sender`; `max_bytes` bounds the payloads that are not acknowledged yet, and each request may
-    take `timeout` seconds after it is sent. Leaving the block without `drain` abandons the requests under way.
+    """Opens a window over `sender`.
+
+    `max_bytes` bounds the payloads that are not acknowledged yet, and each request may take `timeout` seconds after it
+    is sent. Leaving the block without `drain` abandons the requests under way.
 
     With `keep_refused` a message that brokers refuse because of its content (MESSAGE_ILLEGAL, INVALID_PARAMETER) or of
-    its sender (NO_PERMISSION) does not stop the window: it is found by halving its batch; `take_refused` returns it.
-    With `list_ranges` the summary has the queue and offsets of each request, with the ids of its first and last
+    its sender (NO_PERMISSION) does not stop the window: it is found by halving its batch, and `take_refused` returns
+    it. With `list_ranges` the summary has the queue and offsets of each request, with the ids of its first and last
     message: payloads need `unique_ids`.
     """
     if max_requests < 1 or max_bytes < 1:

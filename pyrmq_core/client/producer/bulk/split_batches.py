@@ -26,7 +26,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class ChainedResults(Sequence[SendResult]):
-    """The results of several requests as one sequence; each result is made on access."""
+    """The results of several requests as one sequence. Each result is made on access."""
 
     __slots__ = ("_ends", "_parts")
 
@@ -71,11 +71,10 @@ async def send_list(
     timeout: float,
     mode: CommunicationMode = CommunicationMode.SYNC,
 ) -> Sequence[SendResult]:
-    """Returns a result for each message, in order; `timeout` is for each request.
+    """Returns a result for each message, in order. `timeout` is for each request.
 
-    After a failed request the rest is not sent.
-
-    The messages go to one queue, or to the queue of each sharding key. For a batch topic, each request has one tag.
+    After a failed request the rest is not sent. The messages go to one queue, or to the queue of each sharding key. For
+    a batch topic, each request has one tag.
     """
     messages = batch.messages
     groups = await _groups(sender, messages, queue, timeout)
@@ -98,7 +97,7 @@ async def send_list(
 async def _groups(
     sender: Sender, messages: Sequence[Message], queue: MessageQueue | None, timeout: float
 ) -> list[Group]:
-    """Returns the messages by target: `queue`, or else the queue of the sharding key; without a key, any queue."""
+    """Returns the messages by target: `queue`, or else the queue of the sharding key, or any queue without a key."""
     keys = {message.sharding_key for message in messages}
     if queue is not None or len(keys) <= 1:
         return [(target_of(messages[0], queue), list(range(len(messages))))]
@@ -115,7 +114,6 @@ async def _groups(
 
 
 def _by_tag(messages: Sequence[Message], places: Sequence[int]) -> list[int]:
-    """Returns the messages' indices grouped by tag, in their order within a tag."""
     of_tag: dict[str | None, list[int]] = {}
     for place in places:
         of_tag.setdefault(messages[place].tags, []).append(place)
@@ -125,7 +123,7 @@ def _by_tag(messages: Sequence[Message], places: Sequence[int]) -> list[int]:
 async def _send_parts(
     sender: Sender, parts: Sequence[tuple[Target, Payload]], *, timeout: float, mode: CommunicationMode
 ) -> Sequence[SendResult]:
-    """Returns a result for each message, in order; a part without a fixed queue follows the part before it."""
+    """Returns a result for each message, in order. A part without a fixed queue follows the part before it."""
     done: list[Sequence[SendResult] | RocketMQError] = []
     moved_to: dict[Target, Target] = {}
     for to, payload in parts:

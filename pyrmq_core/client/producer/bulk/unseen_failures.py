@@ -1,6 +1,6 @@
 """Reports failures of background sends that the program never looked at, as asyncio does for its futures.
 
-A failure that is dropped unseen is logged as a WARNING, at most once a minute; a producer's end logs their number.
+A failure that is dropped unseen is logged as a WARNING, at most once a minute. A producer's end logs their number.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ class UnseenFailures:
         return UnseenFailure(self, error)
 
     def seen(self) -> None:
-        """Subtracts one failure from the count."""
         with self._lock:
             self._count -= 1
 
@@ -64,7 +63,7 @@ class UnseenFailures:
 
 
 class UnseenFailure:
-    """A failure that the program has not looked at; it reports itself when it is dropped unseen."""
+    """A failure that the program has not looked at. It reports itself when it is dropped unseen."""
 
     __slots__ = ("_error", "_failures")
 
@@ -73,7 +72,6 @@ class UnseenFailure:
         self._error = error
 
     def look(self) -> None:
-        """Records that the program looked at the failure."""
         failures, self._failures = self._failures, None
         if failures is not None:
             failures.seen()

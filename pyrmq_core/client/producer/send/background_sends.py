@@ -23,8 +23,6 @@ Ended: TypeAlias = Callable[[Receipt | RocketMQError], None]
 
 
 class BackgroundSends:
-    """The sends of one producer, or of one window, over a `Sender`."""
-
     def __init__(self, nursery: trio.Nursery, sender: Sender) -> None:
         self._nursery = nursery
         self._sender = sender
@@ -44,7 +42,7 @@ class BackgroundSends:
         ended: Ended,
         loop: LoopAccess = ON_LOOP,
     ) -> SendState | None:
-        """Sends in the background; `ended` receives the receipt or the error once, perhaps before this returns.
+        """Sends in the background. `ended` receives the receipt or the error once, perhaps before this returns.
 
         If `loop.writes_here`, this thread itself writes the request, without a switch to the loop's thread. This is
         done only for a single send, since several sends are better written together. Otherwise returns None and starts
@@ -60,11 +58,11 @@ class BackgroundSends:
         return state
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the time in seconds until every send has ended; callable from any thread."""
+        """Returns the time in seconds until every send has ended. Callable from any thread."""
         return max((state.started + state.timeout - now for state in list(self._ended)), default=0.0)
 
     def give_up(self, state: SendState) -> None:
-        """Abandons the send: an unwritten request is withdrawn; the answer to a written one is ignored."""
+        """Abandons the send: withdraws an unwritten request, or ignores the answer to a written one."""
         if (forget := self._forgets.get(state)) is not None:
             forget()
         self._settle(state, given_up(state.payload.topic))

@@ -1,7 +1,7 @@
 """Fault latency: which brokers a producer avoids for a while, by the latency of their answers and their failures.
 
 Pure: the time is handed in, in seconds. Off by default, as in Java (`sendLatencyFaultEnable`).
-Sources: client/latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java; numbers and rules of 5.3.3, and of 4.x as
+Sources: client/latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java. Numbers and rules of 5.3.3, and of 4.x as
 a setting.
 """
 
@@ -33,8 +33,11 @@ class SelectionRule(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FaultLatencySettings:
-    """A broker with a latency of `latency_max[i]` seconds or more is avoided for `not_available_duration[i]` seconds
-    (the highest i counts). A failed broker counts as one with a latency of `isolation_latency` seconds."""
+    """The rules by which a producer avoids slow brokers.
+
+    A broker with a latency of `latency_max[i]` seconds or more is avoided for `not_available_duration[i]` seconds (the
+    highest i counts). A failed broker counts as one with a latency of `isolation_latency` seconds.
+    """
 
     latency_max: tuple[float, ...] = (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0)
     not_available_duration: tuple[float, ...] = (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0)
@@ -61,7 +64,7 @@ class FaultLatencySettings:
 
 @dataclass(slots=True)
 class FaultItem:
-    """The record of one broker: available again at `start`; `reachable` until a failure says otherwise."""
+    """The record of one broker: available again at `start`, and `reachable` until a failure says otherwise."""
 
     name: str
     latency: float
@@ -99,7 +102,7 @@ class FaultLatency:
         return item is None or item.reachable
 
     def select(self, info: TopicPublishInfo, last_broker_name: str | None, now: float) -> MessageQueue:
-        """Returns the queue of the next try; raises `NoRoute` if the topic has none."""
+        """Returns the queue of the next try. Raises `NoRoute` if the topic has none."""
         if not info.queues:
             return info.select_one_message_queue()
         match self.settings.rule:
@@ -121,19 +124,17 @@ class FaultLatency:
         return items[self._turn % half if half else 0].name
 
     def due(self, now: float) -> list[str]:
-        """Returns the brokers to probe now; each is due again after 2 s."""
+        """Returns the brokers to probe now. Each is due again after 2 s."""
         due = [item for item in self._items.values() if item.check_at <= now]
         for item in due:
             item.check_at = now + DETECT_INTERVAL_SECONDS
         return [item.name for item in due]
 
     def reached(self, broker_name: str) -> None:
-        """Records that a probe was answered."""
         if (item := self._items.get(broker_name)) is not None:
             item.reachable = True
 
     def remove(self, broker_name: str) -> None:
-        """Removes the broker's latency record."""
         self._items.pop(broker_name, None)
 
     def _select_5(self, info: TopicPublishInfo, last_broker_name: str | None, now: float) -> MessageQueue:

@@ -1,7 +1,7 @@
 """A producer's hooks: functions of the user around each try of a send and each end of a transaction.
 
-They are given by `hooks=`; an object with the methods of several kinds is a hook of each kind (`hook_calls` says how
-they run). Sources: client/hook/SendMessageHook.java, CheckForbiddenHook.java, EndTransactionHook.java.
+A producer takes them by `hooks=`. An object with the methods of several kinds is a hook of each kind (`hook_calls` says
+how they run). Sources: client/hook/SendMessageHook.java, CheckForbiddenHook.java, EndTransactionHook.java.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SendContext:
     """One try of a send, as its hooks see it (client/hook/SendMessageContext.java).
 
     `topic` and `queue` are without the namespace. After the try, `queue` is the queue that the broker's answer names,
-    `results` has one result a message, or `error` is the exception; a one-way send has neither. `seconds` is the
+    `results` has one result a message, or `error` is the exception. A one-way send has neither. `seconds` is the
     duration. `attempt` is the number of the try, from 1.
     """
 
@@ -68,7 +68,7 @@ class SendContext:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of a single message; the properties of a batch's messages are in `payload.body`."""
+        """The properties of a single message. The properties of a batch's messages are in `payload.body`."""
         return decode_properties(self.payload.properties)
 
 
@@ -109,10 +109,10 @@ class SendHook(Protocol):
 
 
 class CheckForbiddenHook(Protocol):
-    """A hook that is called before each try; its exception refuses the send (`SendForbidden`, or a `RocketMQError`)."""
+    """A hook that is called before each try. Its exception refuses the send (`SendForbidden`, or a `RocketMQError`)."""
 
     def check_forbidden(self, context: SendContext) -> None:
-        """Raises an exception to refuse the send; nothing is sent then."""
+        """Raises an exception to refuse the send. Nothing is sent then."""
 
 
 class EndTransactionHook(Protocol):
@@ -145,7 +145,7 @@ class ProducerHooks:
         return bool(self._before or self._checks or self._ends)
 
     def check_forbidden(self, context: SendContext) -> None:
-        """Raises the exception of the first hook that refuses; foreign exceptions become `SendForbidden`."""
+        """Raises the exception of the first hook that refuses. Foreign exceptions become `SendForbidden`."""
         for check in self._checks:
             try:
                 timed(check, context)

@@ -35,14 +35,13 @@ class QueueSelector:
         self._tenant_infos: dict[str, tuple[TopicPublishInfo, TopicPublishInfo]] = {}
 
     def on_wire(self, topic: str) -> str:
-        """Returns the topic as brokers know it."""
         namespace = self._settings.namespace
         if namespace is None or topic.endswith(REPLY_TOPIC_SUFFIX):  # reply topics are clusters' own: no namespace
             return topic
         return with_namespace(topic, namespace)
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
-        """Returns the topic's writable queues now; queries NameServers only if they are not known."""
+        """Returns the topic's writable queues now. Queries NameServers only if they are not known."""
         info = await self._routes.publish_info(
             self.on_wire(topic),
             create_topic_key=self._settings.create_topic_key,
@@ -52,7 +51,7 @@ class QueueSelector:
         return info if self._settings.namespace is None else self._tenant_info(topic, info)
 
     def known_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the topic's writable queues by the known route; none if no route is known."""
+        """Returns the topic's writable queues by the known route, none if no route is known."""
         info = self._routes.known_publish_info(self.on_wire(topic))
         return () if info is None else tuple(replace(queue, topic=topic) for queue in info.queues)
 
@@ -67,11 +66,10 @@ class QueueSelector:
         return any(queue.broker_name not in tried for queue in info.queues)
 
     def awaits_master(self, topic: str) -> bool:
-        """Returns whether all brokers of the topic that may be written to have only slaves now."""
         return self._routes.awaits_master(self.on_wire(topic))
 
     def master(self, broker_name: str) -> str:
-        """Returns the address of the broker's master; raises `BrokerNotFound` if it has none or no route names it."""
+        """Returns the address of the broker's master. Raises `BrokerNotFound` if it has none or no route names it."""
         broker = self._routes.broker(broker_name)
         if broker.master is None:
             raise BrokerNotFound(
@@ -81,7 +79,7 @@ class QueueSelector:
         return broker.master
 
     def choose_nowait(self, state: SendState) -> MessageQueue | None:
-        """Returns the queue of the next try; None if a NameServer has to be queried first."""
+        """Returns the queue of the next try, or None if a NameServer has to be queried first."""
         if isinstance(state.to, ThisQueue):
             queue = self._this_queue(state.to, state)
             return queue if self._routes.known_master(queue.broker_name) is not None else None
@@ -138,7 +136,7 @@ class QueueSelector:
         return info.select_one_message_queue(state.last_broker_name)
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
-        """Returns the queues under the topic's name without namespace; the counter stays while the queues do."""
+        """Returns the queues under the topic's name without namespace. The counter stays while the queues do."""
         infos = self._tenant_infos.get(topic)
         if infos is None or infos[0] is not info:
             queues = [replace(queue, topic=topic) for queue in info.queues]

@@ -20,8 +20,8 @@ _make_result: Final = maker_of(SendResult)
 class Receipt:
     """The acknowledgement of a stored payload: its queue, its first queue offset, and the broker's status.
 
-    `requested` is the queue of the request, which a broker may replace: messages with a priority go to another queue
-    of the topic. `attempts` are the failed tries before; if a try's outcome is *perhaps stored*, there may be a second
+    `requested` is the queue of the request, which a broker may replace: messages with a priority go to another queue of
+    the topic. `attempts` are the failed tries before. If a try's outcome is *perhaps stored*, there may be a second
     copy.
     """
 
@@ -53,7 +53,6 @@ class Receipt:
 
     @property
     def trace_on(self) -> bool:
-        """True if the broker wants the message traced."""
         return self._stored().trace_on != "false"
 
     def result(self) -> SendResult:
@@ -91,7 +90,7 @@ make_receipt: Final = maker_of(Receipt)
 
 
 class SendResults(Sequence[SendResult]):
-    """The results of one request's messages, in their order; each is made on access."""
+    """The results of one request's messages, in their order. Each is made on access."""
 
     __slots__ = ("_offset_ids", "_queue", "_receipt", "_stored")
 
@@ -147,7 +146,6 @@ log = logging.getLogger(__name__)
 
 
 def given_up(topic: str) -> SendFailed:
-    """Returns the error of a send whose caller no longer waits."""
     return SendFailed(
         f"the producer was closed while a message for {topic} was under way; sending it again may store a second copy",
         outcome=Outcome.PERHAPS_STORED,

@@ -86,14 +86,11 @@ def is_refused_for_good(error: SendFailed) -> bool:
 
 
 def worst(attempts: Sequence[Attempt]) -> Outcome:
-    """Returns the outcome of a failed send: the worst of its tries."""
     perhaps = any(attempt.outcome is not Outcome.NOT_STORED for attempt in attempts)
     return Outcome.PERHAPS_STORED if perhaps else Outcome.NOT_STORED
 
 
 class Next(Enum):
-    """The step after a failed try."""
-
     TRY = "another try, which may wait for the broker first"
     ASK_ROUTE = "the topic's route is asked for, and the send ends with the queues that it names"
     END = "the send ends"
@@ -111,7 +108,7 @@ def is_free_try(error: RocketMQError, target: Target) -> bool:
 def next_step(
     error: RocketMQError, target: Target, mode: CommunicationMode, tries_made: int, tries_allowed: int, seconds: float
 ) -> Next:
-    """Decides the next step after a failed try; `seconds` are left of the send's time.
+    """Decides the next step after a failed try. `seconds` are left of the send's time.
 
     error                                 target                  next
     the broker does not have the queue    named by the caller     ASK_ROUTE
@@ -134,7 +131,7 @@ def is_retried(
 ) -> bool:
     """Returns whether another try may follow, if time is left.
 
-    A key's queue is tried again while its broker cannot be reached, or refuses with a temporary code; a broker may then
+    A key's queue is tried again while its broker cannot be reached, or refuses with a temporary code. A broker may then
     store the message twice. A send to any queue has a number of tries, of which `is_free_try` takes none. In mode ASYNC
     an answer of a broker is final, and a given queue is tried again after a failure of the connection. After the
     refusal of a queue, which means an old route, another one is chosen unless the caller named it.
@@ -164,7 +161,7 @@ def _may_pass(error: ResponseError) -> bool:
 def attempt_seconds(time_left: float, per_attempt: float | None, *, may_move: bool) -> float:
     """Returns the seconds for which a try waits for its answer: all remaining seconds, as in Java.
 
-    A broker stores a sent request as soon as it can; a second request to it would be stored as well. So `per_attempt`
+    A broker stores a sent request as soon as it can. A second request to it would be stored as well. So `per_attempt`
     caps only a try after which the send `may_move` to another broker.
     """
     seconds = time_left if per_attempt is None or not may_move or per_attempt > time_left else per_attempt
@@ -199,7 +196,7 @@ def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: 
 
 
 def no_such_queue(queue: MessageQueue, queues: Sequence[MessageQueue], failed: SendFailed) -> QueueNotFound:
-    """Returns the error of a send to a queue that its broker does not have; `queues` are the topic's queues."""
+    """Returns the error of a send to a queue that its broker does not have. `queues` are the topic's queues."""
     there = sorted(other.queue_id for other in queues if other.broker_name == queue.broker_name)
     has = f"it has {there[0]} to {there[-1]} there" if there else "it has none there to write to"
     return QueueNotFound(

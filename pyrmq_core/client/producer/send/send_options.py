@@ -1,7 +1,7 @@
 """The options of a send (its target, its mode and its producer's settings), and its state while it runs.
 
-A target is any queue, one given queue, or the queue of a key; only a send to any queue moves to another broker.
-Names and defaults of client/producer/DefaultMQProducer.java and client/impl/CommunicationMode.java.
+A target is any queue, one given queue, or the queue of a key. Only a send to any queue moves to another broker. Names
+and defaults of client/producer/DefaultMQProducer.java and client/impl/CommunicationMode.java.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 @dataclass(frozen=True, slots=True)
 class AnyQueue:
-    """The topic's queues in turn, or `first` to begin with; a failed try moves to another broker.
+    """The topic's queues in turn, or `first` to begin with. A failed try moves to another broker.
 
     With `keep`, a window sends the payloads of one target one after another, each to the queue of the payload before
     it. So they stay in one queue in their order, unless its broker fails. With `wait`, a try that stored nothing since
@@ -39,7 +39,7 @@ class AnyQueue:
 
 @dataclass(frozen=True, slots=True)
 class ThisQueue:
-    """A queue that the caller chose; a send to it has one try, as Java's `send(msg, mq)`.
+    """A queue that the caller chose. A send to it has one try, as Java's `send(msg, mq)`.
 
     With `wait` the send waits for the queue's broker.
     """
@@ -50,7 +50,7 @@ class ThisQueue:
 
 @dataclass(frozen=True, slots=True)
 class KeyedQueue:
-    """The queue of a sharding key. A send waits for the queue's broker while there is time; no other queue is used.
+    """The queue of a sharding key. A send waits for the queue's broker while there is time, and uses no other queue.
 
     With `queues` the choice is fixed to the publish list that the caller saw first, even if routes change. When the
     broker refuses that queue, since the topic does not have it any more, the send uses the key's queue of the new
@@ -72,7 +72,7 @@ def waits_for_broker(to: Target) -> bool:
 
 
 def target_of(message: Message, queue: MessageQueue | None) -> Target:
-    """Returns the given queue, or the sharding key's queue, or any queue; raises `InvalidArgument` for no queue."""
+    """Returns the given queue, or the sharding key's queue, or any queue. Raises `InvalidArgument` for no queue."""
     if queue is not None:
         return ThisQueue(queue_of(queue))
     return ANY_QUEUE if message.sharding_key is None else KeyedQueue(message.sharding_key)
@@ -93,7 +93,7 @@ ASYNC: Final = CommunicationMode.ASYNC
 
 @dataclass(frozen=True, kw_only=True)
 class SendSettings:
-    """The settings that one send depends on; RocketMQ's names and defaults, seconds for times."""
+    """The settings that one send depends on, with RocketMQ's names and defaults. Times are in seconds."""
 
     group: str = field(kw_only=False)
     namespace: str | None = None
@@ -115,7 +115,6 @@ class SendSettings:
 
     @property
     def producer_group(self) -> str:
-        """The group as brokers know it, with the namespace in front."""
         return with_namespace(self.group, self.namespace)
 
     def tries_allowed(self, mode: CommunicationMode) -> int:
@@ -186,12 +185,11 @@ class SendState:
         return max(0.0, self.started + self.timeout - trio.current_time())
 
     def as_one_record(self) -> Payload:
-        """Returns the payload with the properties that make a batch topic keep it as one record; equal in every try."""
+        """Returns the payload with the properties that make a batch topic keep it as one record, equal in every try."""
         self._record_id = self._record_id or unique_id()
         return replace(self.payload, properties=record_properties(self.payload, self._record_id))
 
     def note(self, queue: MessageQueue, outcome: Outcome, reason: str) -> None:
-        """Adds the latest try to `attempts`."""
         seconds = trio.current_time() - self.began
         self.attempts += (Attempt(queue.broker_name, self.address, seconds, outcome, reason),)
         self.last_broker_name = queue.broker_name

@@ -1,7 +1,7 @@
 """The path of every send: `Sender` calls brokers, retries, and reports what they stored.
 
 Its argument is a `Payload`, its result a `Receipt`, or a `SendFailed` with outcome and attempts. A first try that has
-to wait for nothing (`_prepare_nowait`) needs no task; `go_on` waits, and makes the later tries. All tries end in
+to wait for nothing (`_prepare_nowait`) needs no task. `go_on` waits, and makes the later tries. All tries end in
 `_judge`. Source: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl), 5.3.3.
 """
 
@@ -65,9 +65,9 @@ FORMS_KEPT: Final = 4096
 
 
 class Sender:
-    """Sends payloads for one producer group over a client's connections; many sends may be under way at once.
+    """Sends payloads for one producer group over a client's connections. Many sends may be under way at once.
 
-    Topics and queues in arguments and results are without the namespace of `settings`; requests contain it.
+    Topics and queues in arguments and results are without the namespace of `settings`, and requests contain it.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Sender:
         self._forms: dict[tuple[str, str, int, int, int, bool], RequestForm] = {}
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
-        """Returns the topic's writable queues now; queries NameServers only if they are not known."""
+        """Returns the topic's writable queues now. Queries NameServers only if they are not known."""
         return await self._queues.publish_info(topic, timeout=timeout)
 
     async def is_batch_topic(self, topic: str, *, timeout: float) -> bool:
@@ -103,8 +103,8 @@ class Sender:
     ) -> Receipt:
         """Returns when a broker acknowledged the payload. `timeout` covers the whole send: routes, tries and waits.
 
-        Raises `SendFailed`; `NoRoute` and `NoNameServer` when there is nowhere to send to (nothing was sent then).
-        A cancelled caller learns nothing about storage. `mode` decides which failures are retried.
+        Raises `SendFailed`, or `NoRoute` and `NoNameServer` when there is nowhere to send to (nothing was sent then). A
+        cancelled caller learns nothing about storage. `mode` decides which failures are retried.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         state = self.state_of(payload, to, timeout, mode)
@@ -123,7 +123,7 @@ class Sender:
         return self._judge_first(state, answer) or await self.go_on(state)
 
     async def send_oneway(self, payload: Payload, to: Target, *, timeout: float) -> None:
-        """Returns when the request is written; no broker reports whether it stored it. One try; raises as `send`."""
+        """Returns when the request is written. No broker reports whether it stored it. One try. Raises as `send`."""
         state = self.state_of(payload, to, timeout, CommunicationMode.ONEWAY)
         state.queue = await self._queues.choose(state)
         await self._try(state, state.queue)
@@ -131,13 +131,12 @@ class Sender:
     def state_of(
         self, payload: Payload, to: Target, timeout: float, mode: CommunicationMode, now: float | None = None
     ) -> SendState:
-        """Returns the state of a send that begins `now` (by default, trio's time)."""
         return SendState(payload, to, timeout, self.settings.tries_allowed(mode), mode, now)
 
     def post(
         self, state: SendState, ended: Callable[[Receipt | RocketMQError | None], None], loop: LoopAccess = ON_LOOP
     ) -> Callable[[], None] | None:
-        """Makes the first try without waiting; returns None if the try would have to wait first.
+        """Makes the first try without waiting. Returns None if the try would have to wait first.
 
         `ended` receives the receipt, the error, or None: `go_on` has to follow then. The function that is returned
         abandons the call.
@@ -165,7 +164,6 @@ class Sender:
             return _abandoned
 
     async def go_on(self, state: SendState) -> Receipt:
-        """Makes further tries until the send ends."""
         while True:
             if state.attempts:
                 await self._before_next_try(state)
@@ -183,7 +181,7 @@ class Sender:
                 return receipt
 
     def _prepare_nowait(self, state: SendState) -> Request | None:
-        """Returns the request of a first try, and sets `state.queue` and `state.address`; None if that has to wait."""
+        """Returns the request of a first try, or None if it has to wait. Sets `state.queue` and `state.address`."""
         payload = state.payload
         if self._hooks is not None or (not payload.batch and has_timer(payload.properties)):
             return None
@@ -216,7 +214,7 @@ class Sender:
         return request
 
     async def _try(self, state: SendState, queue: MessageQueue) -> Receipt | None:
-        """Makes one try with all its waits; returns None if another try follows, and after a one-way request."""
+        """Makes one try with all its waits. Returns None if another try follows, and after a one-way request."""
         state.began, state.address = trio.current_time(), ""
         context: SendContext | None = None
         answer: Command | RocketMQError | None = None
@@ -263,7 +261,7 @@ class Sender:
         return state.tries_left > 1 and self._queues.has_untried_broker(state)
 
     def _judge_first(self, state: SendState, answer: Command | RocketMQError | None) -> Receipt | None:
-        """Judges a first try; returns None if it does not count: nothing was sent, or the answer is GO_AWAY."""
+        """Judges a first try. Returns None if it does not count: nothing was sent, or the answer is GO_AWAY."""
         if state.queue is None or answer is None or (isinstance(answer, Command) and answer.code == GO_AWAY):
             return None
         return self._judge(state, state.queue, answer)
@@ -297,7 +295,7 @@ class Sender:
         return None if state.tries_left > 0 and state.seconds_left() > 0 else receipt
 
     def _failed(self, state: SendState, queue: MessageQueue, error: RocketMQError) -> Receipt | None:
-        """Returns None if another try follows; otherwise ends the send."""
+        """Returns None if another try follows, or ends the send."""
         if isinstance(error, LocalError) and not state.attempts:
             raise error
         state.note(queue, outcome_of(error), str(error))
@@ -324,7 +322,7 @@ class Sender:
         raise failed from error
 
     async def _before_next_try(self, state: SendState) -> None:
-        """Queries the route again, since it may be old; waits for the broker if the message may go to no other."""
+        """Queries the route again, since it may be old. Waits for the broker if the message may go to no other."""
         topic, tried, state.queue = state.payload.topic, state.queue, None
         with trio.move_on_after(min(1.0, state.seconds_left())):
             with suppress(RocketMQError):  # the known route may still be right
@@ -394,7 +392,7 @@ class Sender:
 
 
 def _receipt(state: SendState, queue: MessageQueue, answer: Command) -> Receipt:
-    """Returns the broker's acknowledgement; raises `ResponseError` for a refusal."""
+    """Returns the broker's acknowledgement. Raises `ResponseError` for a refusal."""
     status = STATUS_OF_CODE.get(answer.code)
     if status is None:
         raise response_error(answer, state.code, f"{queue.broker_name} ({state.address})", f"queue {queue}")
