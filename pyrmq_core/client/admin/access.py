@@ -1,6 +1,6 @@
 """`Admin.users`, `Admin.policies` (RocketMQ 5.x) and `Admin.accounts` (4.9's `plain_acl.yml`): access control.
 
-Each broker keeps its own users, policies and accounts; a change goes to all brokers of a cluster, slaves too, as with
+Each broker keeps its own users, policies and accounts. A change goes to all brokers of a cluster, slaves too, as with
 mqadmin. An address `host:port` may also name a NameServer, which keeps users and policies of its own. No `repr`
 contains a secret. Sources: tools/command/auth/*.java (5.4.0), tools/command/acl/*.java (4.9.7).
 """
@@ -45,7 +45,7 @@ ACCOUNTS: Final = "{} (accounts of plain_acl.yml: RocketMQ before 5.3.3)"
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """A user; the password is as the server returns it, perhaps hidden."""
+    """A user. The password is as the server returns it, perhaps hidden."""
 
     username: str
     user_type: str | None
@@ -67,7 +67,7 @@ class PolicyInfo:
 
 @dataclass(frozen=True, slots=True)
 class AccountInfo:
-    """One account of `plain_acl.yml`; its default permissions count where no entry names a topic or group."""
+    """One account of `plain_acl.yml`. Its default permissions count where no entry names a topic or group."""
 
     access_key: str
     admin: bool
@@ -113,7 +113,7 @@ class _AccessFamily(AdminFamily):
         cluster: str | None,
         is_done: Callable[[Server], Awaitable[bool]],
     ) -> tuple[tuple[str, ...], list[Server]]:
-        """Makes a change that a broker refuses if it is done there; returns all brokers' names, and where it was done.
+        """Makes a change that a broker refuses if it is done there. Returns all brokers' names, and where it was done.
 
         An earlier call may have ended amid its steps. Raises the refusal if it was done everywhere.
         """
@@ -160,7 +160,7 @@ class Users(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Makes a user, `Normal` or `Super`; returns the names of the brokers.
+        """Makes a user, `Normal` or `Super`. Returns the names of the brokers.
 
         Where some brokers have the user, from a call that ended amid its steps, it gets this password and type. A user
         that all have is refused.
@@ -187,7 +187,7 @@ class Users(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Changes a user; an argument of None changes nothing. `user_status` is `enable` or `disable`."""
+        """Changes a user. An argument of None changes nothing. `user_status` is `enable` or `disable`."""
         given = {"username": username, "password": password, "userType": user_type, "userStatus": user_status}
         members = {name: value for name, value in given.items() if value is not None}
         command = UpdateUser(username, members).to_command()
@@ -201,14 +201,14 @@ class Users(_AccessFamily):
     async def list(
         self, filter: str = "", *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[UserInfo, ...]]:
-        """Returns the users whose name contains a text, by broker; `failures` has the brokers that gave no answer."""
+        """Returns the users whose name contains a text, by broker. `failures` has the brokers that gave no answer."""
         gathered = await self._answers(ListUsers(filter), USERS.format("users"), broker, cluster)
         answers = {name: tuple(map(_user, _rows(answer, "users"))) for name, answer in gathered.answers.items()}
         return Gathered(answers, gathered.failures)
 
 
 class Policies(_AccessFamily):
-    """Administration of policies, of RocketMQ 5.3 and later; a subject is `User:NAME`."""
+    """Administration of policies, of RocketMQ 5.3 and later. A subject is `User:NAME`."""
 
     async def create(
         self,
@@ -246,7 +246,7 @@ class Policies(_AccessFamily):
     ) -> tuple[str, ...]:
         """Removes all policies of a subject, or its entry about one resource.
 
-        Brokers that have none, after a call that ended amid its steps, are passed over; if none has any it is refused.
+        Brokers that have none, after a call that ended amid its steps, are passed over. If none has any it is refused.
         """
         command = DeleteAcl(subject, resource=resource).to_command()
 
@@ -301,7 +301,7 @@ class Accounts(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Makes or changes an account; permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`; None changes nothing.
+        """Makes or changes an account. Permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`. None changes nothing.
 
         Returns the names of the brokers.
         """
@@ -332,14 +332,14 @@ class Accounts(_AccessFamily):
         return await self._change(command, ACCOUNTS.format("white addresses"), broker, cluster)
 
     async def list(self, *, broker: str | None = None, cluster: str | None = None) -> Gathered[AccountList]:
-        """Returns the accounts and white addresses, by broker; `failures` has the brokers that gave no answer."""
+        """Returns the accounts and white addresses, by broker. `failures` has the brokers that gave no answer."""
         gathered = await self._answers(GetAclConfig(), ACCOUNTS.format("accounts"), broker, cluster)
         return Gathered({name: _accounts(answer) for name, answer in gathered.answers.items()}, gathered.failures)
 
     async def versions(
         self, *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[AccountsVersion, ...]]:
-        """Returns the version of each file of accounts, by broker; they differ while a change is not everywhere."""
+        """Returns the version of each file of accounts, by broker. They differ while a change is not everywhere."""
         gathered = await self._answers(GetAclVersion(), ACCOUNTS.format("versions of accounts"), broker, cluster)
         return Gathered({name: _versions(answer) for name, answer in gathered.answers.items()}, gathered.failures)
 

@@ -48,7 +48,7 @@ LOOK_AGAIN_SECONDS: Final = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class AdminSettings(ClientChoice[AnyClient]):
-    """The parameters of an `Admin`; `AnyClient` is the `Client` of its face."""
+    """The parameters of an `Admin`. `AnyClient` is the `Client` of its face."""
 
     timeout: float = TIMEOUT_SECONDS
 
@@ -58,7 +58,7 @@ class AdminSettings(ClientChoice[AnyClient]):
 
 
 class Admin(SessionOwner[AdminSettings[Any]]):
-    """Administration of a cluster, with a client of its own or a shared client; errors name the server that refused.
+    """Administration of a cluster, with a client of its own or a shared client. Errors name the server that refused.
 
     `namespace` is the prefix of topics at servers, and appears nowhere else.
     """
@@ -123,7 +123,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return Producers(self._servers)
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Returns the topic's route, as a NameServer knows it now; raises `NoRoute` if it knows none.
+        """Returns the topic's route, as a NameServer knows it now. Raises `NoRoute` if it knows none.
 
         The client's producers and consumers use it from now on, and the client polls it like theirs.
         """
@@ -153,9 +153,9 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         cheaper for the broker. An existing plain topic stays plain, which raises an error. Brokers before 5.0 keep no
         attributes, and would silently create a plain topic: they are refused before anything is created.
 
-        A failure at one master does not stop the change at the others; the error has a note of the masters that have
+        A failure at one master does not stop the change at the others. The error has a note of the masters that have
         the topic. Returns when a NameServer lists the topic at all these masters with this number of queues: then keys
-        are divided over all of them. Raises `NoRoute` when it does not within the timeout; the topic is made, and
+        are divided over all of them. Raises `NoRoute` when it does not within the timeout: the topic is made, and
         brokers announce it later.
 
         With `order` the order configuration at the NameServers then names these masters, beside those that it had: keys
@@ -206,7 +206,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
             await trio.sleep(LOOK_AGAIN_SECONDS)
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
-        """Returns the topic's settings by broker name; brokers before 5.0 do not support that (code 3)."""
+        """Returns the topic's settings by broker name. Brokers before 5.0 do not support that (code 3)."""
         configs = {}
         for name, server in (await self._servers.masters(None)).items():
             try:
@@ -221,11 +221,11 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return configs
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """Deletes the topic and its messages on every master, then on every NameServer; a missing topic is no error.
+        """Deletes the topic and its messages on every master, then on every NameServer. A missing topic is no error.
 
-        A failure at one master does not stop the deletion at the others; NameServers then keep the topic. The error has
-        a note of the servers that deleted it. The order configuration goes with the last broker of the topic. A call
-        that ended amid its steps may be made again.
+        A failure at one master does not stop the deletion at the others, but NameServers then keep the topic. The error
+        has a note of the servers that deleted it. The order configuration goes with the last broker of the topic. A
+        call that ended amid its steps may be made again.
         """
         check_topic(topic)
         on_wire, about = self._servers.on_wire(topic), f"topic {topic}"
@@ -238,21 +238,21 @@ class Admin(SessionOwner[AdminSettings[Any]]):
                 await self._servers.change_nameservers(DeleteKvConfig(namespace, on_wire).to_command(), about)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
-        """Returns a KV configuration value, or None; the current NameServer is asked first, then the others."""
+        """Returns a KV configuration value, or None. The current NameServer is asked first, then the others."""
         query = GetKvConfig(namespace, key).to_command()
         return await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
 
     async def kv_values(self, namespace: str) -> dict[str, str]:
-        """Returns all values of a namespace by key; empty if there are none."""
+        """Returns all values of a namespace by key, none if there are none."""
         query = GetKvList(namespace).to_command()
         return await self._servers.ask_nameserver(query, KvTable.table_in, ResponseCode.QUERY_NOT_FOUND)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Puts a value on every NameServer, since they do not share it; a failure is raised when all were queried."""
+        """Puts a value on every NameServer, since they do not share it. A failure is raised when all were queried."""
         await self._servers.change_nameservers(PutKvConfig(namespace, key, value).to_command(), f"{namespace} {key}")
 
     async def delete_kv(self, namespace: str, key: str) -> None:
-        """Deletes a value on every NameServer; a missing key is no error."""
+        """Deletes a value on every NameServer. A missing key is no error."""
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
     async def _changes(self, server: Server, topic: str, settings: dict[str, str]) -> dict[str, str]:

@@ -36,7 +36,7 @@ class Brokers(AdminFamily):
     """Administration of brokers."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[BrokerStatus, ...]:
-        """Returns a row for each registered address, slaves too; without an answer the row holds the broker's error."""
+        """Returns a row for each registered address, slaves too. Without an answer the row holds the broker's error."""
 
         async def status(server: Server) -> RuntimeInfo | RocketMQError:
             try:
@@ -55,11 +55,11 @@ class Brokers(AdminFamily):
         return TableRows(rows)
 
     async def runtime_info(self, broker: str, *, broker_id: int = 0) -> RuntimeInfo:
-        """Returns the broker's own figures; `table` has them all, as texts."""
+        """Returns the broker's own figures. `table` has them all, as texts."""
         return await self._runtime_info(await one_broker(self._servers, broker, broker_id))
 
     async def stats(self, broker: str, name: str, key: str, *, broker_id: int = 0) -> BrokerStats | None:
-        """Returns one figure of the last minute, hour and day; None if the broker has none of this name and key.
+        """Returns one figure of the last minute, hour and day, or None if the broker has none of this name and key.
 
         Names are RocketMQ's: `TOPIC_PUT_NUMS` and `TOPIC_PUT_SIZE` with a topic as the key, `GROUP_GET_NUMS` with
         `topic@group`, `BROKER_PUT_NUMS` with the cluster.
@@ -67,7 +67,10 @@ class Brokers(AdminFamily):
         return await one_figure(self._servers, await one_broker(self._servers, broker, broker_id), name, key)
 
     async def ha_status(self, broker: str, *, broker_id: int = 0) -> HaStatus:
-        """Returns a master's slaves with the bytes that each lacks, or how a slave follows; 5.0 and later."""
+        """Returns a master's slaves with the bytes that each lacks, or how a slave follows.
+
+        It needs a broker of 5.0 or later.
+        """
         server = await one_broker(self._servers, broker, broker_id)
         answer = await self._servers.ask(server, GetHaStatus().to_command(), "replication (5.0 and later)")
         return HaStatus.from_command(answer)
@@ -86,11 +89,11 @@ class Brokers(AdminFamily):
         cluster: str | None = None,
         force: bool = False,
     ) -> tuple[str, ...]:
-        """Changes settings of one broker, of a cluster's masters, or of all masters; returns the brokers' names.
+        """Changes settings of one broker, of a cluster's masters, or of all masters. Returns the brokers' names.
 
         A name that a broker does not list is refused before anything is changed, since RocketMQ ignores it silently.
         `force` sends it anyway: Java's brokers do not list settings without a value. A failure at one broker does not
-        stop the change at the others; the error has a note of the changed brokers.
+        stop the change at the others. The error has a note of the changed brokers.
         """
         if not settings:
             raise InvalidArgument("settings is empty; it has one name with its value at least")
@@ -105,19 +108,19 @@ class Brokers(AdminFamily):
         )
 
     async def clean_unused_topics(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Removes the queues of topics that a broker has no settings of; returns the names of the brokers."""
+        """Removes the queues of topics that a broker has no settings of. Returns the names of the brokers."""
         return await self._clean(CleanUnusedTopic(), broker, cluster)
 
     async def clean_expired_queues(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Removes the files of queues whose messages are no longer in the log; returns the names of the brokers."""
+        """Removes the files of queues whose messages are no longer in the log. Returns the names of the brokers."""
         return await self._clean(CleanExpiredConsumeQueue(), broker, cluster)
 
     async def delete_expired_logs(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Removes expired segments of the log now, and not at the hour of `deleteWhen`; returns the brokers' names."""
+        """Removes expired segments of the log now, and not at the hour of `deleteWhen`. Returns the brokers' names."""
         return await self._clean(DeleteExpiredCommitLog(), broker, cluster)
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Closes a broker for writing at every NameServer; returns the number of its topics there, by address.
+        """Closes a broker for writing at every NameServer. Returns the number of its topics there, by address.
 
         Producers leave it out once they have new routes. It lasts until the broker registers another version of its
         topics, or `add_write_perm`.
@@ -125,7 +128,7 @@ class Brokers(AdminFamily):
         return await self._change_write_perm(WipeWritePerm(broker_name), WipedWritePerm, broker_name)
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Opens a broker for writing again at every NameServer; returns the number of its topics there, by address."""
+        """Opens a broker for writing again at every NameServer. Returns the number of its topics there, by address."""
         return await self._change_write_perm(AddWritePerm(broker_name), AddedWritePerm, broker_name)
 
     async def _runtime_info(self, server: Server) -> RuntimeInfo:

@@ -1,4 +1,4 @@
-"""The choice of brokers for a request: one by its name or address, or all of a cluster; and the request itself.
+"""The choice of brokers for a request: one by its name or address, or all of a cluster.
 
 `one_figure` reads a statistic of one broker.
 """
@@ -13,7 +13,7 @@ from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData
 
 
 async def one_broker(servers: AdminServers, broker: str, broker_id: int = MASTER_ID) -> Server:
-    """Returns the broker of a name or an address `host:port`; raises `InvalidArgument` for an unknown name.
+    """Returns the broker of a name or an address `host:port`. Raises `InvalidArgument` for an unknown name.
 
     An address is not looked up: it may belong to a NameServer, or to an unregistered broker.
     """
@@ -34,7 +34,7 @@ async def one_broker(servers: AdminServers, broker: str, broker_id: int = MASTER
 
 
 async def one_figure(servers: AdminServers, server: Server, name: str, key: str) -> BrokerStats | None:
-    """Returns a broker's statistic by RocketMQ's name and key; None if it has none."""
+    """Returns a broker's statistic by RocketMQ's name and key, or None if it has none."""
     try:
         answer = await servers.ask(server, ViewBrokerStats(name, key).to_command(), f"{name} of {key}")
     except ResponseError as error:
@@ -47,7 +47,7 @@ async def one_figure(servers: AdminServers, server: Server, name: str, key: str)
 async def chosen_brokers(
     servers: AdminServers, broker: str | None, cluster: str | None, *, slaves: bool = False
 ) -> tuple[Server, ...]:
-    """Returns the named broker, or the masters of the cluster, or all masters; with `slaves` their slaves, too."""
+    """Returns the named broker, or the masters of the cluster, or all masters. With `slaves` adds their slaves."""
     if broker is not None:
         if cluster is not None:
             raise InvalidArgument(f"broker={broker!r}, cluster={cluster!r}: give one of them")
@@ -61,7 +61,7 @@ async def chosen_brokers(
 
 
 async def every_address(servers: AdminServers, cluster: str | None) -> list[tuple[BrokerData, int, Server]]:
-    """Returns each address of each broker with its id, slaves too; empty if none is registered."""
+    """Returns each address of each broker with its id, slaves too."""
     brokers = await servers.registered(cluster)
     return [
         (data, broker_id, Server(_label(data.broker_name, broker_id), address))

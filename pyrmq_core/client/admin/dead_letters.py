@@ -1,7 +1,7 @@
 """Dead letters of a group: read from its topic `%DLQ%group`, and sent again.
 
 A dead letter that is sent again stays where it is: RocketMQ deletes no single message. `retry` sends a copy to the
-group's retry topic, which its members consume under the first topic, with all tries before them; `origin` sends it to
+group's retry topic, which its members consume under the first topic, with all tries before them. `origin` sends it to
 the first topic, to all groups. Both keep the unique key, as a retry does.
 """
 
@@ -51,8 +51,6 @@ MAX_LETTERS: Final = 100_000
 
 
 class DeadLetters:
-    """The dead letters of one group."""
-
     def __init__(self, servers: AdminServers, group: str) -> None:
         self._servers = servers
         self._group = group
@@ -61,7 +59,7 @@ class DeadLetters:
         self._puller = Puller(session, group, namespace)
 
     async def newest(self, max_num: int, begin: datetime | None, body_bytes: int | None = None) -> MessageList:
-        """Returns the newest `max_num` of each queue, by store time, of brokers that answer; raises if none does."""
+        """Returns the newest `max_num` of each queue, by store time, of brokers that answer. Raises if none does."""
         whole_number("max_num", max_num, 1, MAX_LETTERS)
         begin_ms = None if begin is None else first_millisecond(begin)
         topic = DLQ_PREFIX + self._group
@@ -131,7 +129,7 @@ class DeadLetters:
         return receipt.result()
 
     def origin(self, message: MessageExt) -> str:
-        """Returns the topic that a dead letter was first sent to; `InvalidArgument` for any other message."""
+        """Returns the topic that a dead letter was first sent to. Raises `InvalidArgument` for any other message."""
         if message.topic != DLQ_PREFIX + self._group:
             raise InvalidArgument(f"message {message.msg_id} of {message.topic} is no dead letter of {self._group}")
         return origin_topic(message, self._servers)
@@ -147,7 +145,7 @@ class _Reading:
         self._body_bytes = body_bytes
 
     def keep(self, queue: MessageQueue, item: Readable) -> MessageExt | None:
-        """Returns a letter with the wanted part of its body; None if it cannot be read, or there is no room."""
+        """Returns a letter with the wanted part of its body, or None if it cannot be read, or there is no room."""
         if isinstance(item, UnreadableRecord):
             self.faults.setdefault(queue.broker_name, item.error)
             return None

@@ -1,6 +1,6 @@
 """Changes of a group's offsets: reset of a topic, change of one queue, copy of another group's offsets.
 
-A broker of 5.x stores the new offsets, and returns them at the members' next pulls; until then it ignores commits. A
+A broker of 5.x stores the new offsets, and returns them at the members' next pulls. Until then it ignores commits. A
 4.9 broker sends them to the members, and cannot reset a group without members. `mqadmin` then commits offsets itself,
 and so does this module. Sources: tools/command/offset/ResetOffsetByTimeCommand.java,
 tools/admin/DefaultMQAdminExtImpl.java (resetOffsetByTimestamp, resetOffsetByTimestampOld), 5.4.0 and 4.9.7.
@@ -133,7 +133,6 @@ class GroupOffsets:
         return tuple(sorted(copied))
 
     async def check_offline(self, servers: Iterable[Server]) -> None:
-        """Raises `InvalidState` while members are connected to any of the brokers."""
         if await self._is_online(servers):
             raise InvalidState(f"members of group {self._group} are connected; stop them first")
 
@@ -142,12 +141,12 @@ class GroupOffsets:
         return any(answer.connections for answer in connections.values())
 
     async def _topics_at(self, server: Server) -> tuple[str, ...]:
-        """Returns the topics in which the group has offsets; request 343 for them is missing in 4.9."""
+        """Returns the topics in which the group has offsets. Request 343 for them is missing in 4.9."""
         progress = await progress_of(self._servers, server, self._on_wire, None, times=False)
         return tuple(sorted({queue.topic for queue in progress.stats.offsets}))
 
     async def _masters_of(self, topic: str) -> dict[str, Server]:
-        """Returns the masters of the topic's brokers; raises `BrokerNotFound` if a broker has no master."""
+        """Returns the masters of the topic's brokers. Raises `BrokerNotFound` if a broker has no master."""
         routes = self._servers.session.routes
         route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
         if route is None:

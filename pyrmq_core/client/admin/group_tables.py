@@ -65,7 +65,7 @@ async def configs_of(servers: AdminServers, server: Server) -> Mapping[str, Subs
 
 
 async def connections_of(servers: AdminServers, server: Server, group: str) -> ConsumerConnections:
-    """Returns the members of a group (its name on the wire) at one broker; a group without members is no error."""
+    """Returns the members of a group (its name on the wire) at one broker. A group without members is no error."""
     try:
         answer = await servers.ask(server, GetConsumerConnections(group).to_command(), f"group {group}")
     except ResponseError as error:
@@ -76,7 +76,7 @@ async def connections_of(servers: AdminServers, server: Server, group: str) -> C
 
 
 async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityLimiter) -> BrokerGroups:
-    """Returns the groups of one broker; `limit` bounds the queries for members at all brokers together.
+    """Returns the groups of one broker. `limit` bounds the queries for members at all brokers together.
 
     Without it the groups of a thousand brokers would be queried at once, and the last queries would wait in this client
     for longer than they may take.
@@ -91,7 +91,7 @@ async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityL
 async def progress_of(
     servers: AdminServers, server: Server, group: str, topic: str | None, *, times: bool
 ) -> BrokerProgress:
-    """Returns the offsets of a group; with `times` also the ages of waiting messages, if the broker knows the topic."""
+    """Returns the offsets of a group, with `times` also the ages of waiting messages if the broker knows the topic."""
     answer = await servers.ask(server, GetConsumeStats(group, topic).to_command(), f"group {group}")
     stats = ConsumeStats.from_command(answer)
     lagging = {queue.topic for queue, row in stats.offsets.items() if row.broker_offset > row.consumer_offset}
@@ -110,7 +110,6 @@ async def progress_of(
 
 
 def summaries(answers: Mapping[str, BrokerGroups], namespace: str | None) -> tuple[GroupSummary, ...]:
-    """Returns a row for each group that the tenant can name, over all brokers."""
     at_brokers: defaultdict[str, dict[str, BrokerGroups]] = defaultdict(dict)
     for name, answer in answers.items():
         for group in answer.configs.keys() | answer.connections.keys() | answer.stats.keys():
@@ -155,7 +154,6 @@ def members_of(answers: Iterable[ConsumerConnections]) -> tuple[GroupMember, ...
 
 
 def subscriptions_of(answers: Iterable[ConsumerConnections], namespace: str | None) -> tuple[SubscriptionData, ...]:
-    """Returns the latest subscription to each topic."""
     newest: dict[str, SubscriptionData] = {}
     for answer in answers:
         for topic, data in answer.subscriptions.items():

@@ -51,7 +51,7 @@ class Groups(AdminFamily):
     """Administration of consumer groups.
 
     A table is read from each broker's master, or from a slave while there is none. A broker that gives no answer is
-    named in the table's `failures`; only if none answers is its error raised. A change goes to all masters; a failure
+    named in the table's `failures`. Only if none answers is its error raised. A change goes to all masters. A failure
     at one does not stop it at the others, and the error has a note of the changed masters.
     """
 
@@ -76,7 +76,7 @@ class Groups(AdminFamily):
     async def describe(self, group: str, *, running_info: bool = True) -> GroupDescription:
         """Returns the group's settings, its members with the queues that they hold, and its subscriptions.
 
-        A member that does not answer in time has an `error`; with `running_info=False` no member is queried. Raises
+        A member that does not answer in time has an `error`. With `running_info=False` no member is queried. Raises
         `InvalidArgument` if no broker that answers knows the group.
         """
         on_wire = self._on_wire(group)
@@ -204,7 +204,7 @@ class Groups(AdminFamily):
     ) -> tuple[OffsetChange, ...]:
         """Gives the group new offsets in all queues of the topic: the ends, or the first message stored at `to`.
 
-        Connected members follow; with `offline` the call raises `InvalidState` if there are any. Brokers that leave a
+        Connected members follow. With `offline` the call raises `InvalidState` if there are any. Brokers that leave a
         reset to members, as before 5.0, cannot reset a group without members: its offsets are committed instead. Raises
         `InvalidArgument` for a time without a zone.
         """
@@ -230,7 +230,7 @@ class Groups(AdminFamily):
         return await self._offsets(group).seek(queue, offset)
 
     async def clone(self, group: str, to: str, *, topic: str | None = None) -> tuple[str, ...]:
-        """Gives the group `to` the offsets of `group` in one topic, or in all; returns the topics.
+        """Gives the group `to` the offsets of `group` in one topic, or in all. Returns the topics.
 
         Raises `InvalidState` while members of `to` are connected, and `InvalidArgument` if there is nothing to copy.
         """

@@ -1,6 +1,6 @@
 """Tables of administration as HTML, which a notebook shows in the place of a value's `repr`.
 
-Every text in them may be a peer's: it is escaped.
+Every text in them may be a peer's, so it is escaped.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    """Returns the text of a cell, in one line; a collection is its size, and None is empty."""
+    """Returns the text of a cell, in one line. A collection is its size, and None is empty."""
     if value is None:
         return ""
     if isinstance(value, datetime):

@@ -1,6 +1,6 @@
 """Look-ups of stored messages by id or key, and the age of a queue, for `Admin.messages`.
 
-Source: client/impl/MQAdminImpl.java, 5.4.0. Java passes over brokers that fail; here the list names them with their
+Source: client/impl/MQAdminImpl.java, 5.4.0. Java passes over brokers that fail. Here the list names them with their
 errors, since it would look complete without.
 """
 
@@ -51,7 +51,7 @@ class MessageList:
 
 
 class MessageQueries:
-    """Look-ups of one client; with `namespace`, topics are the tenant's own. Each query may take `timeout` seconds."""
+    """Look-ups of one client. With `namespace`, topics are the tenant's own. Each query may take `timeout` seconds."""
 
     def __init__(self, client: ClientSession, *, timeout: float, namespace: str | None = None) -> None:
         self._client = client
@@ -59,7 +59,7 @@ class MessageQueries:
         self._namespace = namespace
 
     async def by_id(self, offset_msg_id: str, topic: str | None) -> MessageExt:
-        """Returns the message at the log offset in the id; raises `ResponseError` if the broker has none there."""
+        """Returns the message at the log offset in the id. Raises `ResponseError` if the broker has none there."""
         place = decode_offset_msg_id(_text("offset_msg_id", offset_msg_id))
         address = unpack_host(place.ip + (place.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
         on_wire = None if topic is None else self._on_wire(topic)
@@ -101,7 +101,7 @@ class MessageQueries:
         return await self._everywhere(topic, request, lambda message: message.msg_id == key, _body_bytes(body_bytes))
 
     async def earliest_store_time(self, queue: MessageQueue) -> datetime | None:
-        """Returns the store time of the oldest message that is kept; None for a queue without messages."""
+        """Returns the store time of the oldest message that is kept, or None for a queue without messages."""
         topic = self._on_wire(queue_of(queue).topic)
         request = GetEarliestStoreTime(topic, queue.queue_id, queue.broker_name).to_command()
         answer = await self._client.ask_broker(queue, request, timeout=self._timeout, namespace=self._namespace)
@@ -111,7 +111,7 @@ class MessageQueries:
     async def _everywhere(
         self, topic: str, request: QueryMessage, is_wanted: Callable[[MessageExt], bool], body_bytes: int | None
     ) -> MessageList:
-        """Returns the topic's messages that its brokers find and `is_wanted` accepts; an index holds only hashes.
+        """Returns the topic's messages that its brokers find and `is_wanted` accepts, since an index holds only hashes.
 
         Raises an error only when no broker answers. A record that cannot be read costs itself, and so do the messages
         whose bodies are more than 256 MiB together: the broker's error names the first.
@@ -153,7 +153,6 @@ class MessageQueries:
         return MessageList(tuple(mine), failures)
 
     def _broker_name(self, address: str) -> str:
-        """Returns the name of the broker at the address by the known routes; an empty text for an unknown address."""
         brokers = self._client.routes.brokers
         return next((broker.broker_name for broker in brokers if address in broker.broker_addrs.values()), "")
 
@@ -176,7 +175,6 @@ class _Reading:
         self._room = MAX_FOUND_BYTES
 
     async def read(self, records: bytes, broker_name: str) -> None:
-        """Adds the wanted messages of one broker's answer."""
 
         def keep(item: Readable) -> MessageExt | None:
             message = item.message if isinstance(item, UnreadableRecord) else item
@@ -206,7 +204,7 @@ def too_much_found(message: MessageExt) -> BodyTooLarge:
 
 
 def _messages(records: bytes, broker_name: str) -> Iterator[Readable]:
-    """Yields the messages of records of any queues; a record whose end is unknown ends them."""
+    """Yields the messages of records of any queues. A record whose end is unknown ends them."""
     position = 0
     while position < len(records):
         try:

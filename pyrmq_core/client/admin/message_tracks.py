@@ -1,7 +1,7 @@
 """The life of a stored message: the groups that consumed it, its retries, and its dead letters.
 
 Source: tools/admin/DefaultMQAdminExtImpl.java (messageTrackDetail, consumed), tools/admin/api/TrackType.java, 5.4.0.
-Java says NOT_ONLINE of a group without members, whether it consumed the message or not; here its offset is shown, too.
+Java says NOT_ONLINE of a group without members, whether it consumed the message or not. Here its offset is shown, too.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _track_type(message: MessageExt, topic: str, online: list[ConsumerConnection
 
 
 def _passes(message: MessageExt, subscription: SubscriptionData | None) -> bool:
-    """Returns False if the group's tags leave the message out; SQL92 is evaluated by the broker alone."""
+    """Returns False if the group's tags leave the message out. SQL92 is evaluated by the broker alone."""
     if subscription is None or subscription.expression_type != TAG:
         return True
     return TagFilter.parse(subscription.sub_string).matches(message.tags)

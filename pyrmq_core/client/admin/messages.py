@@ -39,7 +39,7 @@ class MessageTrace:
 
 
 class Messages(AdminFamily):
-    """Stored messages. A list is made of the brokers that answer; `failures` has the errors of the others."""
+    """Stored messages. A list is made of the brokers that answer. `failures` has the errors of the others."""
 
     async def by_id(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
         """Returns the message with this `offset_msg_id`, or the first message of a batch record.
@@ -76,7 +76,7 @@ class Messages(AdminFamily):
         return await self._queries().by_unique_key(topic, unique_key, body_bytes)
 
     async def earliest_store_time(self, queue: MessageQueue) -> datetime | None:
-        """Returns the store time of the oldest message that is kept; None for a queue without messages."""
+        """Returns the store time of the oldest message that is kept, or None for a queue without messages."""
         return await self._queries().earliest_store_time(queue)
 
     async def track(self, message: MessageExt) -> tuple[MessageTrack, ...]:
@@ -121,7 +121,7 @@ class Messages(AdminFamily):
     async def resend(self, group: str, message: MessageExt, *, to: Literal["retry", "origin"] = "retry") -> SendResult:
         """Sends a dead letter of the group again: to the group alone, or with "origin" to the message's first topic.
 
-        The dead letter stays, as RocketMQ deletes no single message; sent twice, it is consumed twice. Raises `NoRoute`
+        The dead letter stays, as RocketMQ deletes no single message: sent twice, it is consumed twice. Raises `NoRoute`
         if the group has no retry topic: brokers make it when a member connects. Else raises as `Producer.send`.
         """
         check_group(group)
@@ -130,9 +130,9 @@ class Messages(AdminFamily):
     async def consume_directly(
         self, group: str, message: MessageExt, *, client_id: str | None = None
     ) -> ConsumeDirectlyResult:
-        """Makes one member of the group consume the message now, and returns its result; offsets do not change.
+        """Makes one member of the group consume the message now, and returns its result. Offsets do not change.
 
-        Without `client_id` the broker's first member does. Raises `InvalidState` if none is connected there,
+        Without `client_id` the broker's first member does. Raises `InvalidState` if none is connected there, and
         `InvalidArgument` for a message of a batch that is one record: brokers pass on complete records only, and Java
         members read the batch as one message.
         """
@@ -173,7 +173,7 @@ class Messages(AdminFamily):
 
 
 def _events_of(trace_message: MessageExt, msg_id: str, most: int) -> list[TraceEvent]:
-    """Returns up to `most` events of the message; a sender decides how many others a trace message has."""
+    """Returns up to `most` events of the message. A sender decides how many others a trace message has."""
     records = trace_message.body.decode(errors="replace").split(RECORD_END)
     text = RECORD_END.join(record for record in records if msg_id in record)
     return list(islice((event for event in trace_events(text) if event.msg_id == msg_id), most))

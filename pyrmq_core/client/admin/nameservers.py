@@ -17,7 +17,7 @@ class NameServers(AdminFamily):
     """Administration of NameServers."""
 
     async def config(self) -> Gathered[dict[str, str]]:
-        """Returns the settings of each NameServer by its address; `failures` has the errors of missing answers."""
+        """Returns the settings of each NameServer by its address. `failures` has the errors of missing answers."""
 
         async def ask(server: Server) -> dict[str, str]:
             answer = await self._servers.ask(server, GetNamesrvConfig().to_command())
@@ -26,7 +26,7 @@ class NameServers(AdminFamily):
         return await self._servers.gather(await self._all(), ask)
 
     async def update_config(self, settings: Mapping[str, str]) -> None:
-        """Changes settings of every NameServer; a failure at one does not stop the change at the others.
+        """Changes settings of every NameServer. A failure at one does not stop the change at the others.
 
         A name that a NameServer does not list is refused before anything is changed: RocketMQ ignores it silently.
         """

@@ -31,7 +31,7 @@ KEEP_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A broker at an address; its `str` names it in errors."""
+    """A broker at an address. Its `str` names it in errors."""
 
     name: str
     address: str
@@ -49,7 +49,7 @@ class Gathered(Generic[T]):
 
 
 class AdminServers:
-    """The NameServers and brokers of one `Admin`; each query may take `timeout` seconds."""
+    """The NameServers and brokers of one `Admin`. Each query may take `timeout` seconds."""
 
     def __init__(self, session: ClientSession, life: Life, *, timeout: float, namespace: str | None) -> None:
         self.timeout = timeout
@@ -59,16 +59,14 @@ class AdminServers:
 
     @property
     def session(self) -> ClientSession:
-        """The client; raises `InvalidState` outside the Admin's block."""
+        """The client. Raises `InvalidState` outside the Admin's block."""
         self._life.check_running()
         return self._session
 
     def on_wire(self, name: str) -> str:
-        """Returns a topic or group as servers know it."""
         return with_namespace(name, self.namespace)
 
     def own(self, name: str) -> str:
-        """Returns a topic or group as its tenant knows it."""
         return without_namespace(name, self.namespace)
 
     async def cluster_info(self) -> ClusterInfo:
@@ -78,11 +76,11 @@ class AdminServers:
         )
 
     async def registered(self, cluster: str | None = None) -> list[BrokerData]:
-        """Returns the brokers of the cluster, or all, in the order of their names; raises for an unknown cluster."""
+        """Returns the brokers of the cluster, or all, in the order of their names. Raises for an unknown cluster."""
         return _brokers(await self.cluster_info(), cluster)
 
     async def masters(self, cluster: str | None) -> dict[str, Server]:
-        """Returns every master of the cluster, or of all clusters, by broker name; raises an error if there is none."""
+        """Returns every master of the cluster, or of all clusters, by broker name. Raises an error if there is none."""
         brokers = await self.registered(cluster)
         masters = {
             broker.broker_name: Server(broker.broker_name, broker.master)
@@ -107,7 +105,7 @@ class AdminServers:
         return there
 
     async def ask(self, server: Server, command: Command, about: str = "") -> Command:
-        """Returns the answer of one broker; raises `ResponseError` for any code but SUCCESS."""
+        """Returns the answer of one broker. Raises `ResponseError` for any code but SUCCESS."""
         answer = await self.session.call(server.address, command, timeout=self.timeout)
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, command.code, str(server), about)
@@ -133,7 +131,7 @@ class AdminServers:
         return await self.session.nameservers.ask_for(command, checked, timeout=self.timeout, lacks=lacks)
 
     async def change_nameservers(self, command: Command, about: str = "") -> dict[str, Command]:
-        """Sends a change to every NameServer, since they do not share it; returns their answers by address.
+        """Sends a change to every NameServer, since they do not share it. Returns their answers by address.
 
         A failure is raised at the end, with a note of the changed NameServers.
         """
@@ -151,7 +149,7 @@ class AdminServers:
         return answers
 
     async def keep_kv(self, namespace: str, key: str, value: str, about: str) -> tuple[str, ...]:
-        """Puts a KV configuration at each NameServer that lacks its key; returns the addresses of these.
+        """Puts a KV configuration at each NameServer that lacks its key. Returns the addresses of these.
 
         All are queried together, and each has a second at most: a failure is raised at the end.
         """
@@ -178,7 +176,7 @@ class AdminServers:
         return tuple(address for address, kept in results.items() if not kept)
 
     async def gather(self, servers: Iterable[Server], ask: Callable[[Server], Awaitable[T]]) -> Gathered[T]:
-        """Returns the answers of the brokers, queried concurrently; raises an error only when none of them answers."""
+        """Returns the answers of the brokers, queried concurrently. Raises an error only when none of them answers."""
 
         async def one(server: Server) -> T | RocketMQError:
             try:

@@ -58,7 +58,7 @@ class Topics(AdminFamily):
     """Administration of topics."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[str, ...]:
-        """Returns all topics that the NameServer knows, RocketMQ's own included, or one cluster's topics; sorted.
+        """Returns all topics that the NameServer knows, RocketMQ's own included, or one cluster's topics, sorted.
 
         With a namespace, returns the topics of the namespace and RocketMQ's own.
         """
@@ -70,7 +70,7 @@ class Topics(AdminFamily):
         return tuple(sorted(without_namespace(topic, namespace) for topic in topics if is_reachable(topic, namespace)))
 
     async def stats(self, topic: str) -> TopicStats:
-        """Returns the offsets of each queue, of all brokers of the topic that answer; raises `NoRoute` without a route.
+        """Returns the offsets of each queue, of all brokers of the topic that answer. Raises `NoRoute` without a route.
 
         Without a master, the slave with the lowest id is queried.
         """
@@ -85,7 +85,7 @@ class Topics(AdminFamily):
         return TopicStats(dict(sorted(queues.items())), sum(rates) if rates else None, gathered.failures)
 
     async def groups(self, topic: str) -> tuple[str, ...]:
-        """Returns the groups that subscribe to the topic or have offsets of it, at any broker that answers; sorted."""
+        """Returns the groups that subscribe to the topic or have offsets of it, at any broker that answers, sorted."""
         return (await self.group_names(topic)).groups
 
     async def group_names(self, topic: str) -> TopicGroupNames:
@@ -100,7 +100,7 @@ class Topics(AdminFamily):
     async def rates(self, topic: str, groups: Iterable[str] = ()) -> TopicRates:
         """Returns messages a second over the last minute: stored in the topic, and received by each of the groups.
 
-        The figures are the brokers' statistics, which every release keeps; a broker without a figure counted nothing.
+        The figures are the brokers' statistics, which every release keeps. A broker without a figure counted nothing.
         """
         on_wire, names = self._servers.on_wire(topic), tuple(groups)
         keys = {name: f"{on_wire}@{self._servers.on_wire(name)}" for name in names}
@@ -114,7 +114,7 @@ class Topics(AdminFamily):
         return TopicRates(sum(put for put, _ in gathered.answers.values()), got, gathered.failures)
 
     async def clusters(self, topic: str) -> tuple[str, ...]:
-        """Returns the clusters whose brokers have the topic; sorted."""
+        """Returns the clusters whose brokers have the topic, sorted."""
         return tuple(sorted({broker.cluster for broker in (await self._route(topic)).broker_datas}))
 
     async def update_perm(
@@ -123,8 +123,8 @@ class Topics(AdminFamily):
         """Changes whether the topic is read (4), written (2) or both (6), and leaves its other settings.
 
         The change is made at the named broker, at the brokers of the cluster, or at all brokers of the topic. Returns
-        the old and new permission by broker name, once a NameServer reports the new ones; raises `NoRoute` if it does
-        not within the timeout.
+        the old and new permission by broker name, once a NameServer reports the new ones, and raises `NoRoute` if it
+        does not within the timeout.
         """
         check_topic(topic)
         if perm not in PERMISSIONS:
@@ -144,7 +144,7 @@ class Topics(AdminFamily):
         return changes
 
     async def order(self, topic: str) -> dict[str, int] | None:
-        """Returns the topic's order configuration, the number of queues by broker; None if the topic has none.
+        """Returns the topic's order configuration, the number of queues by broker, or None if the topic has none.
 
         Clients take these queues for an order topic, also while a broker is away.
         """
@@ -161,7 +161,7 @@ class Topics(AdminFamily):
         await self._servers.change_nameservers(command, f"the order of topic {topic}")
 
     async def keep_order(self, topic: str, queues: Mapping[str, int] | None = None) -> tuple[str, ...]:
-        """Sets the topic's order configuration at each NameServer that lacks it; returns the addresses of these.
+        """Sets the topic's order configuration at each NameServer that lacks it. Returns the addresses of these.
 
         Without `queues` it is the configuration that another NameServer has. NameServers do not share it, and lose it
         with their disk. Raises the first failure when every NameServer was queried.
@@ -194,12 +194,12 @@ class Topics(AdminFamily):
         return frozenset(without_namespace(name, tenant) for name in names)
 
     async def delete_order(self, topic: str) -> None:
-        """Deletes the topic's order configuration at every NameServer; no error if there is none."""
+        """Deletes the topic's order configuration at every NameServer. It is no error if there is none."""
         command = DeleteKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic)).to_command()
         await self._servers.change_nameservers(command, f"the order of topic {topic}")
 
     async def _route(self, topic: str, *, is_kept: bool = True) -> TopicRouteData:
-        """Returns the topic's route; the client polls it from now on, like the route of a topic in use."""
+        """Returns the topic's route. The client polls it from now on, like the route of a topic in use."""
         routes = self._servers.session.routes
         look_up = routes.refresh if is_kept else routes.query
         route = await look_up(self._servers.on_wire(topic), timeout=self._servers.timeout)
@@ -208,7 +208,6 @@ class Topics(AdminFamily):
         return route
 
     async def _ask_readers(self, topic: str, command: Command, read: Callable[[Command], T]) -> Gathered[T]:
-        """Returns the answer of each broker of the topic, from its master or a slave."""
 
         async def ask(server: Server) -> T:
             return read(await self._servers.ask(server, command, f"topic {topic}"))
@@ -216,7 +215,6 @@ class Topics(AdminFamily):
         return await self._servers.gather(await self._readers(topic), ask)
 
     async def _readers(self, topic: str) -> builtins.list[Server]:
-        """Returns a server of each broker of the topic: its master, or a slave."""
         brokers = (await self._route(topic, is_kept=False)).broker_datas
         addresses = [(broker.broker_name, reading_address(broker)) for broker in brokers]
         return [Server(name, address) for name, address in addresses if address is not None]
@@ -226,7 +224,7 @@ class Topics(AdminFamily):
         return 0.0 if figure is None else figure.minute.tps
 
     async def _config(self, server: Server, topic: str) -> TopicConfig:
-        """Returns a topic's settings at one broker; at a broker before 5.0 it reads the list of all topics."""
+        """Returns a topic's settings at one broker. At a broker before 5.0 it reads the list of all topics."""
         on_wire = self._servers.on_wire(topic)
         try:
             answer = await self._servers.ask(server, GetTopicConfig(on_wire).to_command(), f"topic {topic}")
@@ -264,7 +262,7 @@ def order_text(queues: Mapping[str, int]) -> str:
 
 
 def parse_order(topic: str, text: str) -> dict[str, int]:
-    """Returns numbers of queues by broker name, parsed from `broker-a:4;broker-b:4`; else raises `InvalidArgument`."""
+    """Returns numbers of queues by broker name, of `broker-a:4;broker-b:4`. Raises `InvalidArgument` otherwise."""
     queues = {}
     for part in filter(None, text.split(";")):
         name, _, number = part.partition(":")
@@ -284,7 +282,7 @@ def _queue_stats(offset: TopicOffset) -> QueueStats:
 
 
 def _masters_of(topic: str, route: TopicRouteData, broker: str | None, cluster: str | None) -> builtins.list[Server]:
-    """Returns the chosen masters of the route; raises `InvalidArgument` if none is chosen, or a broker has none."""
+    """Returns the chosen masters of the route. Raises `InvalidArgument` if none is chosen, or a broker has none."""
 
     def meant(data: BrokerData) -> bool:
         return broker in (None, data.broker_name) and cluster in (None, data.cluster)

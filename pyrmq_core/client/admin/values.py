@@ -1,6 +1,6 @@
 """The values of administration: brokers' statuses, figures of topics and queues, groups with lag, members and progress.
 
-`failures` has the errors of brokers that gave no answer, by name; the rest of a table is complete.
+`failures` has the errors of brokers that gave no answer, by name. The rest of a table is complete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FULL_DISK_RATIO: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """One registered address of a broker; `runtime_info` is None with the `error` of the query for it.
+    """One registered address of a broker. `runtime_info` is None with the `error` of the query for it.
 
     Rates are messages a second of the last 10 s, None in the broker's first seconds.
     """
@@ -97,15 +97,15 @@ class QueueStats:
 
     @property
     def messages(self) -> int:
-        """The number of messages between both offsets; each message of a batch record counts."""
+        """The number of messages between both offsets. Each message of a batch record counts."""
         return self.max_offset - self.min_offset
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStats(ShownAsTable):
-    """A topic's queues; `failures` names the brokers that gave no answer, with their errors.
+    """A topic's queues. `failures` names the brokers that gave no answer, with their errors.
 
-    `put_tps` is messages a second of the last minute at these brokers; None before 5.0.
+    `put_tps` is messages a second of the last minute at these brokers, None before 5.0.
     """
 
     ROWS: ClassVar = "queues"
@@ -136,7 +136,7 @@ class TopicRates(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class TopicGroupNames(ShownAsTable):
-    """The groups of one topic; groups that only brokers in `failures` know are missing."""
+    """The groups of one topic. Groups that only brokers in `failures` know are missing."""
 
     ROWS: ClassVar = "groups"
 
@@ -146,7 +146,7 @@ class TopicGroupNames(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """One group of the list; `lag` is the sum over all topics, and a type is None while no member is connected.
+    """One group of the list. `lag` is the sum over all topics, and a type is None while no member is connected.
 
     `clients` are the members, without the queues that they hold. An offset beyond the end of its queue is no lag:
     `queues_beyond_end` counts such queues. `lags` has the lag of each topic, `consume_tps` is messages a second.
@@ -167,7 +167,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupList(ShownAsTable):
-    """All groups by name; groups that only brokers in `failures` have are missing."""
+    """All groups by name. Groups that only brokers in `failures` have are missing."""
 
     ROWS: ClassVar = "groups"
 
@@ -177,7 +177,7 @@ class GroupList(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One client of a group; `running_info` is its own report, or None with the `error` of the query for it."""
+    """One client of a group. `running_info` is its own report, or None with the `error` of the query for it."""
 
     client_id: str
     address: str
@@ -229,7 +229,7 @@ class QueueProgress:
 
     @property
     def lag(self) -> int:
-        """The number of messages that are not consumed; negative for an offset beyond the end of the queue."""
+        """The number of messages that are not consumed, negative for an offset beyond the end of the queue."""
         return self.broker_offset - self.consumer_offset
 
     @property
@@ -240,7 +240,7 @@ class QueueProgress:
 
 @dataclass(frozen=True, slots=True)
 class GroupProgress(ShownAsTable):
-    """The progress of a group in each queue that it has an offset of; `consume_tps` is messages a second."""
+    """The progress of a group in each queue that it has an offset of. `consume_tps` is messages a second."""
 
     ROWS: ClassVar = "queues"
     COLUMNS: ClassVar = ("lag", "inflight")
@@ -252,7 +252,7 @@ class GroupProgress(ShownAsTable):
 
     @property
     def lag(self) -> int | None:
-        """The number of messages that are not consumed; an offset beyond its queue's end hides no other lag.
+        """The number of messages that are not consumed. An offset beyond its queue's end hides no other lag.
 
         None for a group without offsets, such as one that no broker knows.
         """
@@ -260,7 +260,7 @@ class GroupProgress(ShownAsTable):
 
     @property
     def waiting_since(self) -> datetime | None:
-        """The store time of the oldest message that waits in any queue; None if no message waits."""
+        """The store time of the oldest message that waits in any queue, None if no message waits."""
         return min((queue.waiting_since for queue in self.queues if queue.waiting_since is not None), default=None)
 
 
