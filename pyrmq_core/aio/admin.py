@@ -44,7 +44,6 @@ class AsyncioFamily(Generic[F]):
 
 
 def _asyncio_kind(kind: type[F], family_of: Callable[[TrioAdmin], F]) -> Callable[[AsyncioFace[TrioAdmin]], F]:
-    """Returns the subclass of a family whose methods run on the library's loop."""
 
     def initialise(self: Any, face: AsyncioFace[TrioAdmin]) -> None:
         self._face = face
@@ -69,7 +68,7 @@ def _asyncio_method(
 
 
 class Admin(OwnerFace[TrioAdmin]):
-    """The asyncio form of `pyrmq_core.Admin`; `client` is an asyncio `Client`."""
+    """The asyncio form of `pyrmq_core.Admin`. `client` is an asyncio `Client`."""
 
     @parameters_of(AdminSettings[Client])
     def __init__(self, settings: AdminSettings[Client]) -> None:

@@ -29,7 +29,7 @@ class Client(AsyncioFace[TrioClient]):
 
     @property
     def client_id(self) -> str:
-        """The id that brokers know this client by; raises `InvalidState` before it is open."""
+        """The id that brokers know this client by. Raises `InvalidState` before it is open."""
         if self._held is None or not self._held.has_opened:
             raise InvalidState(f"{self!r} has no client_id before it is open: async with, or await open()")
         return self._held.value.client_id
@@ -44,8 +44,6 @@ class Client(AsyncioFace[TrioClient]):
 
 
 class OwnerFace(AsyncioFace[Owner]):
-    """The face over a producer, a consumer or an `Admin`."""
-
     group: str
 
     def __init__(self, kind: type[Owner], settings: ClientChoice[Client]) -> None:

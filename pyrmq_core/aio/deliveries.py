@@ -44,7 +44,7 @@ class Delivery:
 
 
 class Deliveries:
-    """The iterator of a consumer's deliveries; it ends with the consumer's `stop`. Several tasks may iterate."""
+    """The iterator of a consumer's deliveries. It ends with the consumer's `stop`. Several tasks may iterate."""
 
     def __init__(self, begin: Callable[[], Awaitable[Future[TrioDeliveries]]]) -> None:
         self._begin = begin

@@ -25,7 +25,7 @@ T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 
 
 class AsyncioFace(AsyncOnly, Generic[T]):
-    """A face over a trio object, which `make` makes; opened by `async with`, `await open()`, or the first call.
+    """A face over a trio object, which `make` makes. `async with`, `await open()` or the first call opens it.
 
     It may be used from several asyncio loops. A child after `fork` makes its own face: in the child, a face that the
     parent opened raises `InvalidState`.
@@ -40,7 +40,7 @@ class AsyncioFace(AsyncOnly, Generic[T]):
             make(None)  # raises for wrong arguments now, not at the first call
 
     async def open(self) -> Self:
-        """Opens the object now; without this call, `async with` or the first call does."""
+        """Opens the object now. Without this call, `async with` or the first call does."""
         await self._async()
         return self
 
@@ -51,14 +51,13 @@ class AsyncioFace(AsyncOnly, Generic[T]):
             await close_held(held, self._closing_seconds(held))
 
     def _closing_seconds(self, held: HeldContext[T]) -> float:
-        """Returns the seconds that closing may take because of work under way."""
         return 0.0
 
     def _opens_here(self) -> None:
-        """Does nothing; subclasses act before it is opened, in the task that opens it."""
+        """Does nothing. Subclasses act before it is opened, in the task that opens it."""
 
     def _opened_now(self, held: HeldContext[T]) -> None:
-        """Does nothing; subclasses act once it is open, in the thread of the library's loop."""
+        """Does nothing. Subclasses act once it is open, in the thread of the library's loop."""
 
     def _service_state(self) -> ServiceState:
         if self._closed:
@@ -96,7 +95,7 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         return held.value
 
     def _begun(self, client: TrioClient | None) -> HeldContext[T]:
-        """Starts opening the trio object, once for all callers; starts again after a failed opening."""
+        """Starts opening the trio object, once for all callers, and again after a failed opening."""
         with _lock:
             if self._closed:
                 raise InvalidState(f"{self!r} is closed; make a new one")
@@ -112,7 +111,6 @@ class AsyncioFace(AsyncOnly, Generic[T]):
             self._opened_now(held)
 
     async def _run(self, call: Callable[[T], Awaitable[R]]) -> R:
-        """Returns the result of an async call on the trio object."""
         return await on_library_loop(call, await self._async())
 
 
@@ -158,15 +156,14 @@ def asyncio_form_of_iterator(
     return called
 
 
-class _End:
-    """The end of an iteration, as a value."""
+class _End: ...
 
 
 _END: Final = _End()
 
 
 class LoopElements(Generic[R]):
-    """The elements of an iterator on the library's loop; each takes one call to that loop.
+    """The elements of an iterator on the library's loop. Each takes one call to that loop.
 
     If a wait is cancelled, its element goes to the next wait, so that a time-out loses no element.
     """
@@ -176,7 +173,7 @@ class LoopElements(Generic[R]):
         self._left: deque[Future[R | _End]] = deque()  # elements of cancelled waits
 
     async def next(self) -> R:
-        """Returns the next element; raises `StopAsyncIteration` after the last."""
+        """Returns the next element. Raises `StopAsyncIteration` after the last."""
         fetched = self._left.popleft() if self._left else portal().submit(self._fetch)
         try:
             element = await returned(fetched)
@@ -211,7 +208,6 @@ class AsyncioIterator(AbstractAsyncContextManager["AsyncioIterator[R]"], AsyncIt
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Abandons the requests under way."""
         if self._held is not None:
             self._held.abandon()
             await close_held(self._held)
@@ -223,7 +219,7 @@ class AsyncioIterator(AbstractAsyncContextManager["AsyncioIterator[R]"], AsyncIt
 
 
 async def opened(manager: AbstractAsyncContextManager[R]) -> HeldContext[R]:
-    """Opens the context manager on the library's loop; the caller closes the result."""
+    """Opens the context manager on the library's loop. The caller closes the result."""
     held = HeldContext(portal(), manager, wait=False)
     try:
         await returned(held.opening)

@@ -17,7 +17,7 @@ from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 
 class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
-    """The asyncio form of `pyrmq_core.LitePullConsumer`; `client` is an asyncio `Client`. One task polls."""
+    """The asyncio form of `pyrmq_core.LitePullConsumer`. `client` is an asyncio `Client`. One task polls."""
 
     @parameters_of(LitePullSettings[Client])
     def __init__(self, settings: LitePullSettings[Client]) -> None:
@@ -30,7 +30,7 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
 
     @property
     def assigned_queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that this consumer reads now; none before it is open."""
+        """The queues that this consumer reads now, none before it is open."""
         held = self._held
         return held.value.assigned_queues if held is not None and held.has_opened else ()
 
@@ -44,8 +44,10 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
         return held.value.problems if held is not None and held.has_opened else ()
 
     async def close(self) -> None:
-        """Stores offsets and leaves the group; the messages of the last poll count as consumed, unless the block
-        failed. A second call does nothing."""
+        """Stores offsets and leaves the group. A second call does nothing.
+
+        The messages of the last poll count as consumed, unless the block failed.
+        """
         held = self._held
         if held is not None and held.has_opened:
             with suppress(InvalidState):
@@ -53,7 +55,7 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
         await super().close()
 
     async def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
-        """Returns up to `pull_batch_size` messages of one queue, in their order; an empty list if none came in time.
+        """Returns up to `pull_batch_size` messages of one queue, in their order, or an empty list if none came in time.
 
         The messages of the previous poll count as consumed from now on. If a poll is cancelled, the next poll returns
         its messages again.
@@ -65,7 +67,8 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
 
-        Returns when they are stored; raises the first failure. The offset to store is the offset of the next message.
+        Returns when they are stored, and raises the first failure. The offset to store is the offset of the next
+        message.
         """
         received = self._received
         await self._run(lambda consumer: consumer._commit(offsets, received))

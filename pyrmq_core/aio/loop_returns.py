@@ -28,7 +28,7 @@ class LoopReturns:
         self._woken = False
 
     def soon(self, function: Callable[..., object], *args: object) -> bool:
-        """Schedules a call on the asyncio loop, from any thread; returns False if that loop is closed."""
+        """Schedules a call on the asyncio loop, from any thread. Returns False if that loop is closed."""
         self._queue.append((function, args))
         if self._woken and not self.loop.is_closed():
             return True
@@ -52,7 +52,6 @@ _of_thread = threading.local()
 
 
 def here() -> LoopReturns:
-    """Returns the `LoopReturns` of the asyncio loop that runs in this thread."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -67,7 +66,7 @@ def here() -> LoopReturns:
 
 
 async def on_library_loop(call: Callable[..., Awaitable[R]], *args: Any) -> R:
-    """Runs the call on the library's loop and returns its result; a cancelled task cancels it and waits for its end."""
+    """Runs the call on the library's loop and returns its result. A cancelled task cancels it and waits for its end."""
     returns = here()
     running = _LoopCall(returns, call)
     future = portal().submit(running.run, *args)
@@ -80,7 +79,7 @@ async def on_library_loop(call: Callable[..., Awaitable[R]], *args: Any) -> R:
 
 
 async def returned(future: Future[R]) -> R:
-    """Waits for the future and returns its result; a cancelled wait does not cancel the future."""
+    """Waits for the future and returns its result. A cancelled wait does not cancel the future."""
     returns = here()
     waiting: asyncio.Future[R] = returns.loop.create_future()
     future.add_done_callback(partial(returns.soon, _settle, waiting))
@@ -109,7 +108,7 @@ async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
 
 
 class _LoopCall(Generic[R]):
-    """A call on the library's loop; a cancelled task waits for its end."""
+    """A call on the library's loop. A cancelled task waits for its end."""
 
     def __init__(self, returns: LoopReturns, call: Callable[..., Awaitable[R]]) -> None:
         self._returns = returns

@@ -54,7 +54,6 @@ class SendFutures:
         self.failed: WeakSet[SendFuture] = WeakSet()
 
     def new(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
-        """Returns the future of a send that begins."""
         return SendFuture(self, loop)
 
     def report(self) -> None:
@@ -75,7 +74,6 @@ class SendFuture(asyncio.Future[Any]):
         self._unseen: UnseenFailure | None = None
 
     def failed(self, error: RocketMQError) -> None:
-        """Counts the error that becomes the future's exception."""
         self._unseen = self._futures.failures.failed(error)
         self._futures.failed.add(self)
 
@@ -96,7 +94,7 @@ CALLS_BETWEEN_TURNS: Final = 64
 
 
 class Producer(OwnerFace[TrioProducer]):
-    """The asyncio form of `pyrmq_core.Producer`; `client` is an asyncio `Client`.
+    """The asyncio form of `pyrmq_core.Producer`. `client` is an asyncio `Client`.
 
     A send that was cancelled says nothing about storage: the message is perhaps stored. `transaction_listener` may have
     a coroutine function, which runs on the asyncio loop that opened the producer.
@@ -143,10 +141,10 @@ class Producer(OwnerFace[TrioProducer]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> SendResult:
-        """Returns when the message is stored; raises as the trio face does.
+        """Returns when the message is stored. Raises as the trio face does.
 
         `select` is a plain function, called on the library's own loop: it must not wait. If the task is cancelled, the
-        request is withdrawn if it is not yet written; otherwise the message is perhaps stored.
+        request is withdrawn if it is not yet written. Otherwise the message is perhaps stored.
         """
         producer = await self._async()
         if select is not None or self._batches:
@@ -170,7 +168,7 @@ class Producer(OwnerFace[TrioProducer]):
         select: Select | None = None,
         wait: bool = True,
     ) -> asyncio.Future[SendResult]:
-        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`); returns the result's future.
+        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). Returns the result's future.
 
         With `wait=False` it raises `WindowFull` instead of waiting. A future that is cancelled does not end its send.
         """
@@ -193,7 +191,7 @@ class Producer(OwnerFace[TrioProducer]):
         queue: MessageQueue | None = None,
         wait: bool = True,
     ) -> asyncio.Future[Sequence[SendResult]]:
-        """Sends as `send_batch`, in the background; the future has one result a message."""
+        """Sends as `send_batch`, in the background. The future has one result a message."""
         producer = await self._async()
         return await self._begun_send(
             partial(producer.send_batch_soon, messages, timeout=timeout, queue=queue, wait=wait)
@@ -258,7 +256,6 @@ class Producer(OwnerFace[TrioProducer]):
     sending_topic = asyncio_form(TrioProducer.sending_topic)
 
     async def _begun_send(self, send: Callable[[], Any]) -> asyncio.Future[R]:
-        """Starts a background send with `send`, and returns its future."""
         returns = here()
         future: asyncio.Future[R] = self._futures.new(returns.loop)
 
@@ -273,7 +270,6 @@ class Producer(OwnerFace[TrioProducer]):
         return future
 
     async def _enter(self, draft: Draft, pending: PendingSend, *, wait: bool) -> None:
-        """Reserves room for a message, and with `wait` waits for it."""
         in_flight, size = draft.parts.in_flight, draft.body_bytes
         try:
             if not in_flight.enter_nowait(pending, size):
@@ -287,7 +283,7 @@ class Producer(OwnerFace[TrioProducer]):
 
 
 class SendWindow:
-    """The asyncio form of `pyrmq_core.SendWindow`; each payload takes one call to the library's loop, and no wait."""
+    """The asyncio form of `pyrmq_core.SendWindow`. Each payload takes one call to the library's loop, and no wait."""
 
     def __init__(self, manager: Callable[[], Awaitable[AbstractAsyncContextManager[TrioSendWindow]]]) -> None:
         self._manager = manager
@@ -299,7 +295,7 @@ class SendWindow:
         return self._window().summary
 
     async def put(self, payload: Payload, to: Target) -> None:
-        """Waits for room only; raises the first failure of any earlier payload. If cancelled, it has sent nothing."""
+        """Waits for room only. Raises the first failure of any earlier payload. If cancelled, it has sent nothing."""
         window = self._window()
         while not window.enter_nowait(payload):
             await on_library_loop(window.wait_for_room, payload)
@@ -307,11 +303,11 @@ class SendWindow:
             portal().soon(window.start_more)
 
     async def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged; raises the first failure once all other requests have ended."""
+        """Waits until every payload is acknowledged. Raises the first failure once all other requests have ended."""
         return await on_library_loop(self._window().drain)
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (`keep_refused`); the rest of their batches is stored."""
+        """Returns the messages refused since the last call (`keep_refused`). The rest of their batches is stored."""
         return self._window().take_refused()
 
     async def __aenter__(self) -> Self:
@@ -321,7 +317,6 @@ class SendWindow:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Abandons the requests under way."""
         if self._held is not None:
             self._held.abandon()
             await close_held(self._held)
@@ -340,7 +335,6 @@ class _ListenerOnLoop:
         self._call: Callable[[], UserCall[LocalTransactionState]] | None = None
 
     def runs_here(self) -> None:
-        """Binds the function to this asyncio loop."""
         returns, context = here(), copy_context()
         self._call = lambda: UserCall(returns, portal(), context.copy())
 

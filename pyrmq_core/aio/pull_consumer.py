@@ -10,9 +10,9 @@ from pyrmq_core.client.parameters import parameters_of
 
 
 class PullConsumer(OwnerFace[TrioPullConsumer]):
-    """The asyncio form of `pyrmq_core.PullConsumer`; `client` is an asyncio `Client`.
+    """The asyncio form of `pyrmq_core.PullConsumer`. `client` is an asyncio `Client`.
 
-    `read` takes one call to the library's loop for each pull; `read_joined` and `read_arrow` one call for many.
+    `read` takes one call to the library's loop for each pull, `read_joined` and `read_arrow` one call for many.
     """
 
     @parameters_of(ConsumerSettings[Client])

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class PushConsumer(OwnerFace[TrioPushConsumer]):
-    """The asyncio form of `pyrmq_core.PushConsumer`; `client` is an asyncio `Client`.
+    """The asyncio form of `pyrmq_core.PushConsumer`. `client` is an asyncio `Client`.
 
     `async with PushConsumer("audit", nameserver=...) as consumer:`, then `await consumer.subscribe("orders")` and
     `await consumer.run(handler)`, or `async for delivery in consumer`.
@@ -46,7 +46,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stops it and leaves the group; handlers have no time to finish if the block ended with an error."""
+        """Stops it and leaves the group. Handlers have no time to finish if the block ended with an error."""
         try:
             if kind is not None and self._service_state() is ServiceState.RUNNING:
                 await self.stop(0)
@@ -71,20 +71,20 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     async def stop(self, timeout: float | None = None) -> None:
         """Ends `run` or the iteration, and returns when that is done, in a handler at once.
 
-        No more messages are pulled; handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
+        No more messages are pulled. Handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
         then they are cancelled and their messages are delivered again. Offsets are stored and the group is left.
         """
         await on_library_loop(stop_consumer, await self._async(), timeout, self._is_handler())
 
     async def close(self) -> None:
-        """Stops it and leaves the group. A second call does nothing; raises `InvalidState` in a handler."""
+        """Stops it and leaves the group. A second call does nothing. Raises `InvalidState` in a handler."""
         if self._is_handler():
             raise InvalidState(f"a handler of {self!r} cannot close it; await stop(), which makes `run` return")
         await super().close()
 
     @property
     def assigned_queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that this consumer reads now; none before it is open."""
+        """The queues that this consumer reads now, none before it is open."""
         held = self._held
         return held.value.assigned_queues if held is not None and held.has_opened else ()
 
@@ -103,7 +103,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `async with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. Messages that were not
+        Up to `consume_threads` deliveries are open at once, and with `orderly`, one of a queue. Messages that were not
         taken, or not settled, are delivered again. A wait for the next delivery may be cancelled, by `asyncio.timeout`
         too, and loses no message.
         """
@@ -122,13 +122,12 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     unsubscribe = asyncio_form(TrioPushConsumer.unsubscribe)
 
     def _is_handler(self) -> bool:
-        """Returns whether this task runs the handler."""
         held = self._held
         return held is not None and held.is_open and HANDLING.get() is held.value
 
 
 class _OnLoop:
-    """A coroutine handler, called as tasks of its asyncio loop; a closed loop stops the consumer."""
+    """A coroutine handler, called as tasks of its asyncio loop. A closed loop stops the consumer."""
 
     def __init__(
         self, handler: Callable[..., Any], returns: LoopReturns, loop: Portal, consumer: TrioPushConsumer

@@ -21,7 +21,7 @@ from pyrmq_core.client.parameters import parameters_of
 
 
 class Admin(OwnerFace[AsyncAdmin]):
-    """The blocking form of `pyrmq_core.Admin`; `client` is a blocking `Client`."""
+    """The blocking form of `pyrmq_core.Admin`. `client` is a blocking `Client`."""
 
     @parameters_of(AdminSettings[Client])
     def __init__(self, settings: AdminSettings[Client]) -> None:

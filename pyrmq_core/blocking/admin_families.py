@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class BlockingFamily(Generic[F]):
-    """A family of an `Admin`; its first call opens the `Admin` if it is not open."""
+    """A family of an `Admin`. Its first call opens the `Admin` if it is not open."""
 
     def __init__(self, face: BlockingFace[AsyncAdmin], family_of: Callable[[AsyncAdmin], F]) -> None:
         self._face = face

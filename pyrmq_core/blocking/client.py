@@ -29,7 +29,7 @@ class Client(BlockingFace[AsyncClient]):
 
     @property
     def client_id(self) -> str:
-        """The id by which brokers know this client, once it is open; a child after `fork` has another id."""
+        """The id by which brokers know this client, once it is open. A child after `fork` has another id."""
         return self._async().client_id
 
     @property

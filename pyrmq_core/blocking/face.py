@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class BlockingFace(Generic[T]):
-    """A face over an async object that `_make` makes; opened on `open`, `with`, or the first call."""
+    """A face over an async object that `_make` makes. `open`, `with` or the first call opens it."""
 
     def __init__(self) -> None:
         self._opened: HeldContext[T] | None = None
@@ -32,7 +32,7 @@ class BlockingFace(Generic[T]):
         raise NotImplementedError
 
     def open(self) -> Self:
-        """Opens the object now; without this call, `with` or the first call does."""
+        """Opens the object now. Without this call, `with` or the first call does."""
         self._async()
         return self
 
@@ -43,11 +43,10 @@ class BlockingFace(Generic[T]):
             opened.close(self._closing_seconds(opened))
 
     def _closing_seconds(self, opened: HeldContext[T]) -> float:
-        """Returns the seconds that closing may take because of work under way."""
         return 0.0
 
     def _opened_now(self, opened: HeldContext[T]) -> None:
-        """Does nothing; subclasses act once it is open."""
+        """Does nothing. Subclasses act once it is open."""
 
     def _service_state(self) -> ServiceState:
         if self._closed:
@@ -76,7 +75,7 @@ class BlockingFace(Generic[T]):
         self.close()
 
     def _async(self) -> T:
-        """Returns the open async object; a child after `fork` opens its own."""
+        """Returns the open async object. A child after `fork` opens its own."""
         if self._closed:
             raise InvalidState(f"{self!r} is closed; make a new one")
         opened = self._opened
@@ -91,12 +90,11 @@ class BlockingFace(Generic[T]):
         return opened.value
 
     def _run(self, call: Callable[[T], Awaitable[R]]) -> R:
-        """Returns the result of an async call on the async object."""
         return portal().run(call, self._async())
 
 
 class Runner(Protocol[T_co]):
-    """An object that runs calls on an async object and waits for them; its methods are blocking forms."""
+    """An object that runs calls on an async object and waits for them. Its methods are blocking forms."""
 
     def _run(self, call: Callable[[T_co], Awaitable[R]]) -> R: ...
 

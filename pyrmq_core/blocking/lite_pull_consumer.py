@@ -17,7 +17,7 @@ from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 
 class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
-    """The blocking `pyrmq_core.LitePullConsumer`; `client` is a blocking `Client`. One thread polls."""
+    """The blocking `pyrmq_core.LitePullConsumer`. `client` is a blocking `Client`. One thread polls."""
 
     @parameters_of(LitePullSettings[Client])
     def __init__(self, settings: LitePullSettings[Client]) -> None:
@@ -29,8 +29,10 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
         return LEAVING_SECONDS
 
     def close(self) -> None:
-        """Stores offsets and leaves the group; the messages of the last poll count as consumed, unless the `with` block
-        failed. A second call does nothing."""
+        """Stores offsets and leaves the group. A second call does nothing.
+
+        The messages of the last poll count as consumed, unless the `with` block failed.
+        """
         if self._opened is not None:
             with suppress(InvalidState):
                 consumer = self._opened.value
@@ -59,7 +61,7 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
         return self._run(read)
 
     def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
-        """Returns up to `pull_batch_size` messages of one queue, in their order; an empty list if none came in time.
+        """Returns up to `pull_batch_size` messages of one queue, in their order, or an empty list if none came in time.
 
         The messages of the previous poll count as consumed from now on. If a poll is interrupted (Ctrl-C), the next
         poll returns its messages again.
@@ -70,7 +72,8 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
 
-        Returns when they are stored; raises the first failure. The offset to store is the offset of the next message.
+        Returns when they are stored, and raises the first failure. The offset to store is the offset of the next
+        message.
         """
         self._run(lambda consumer: consumer._commit(offsets, self._received))
 

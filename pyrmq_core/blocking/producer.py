@@ -41,7 +41,7 @@ R = TypeVar("R")
 
 
 class Producer(OwnerFace[AsyncProducer]):
-    """The blocking form of `pyrmq_core.Producer`; `client` is a blocking `Client`. Safe to use from many threads."""
+    """The blocking form of `pyrmq_core.Producer`. `client` is a blocking `Client`. Safe to use from many threads."""
 
     @parameters_of(ProducerSettings[Client])
     def __init__(self, settings: ProducerSettings[Client]) -> None:
@@ -98,7 +98,7 @@ class Producer(OwnerFace[AsyncProducer]):
         select: Select | None = None,
         wait: bool = True,
     ) -> Future[SendResult]:
-        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`); returns the result's future.
+        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). Returns the result's future.
 
         With `wait=False` it raises `WindowFull` instead of waiting. A broker's answer is final, as in Java's async
         send: only network failures are tried again. In asyncio, `pyrmq_core.aio` has the same with `await`.
@@ -135,7 +135,7 @@ class Producer(OwnerFace[AsyncProducer]):
         queue: MessageQueue | None = None,
         wait: bool = True,
     ) -> Future[Sequence[SendResult]]:
-        """Sends as `send_batch`, in the background; waits only for room, where the list counts as one message.
+        """Sends as `send_batch`, in the background. Waits only for room, where the list counts as one message.
 
         The future has one result a message, or the error of `send_batch`. With `wait=False` it raises `WindowFull`
         instead of waiting. A broker's answer is final, as in `send_soon`.
@@ -205,14 +205,13 @@ class Producer(OwnerFace[AsyncProducer]):
     sending_topic = blocking_form(AsyncProducer.sending_topic)
 
     def _drafted(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> tuple[Portal, Draft]:
-        """Checks and encodes the message in the calling thread."""
         producer, loop = self._async(), portal()
         loop.check_outside()
         return loop, producer._draft(message, timeout, queue)
 
 
 class SendWindow:
-    """The async `SendWindow` for threads; each payload (not each message) takes one call to the loop, and no wait."""
+    """The async `SendWindow` for threads. Each payload (not each message) takes one call to the loop, and no wait."""
 
     def __init__(self, opened: HeldContext[AsyncSendWindow]) -> None:
         self._opened = opened
@@ -238,11 +237,11 @@ class SendWindow:
             raise
 
     def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged; raises the first failure once all other requests have ended."""
+        """Waits until every payload is acknowledged. Raises the first failure once all other requests have ended."""
         return portal().run(self._opened.value.drain)
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (`keep_refused`); the rest of their batches is stored."""
+        """Returns the messages refused since the last call (`keep_refused`). The rest of their batches is stored."""
         return self._opened.value.take_refused()
 
     def close(self) -> None:
@@ -260,7 +259,7 @@ class SendWindow:
 
 
 class SendFuture(Future[R]):
-    """The future of a background send; its failure is reported if the program never looks at it."""
+    """The future of a background send. Its failure is reported if the program never looks at it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -282,7 +281,6 @@ class SendFuture(Future[R]):
             self._look()
 
     def fail(self, error: RocketMQError, failures: UnseenFailures) -> None:
-        """Ends the future with the error of its send."""
         if not self._is_awaited:
             self._unseen = failures.failed(error)
         self.set_exception(error)
@@ -294,7 +292,7 @@ class SendFuture(Future[R]):
 
 
 def _settle(future: SendFuture[R], failures: UnseenFailures, pending: Pending[R]) -> None:
-    """Sets the send's result or error in the future, unless it was cancelled; logs exceptions of its callbacks."""
+    """Sets the send's result or error in the future, unless it was cancelled. Logs exceptions of its callbacks."""
     try:
         error = pending.error
         if not future.set_running_or_notify_cancel():

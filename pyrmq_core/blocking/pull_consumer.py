@@ -11,9 +11,9 @@ from pyrmq_core.client.parameters import parameters_of
 
 
 class PullConsumer(OwnerFace[AsyncPullConsumer]):
-    """The blocking `pyrmq_core.PullConsumer`; `client` is a blocking `Client`. Safe to use from many threads.
+    """The blocking `pyrmq_core.PullConsumer`. `client` is a blocking `Client`. Safe to use from many threads.
 
-    `read` takes one call to the library's loop for each pull; `read_joined` and `read_arrow` one call for many.
+    `read` takes one call to the library's loop for each pull, `read_joined` and `read_arrow` one call for many.
     """
 
     @parameters_of(ConsumerSettings[Client])

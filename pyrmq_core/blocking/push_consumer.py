@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 
 class PushConsumer(OwnerFace[AsyncPushConsumer]):
-    """The blocking `pyrmq_core.PushConsumer`; `client` is a blocking `Client`. Safe to use from many threads.
+    """The blocking `pyrmq_core.PushConsumer`. `client` is a blocking `Client`. Safe to use from many threads.
 
     `with PushConsumer("audit", nameserver=...) as consumer:`, then `consumer.subscribe("orders")` and
     `consumer.run(handler)`. A child after `fork` has the same subscriptions, and is a separate member of the group.
@@ -43,7 +43,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stops it and leaves the group; handlers have no time to finish if the block ended with an error."""
+        """Stops it and leaves the group. Handlers have no time to finish if the block ended with an error."""
         if kind is not None and self._service_state() is ServiceState.RUNNING:
             self.stop(0)
         self.close()  # in order after a failure too: offsets are stored
@@ -56,16 +56,16 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
         return self._stop_seconds + LEAVING_SECONDS
 
     def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
-        """Subscribes to a topic, or changes its subscription; a running consumer reports it to its brokers at once.
+        """Subscribes to a topic, or changes its subscription. A running consumer reports it to its brokers at once.
 
-        `tags` is "*" or "TagA || TagB"; `sql` is an SQL92 expression over properties instead. If the topic's brokers
+        `tags` is "*" or "TagA || TagB". `sql` is an SQL92 expression over properties instead. If the topic's brokers
         are known, a broker checks the expression now: raises `ResponseError` if it cannot evaluate it.
         """
         self._run(lambda consumer: consumer.subscribe(topic, tags=tags, sql=sql))
         self._subscribed[topic] = (tags, sql)
 
     def unsubscribe(self, topic: str) -> None:
-        """Ends the subscription; messages of the topic that no handler has yet are left to the group."""
+        """Ends the subscription. Messages of the topic that no handler has yet are left to the group."""
         self._run(lambda consumer: consumer.unsubscribe(topic))
         self._subscribed.pop(topic, None)
 
@@ -89,14 +89,14 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     def stop(self, timeout: float | None = None) -> None:
         """Ends `run` or the iteration, and returns when that is done.
 
-        No more messages are pulled; handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
+        No more messages are pulled. Handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
         then their messages are delivered again. Offsets are stored and the group is left. In a handler it returns at
         once. It may be called from any thread.
         """
         portal().run(stop_consumer, self._async(), timeout, self._is_handler())
 
     def close(self) -> None:
-        """Stops it and leaves the group. A second call does nothing; raises `InvalidState` in a handler."""
+        """Stops it and leaves the group. A second call does nothing. Raises `InvalidState` in a handler."""
         if self._is_handler():
             raise InvalidState(f"a handler of {self!r} cannot close it; call stop, which makes `run` return")
         super().close()
@@ -120,7 +120,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. Messages that were not
+        Up to `consume_threads` deliveries are open at once, and with `orderly`, one of a queue. Messages that were not
         taken, or not settled, are delivered again.
         """
         return Deliveries(self._on_loop(lambda consumer: consumer.deliveries(orderly=orderly)))
@@ -129,12 +129,10 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     suspend = blocking_form_of_plain(AsyncPushConsumer.suspend)
 
     def _is_handler(self) -> bool:
-        """Returns whether this thread calls the handler."""
         opened = self._opened
         return opened is not None and opened.is_open and HANDLING.get() is opened.value
 
     def _on_loop(self, call: Callable[[AsyncPushConsumer], R]) -> R:
-        """Returns the result of a plain call on the async object, made in the loop's thread."""
 
         async def made(consumer: AsyncPushConsumer) -> R:
             return call(consumer)
@@ -163,7 +161,7 @@ class Delivery:
 
 
 class Deliveries:
-    """The iterator of a consumer's deliveries; it ends with the consumer's `stop`. Safe to use from many threads."""
+    """The iterator of a consumer's deliveries. It ends with the consumer's `stop`. Safe to use from many threads."""
 
     def __init__(self, deliveries: AsyncDeliveries) -> None:
         self._deliveries = deliveries

@@ -40,7 +40,7 @@ class RangeReader(Generic[R]):
             yield element
 
     def decoded_in_parts(self, decode: Callable[[R], Iterable[T]]) -> Iterator[T]:
-        """Yields the values that `decode` makes of each element, one at a time; none of them is None.
+        """Yields the values that `decode` makes of each element, one at a time. None of them is None.
 
         `decode` is called in the loop's thread, and must not wait. A second thread for decoding would read a tenth to a
         sixth slower, since both share the interpreter.
@@ -64,7 +64,6 @@ class RangeReader(Generic[R]):
 
 
 async def _next_of(elements: AsyncIterator[R]) -> R | None:
-    """Returns the next element; None at the end of the range."""
     return await anext(elements, None)
 
 
@@ -77,7 +76,7 @@ class _Decoding(Generic[R, T]):
         self._values: Iterator[T] = iter(())
 
     async def next(self) -> T | None:
-        """Returns the next value; None at the end of the range."""
+        """Returns the next value, or None at the end of the range."""
         while (value := next(self._values, None)) is None:
             element = await _next_of(self._elements)
             if element is None:

@@ -22,7 +22,7 @@ if hasattr(signal, "SIGHUP"):  # Windows has no SIGHUP
 
 
 class StopSignals:
-    """A `with` block in the main thread that calls `stop` at the first signal; a second signal ends the block at once.
+    """A `with` block in the main thread that calls `stop` at the first signal. A second signal ends the block at once.
 
     The program's own signal handlers stay in place. `stop` interrupts the main thread at any point: it must not wait.
     """
