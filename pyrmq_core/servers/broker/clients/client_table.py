@@ -17,7 +17,7 @@ BROADCASTING: Final = "BROADCASTING"
 
 @dataclass(slots=True)
 class ClientInfo:
-    """One client's membership in a group; `seen_ms` is the time of its last heartbeat."""
+    """One client's membership in a group. `seen_ms` is the time of its last heartbeat."""
 
     client_id: str
     language: str
@@ -67,7 +67,7 @@ class ClientTable:
     def heartbeat(
         self, beat: HeartBeat, groups: Iterable[ConsumerData], peer: Peer, language: str, version: int, now_ms: int
     ) -> list[str]:
-        """Registers a client for its groups; returns the consumer groups whose members or subscriptions changed."""
+        """Registers a client for its groups. Returns the consumer groups whose members or subscriptions changed."""
 
         def info() -> ClientInfo:
             return ClientInfo(beat.client_id, language, version, now_ms)
@@ -89,13 +89,12 @@ class ClientTable:
         return changed
 
     def groups_with(self, peer: Peer, beat: HeartBeat) -> int:
-        """Returns the number of groups that the connection would have after this heartbeat."""
         own = self._groups_of.get(peer, _NO_GROUPS)
         producers = own.producers.keys() | set(beat.producer_groups)
         return len(producers) + len(own.consumers.keys() | {data.group_name for data in beat.consumers})
 
     def leave(self, peer: Peer, producer_group: str | None, consumer_group: str | None) -> list[str]:
-        """Removes a connection from groups; returns the consumer groups that changed.
+        """Removes a connection from groups. Returns the consumer groups that changed.
 
         The client id in the request does not count: only the connection leaves (ConsumerGroupInfo.unregisterChannel).
         """
@@ -108,7 +107,7 @@ class ClientTable:
         return [consumer_group]
 
     def disconnected(self, peer: Peer) -> list[str]:
-        """Removes a closed connection; returns the consumer groups that changed."""
+        """Removes a closed connection. Returns the consumer groups that changed."""
         own = self._groups_of.get(peer, _NO_GROUPS)
         changed = list(own.consumers)
         for group in list(own.producers):
@@ -118,7 +117,7 @@ class ClientTable:
         return changed
 
     def expire(self, before_ms: int) -> Iterator[list[str]]:
-        """Removes memberships with an older heartbeat, one connection a step; yields the groups that changed."""
+        """Removes memberships with an older heartbeat, one connection a step. Yields the groups that changed."""
         for peer in list(self._groups_of):
             own = self._groups_of.get(peer, _NO_GROUPS)
             for group in [name for name in own.producers if self.producers[name][peer].seen_ms < before_ms]:

@@ -37,7 +37,7 @@ class ConsumerCalls:
     waiting: dict[Peer, list[int]] = field(default_factory=dict)
 
     async def call(self, peer: Peer, request: Command, name: str, *, seconds: float) -> Command:
-        """Returns the client's answer, or a refusal if it gives none; the refusal's remark contains `name`.
+        """Returns the client's answer, or a refusal, whose remark contains `name`, if it gives none.
 
         Source: broker/processor/AdminBrokerProcessor.java (callConsumer).
         """
@@ -63,7 +63,6 @@ class ConsumerCalls:
         return Command(answer.code, body=bytes(answer.body), remark=shortened)
 
     def _busy(self, peer: Peer, size: int) -> str:
-        """Returns the limit that a further request of `size` bytes would exceed, or an empty text."""
         limits, to_client = self.limits, self.waiting.get(peer, [])
         calls = sum(map(len, self.waiting.values()))
         if calls >= limits.calls or sum(map(sum, self.waiting.values())) + size > limits.request_bytes:

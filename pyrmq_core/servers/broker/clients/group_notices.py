@@ -24,14 +24,14 @@ NOTICES_AT_ONCE: Final = 64
 
 
 class GroupNotices:
-    """Groups whose clients need a notice, in the order of their changes; `run` sends the notices until cancelled."""
+    """Groups whose clients need a notice, in the order of their changes. `run` sends the notices until cancelled."""
 
     def __init__(self) -> None:
         self._groups: dict[str, None] = {}
         self._has_work = trio.Event()
 
     def changed(self, groups: Iterable[str]) -> None:
-        """Adds groups that changed; `run` sends their notices soon."""
+        """Adds groups that changed. `run` sends their notices soon."""
         self._groups.update(dict.fromkeys(groups))
         if self._groups:
             self._has_work.set()

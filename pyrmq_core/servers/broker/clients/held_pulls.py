@@ -1,9 +1,9 @@
 """Pulls that found no message and wait for a new message, for as long as their client allows.
 
-A pull has no task while it waits, only a row in these tables: a task takes three times the memory of the row.
-Source: broker/longpolling/PullRequestHoldService.java (5.4.0), which looks for expired pulls every 5 s; here each pull
-is answered within 10 ms of the end of its time. Number and memory of held pulls are limited, in total and for each
-connection; a pull beyond the limits is answered at once.
+A pull has no task while it waits, only a row in these tables: a task takes three times the memory of the row. Source:
+broker/longpolling/PullRequestHoldService.java (5.4.0), which looks for expired pulls every 5 s. Here each pull is
+answered within 10 ms of the end of its time. Number and memory of held pulls are limited, in total and for each
+connection. A pull beyond the limits is answered at once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HeldLimits:
 
 @dataclass(eq=False, slots=True)
 class HeldPull:
-    """A row of the tables. `wake` is called once, when the pull is to be answered; it is None from then on."""
+    """A row of the tables. `wake` is called once, when the pull is to be answered, and is None from then on."""
 
     key: QueueKey
     tags_codes: Collection[int] | None
@@ -69,7 +69,7 @@ class _Amount:
 
 
 class _Queue:
-    """Pulls that wait at one queue, by the tags codes that they want; None means any."""
+    """Pulls that wait at one queue, by the tags codes that they want, or by None for any code."""
 
     __slots__ = ("by_code",)
 
@@ -81,7 +81,7 @@ class _Queue:
             self.by_code.setdefault(code, {})[held] = None
 
     def remove(self, held: HeldPull) -> None:
-        """Removes a pull; does nothing to a pull that was taken."""
+        """Removes a pull, unless it was taken."""
         for code in (None,) if held.tags_codes is None else held.tags_codes:
             waiting = self.by_code.get(code)
             if waiting is not None:
@@ -90,16 +90,13 @@ class _Queue:
                     del self.by_code[code]
 
     def take(self, codes: set[int]) -> list[HeldPull]:
-        """Removes and returns the pulls that want a message with one of these tags codes."""
         wanting = self._taken(held for code in codes for held in self.by_code.get(code, ()))
         return [*self.by_code.pop(None, ()), *wanting]  # a hundred thousand may want any message
 
     def take_group(self, group: str) -> list[HeldPull]:
-        """Removes and returns the pulls of a group."""
         return self._taken(held for waiting in self.by_code.values() for held in waiting if held.group == group)
 
     def take_all(self) -> list[HeldPull]:
-        """Removes and returns all pulls."""
         return self._taken(held for waiting in self.by_code.values() for held in waiting)
 
     def _taken(self, pulls: Iterable[HeldPull]) -> list[HeldPull]:
@@ -126,7 +123,6 @@ class _Deadlines:
         return self._ticks[0] == held.ends_tick and len(ending) == 1
 
     def remove(self, held: HeldPull) -> None:
-        """Removes a pull; does nothing after its tick."""
         ending = self._of_tick.get(held.ends_tick)
         if ending is not None:
             ending.pop(held, None)
@@ -134,7 +130,6 @@ class _Deadlines:
                 self._of_tick[held.ends_tick] = {}  # an emptied dict keeps the memory of its largest size
 
     def take_ended(self, now: float) -> list[HeldPull]:
-        """Removes the ticks up to now, and returns their pulls."""
         ended: list[HeldPull] = []
         while self._ticks and self.next <= now:
             ended += self._of_tick.pop(heapq.heappop(self._ticks))
@@ -142,12 +137,11 @@ class _Deadlines:
 
     @property
     def next(self) -> float:
-        """The time of the first tick, on trio's clock."""
         return self._ticks[0] / TICKS_A_SECOND if self._ticks else math.inf
 
 
 class HeldPulls:
-    """The waiting pulls by queue. `wake` wakes the first at once; `run` wakes the rest, and those that ended."""
+    """The waiting pulls by queue. `wake` wakes the first at once, and `run` the rest, and those that ended."""
 
     def __init__(self, limits: HeldLimits) -> None:
         self._limits = limits
@@ -190,7 +184,7 @@ class HeldPulls:
     ) -> HeldPull:
         """Holds a pull until the queue gets a message with one of these tags codes (None: any), or its time ends.
 
-        `wake` is then called once, on the loop; `wake_group` with the pull's group calls it, too.
+        `wake` is then called once, on the loop. `wake_group` with the pull's group calls it, too.
         """
         ends = trio.current_time() + min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS
         held = HeldPull(key, tags_codes, group, peer, size_bytes, math.ceil(ends * TICKS_A_SECOND), wake)
@@ -202,7 +196,7 @@ class HeldPulls:
         return held
 
     def drop(self, held: HeldPull) -> None:
-        """Removes a pull whose connection has ended; does nothing to a pull that was woken."""
+        """Removes a pull whose connection has ended, unless it was woken."""
         self._leave_queue(held)
         self._deadlines.remove(held)
         self._forget(held)
@@ -214,7 +208,6 @@ class HeldPulls:
             self._drop_if_empty(held.key, queue)
 
     def _forget(self, held: HeldPull) -> Callable[[], None] | None:
-        """Takes the pull out of the amounts, once, and returns its `wake`."""
         wake, held.wake = held.wake, None
         if wake is not None:
             self._all.add(-1, -held.size_bytes)
@@ -233,7 +226,7 @@ class HeldPulls:
         size_bytes: int,
         group: str = "",
     ) -> None:
-        """Holds a pull that has a task, as `add` does; returns when it is woken."""
+        """Holds a pull that has a task, as `add` does, and returns when it is woken."""
         woken = trio.Event()
         held = self.add(key, tags_codes, timeout_ms, peer, size_bytes, group, woken.set)
         try:
@@ -242,7 +235,6 @@ class HeldPulls:
             self.drop(held)
 
     def wake(self, key: QueueKey, entries: bytes) -> None:
-        """Wakes the pulls whose filter matches one of a queue's new messages."""
         queue = self._queues.get(key)
         if queue is None:
             return
@@ -251,7 +243,6 @@ class HeldPulls:
         self._wake_in_turns(woken)
 
     def wake_group(self, key: QueueKey, group: str) -> None:
-        """Wakes all pulls of a group at a queue, without regard to their filters."""
         queue = self._queues.get(key)
         if queue is not None:
             woken = queue.take_group(group)
@@ -259,7 +250,6 @@ class HeldPulls:
             self._wake_in_turns(woken)
 
     def wake_all(self) -> None:
-        """Wakes all waiting pulls."""
         queues, self._queues = self._queues, {}
         self._wake_in_turns([held for queue in queues.values() for held in queue.take_all()])
 
@@ -271,14 +261,13 @@ class HeldPulls:
             self._has_work.set()
 
     def _wake(self, held: HeldPull) -> None:
-        """Calls the pull's `wake`; does nothing to a pull that was dropped, or woken as its time ended."""
+        """Calls the pull's `wake`, unless it was dropped, or woken as its time ended."""
         self._deadlines.remove(held)
         wake = self._forget(held)
         if wake is not None:
             wake()
 
     def _take_ended(self) -> None:
-        """Takes the pulls whose time ends now out of their queues."""
         for held in self._deadlines.take_ended(trio.current_time()):
             self._leave_queue(held)
             self._to_wake.append(held)
@@ -297,7 +286,6 @@ class HeldPulls:
 
 
 def held_bytes(request: Command, tags_codes: Collection[int] | None) -> int:
-    """Returns the approximate memory that a request takes while it is held."""
     ext = request.ext
     fields = len(ext.raw) if isinstance(ext, LazyFields) else sum([len(text) for text in ext.values()])
     return PULL_BYTES + len(request.body) + 4 * fields + CODE_BYTES * len(tags_codes or ())

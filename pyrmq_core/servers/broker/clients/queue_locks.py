@@ -25,7 +25,7 @@ class _Lock:
 
 
 class QueueLocks:
-    """Locks by group and queue, at most `most` in all; times are from a clock that never goes back."""
+    """Locks by group and queue, at most `most` in all. Times are from a clock that never goes back."""
 
     def __init__(self, most: int = MOST_LOCKS) -> None:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
@@ -33,7 +33,7 @@ class QueueLocks:
         self._count = 0
 
     def take(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Locks queues, up to `most` locks in all, or renews their locks; returns the queues that the client locks."""
+        """Locks queues, up to `most` locks in all, or renews their locks. Returns the queues that the client locks."""
         return [queue for queue in queues if self._take_one(group, client_id, queue, now_ms)]
 
     def release(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:

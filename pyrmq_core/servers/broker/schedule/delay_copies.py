@@ -36,13 +36,12 @@ class CopyKey(NamedTuple):
 
 
 def copy_key(record: RawRecord, properties: dict[str, str], topic: str, queue_id: int) -> CopyKey:
-    """Returns the key of a message that belongs, or is delivered, to a queue."""
     texts = properties.get(DELAY, ""), properties.get(UNIQ_KEY, "")
     return CopyKey(topic, queue_id, *texts, record.born_timestamp_ms, record.reconsume_times, record.body_crc)
 
 
 class DelayCopies:
-    """The deliveries that `find` found; each counts once."""
+    """The deliveries that `find` found, of which each counts once."""
 
     def __init__(self) -> None:
         self.until_ms = -1  # the time of the last copy
@@ -68,14 +67,13 @@ class DelayCopies:
             self.until_ms = max(self.until_ms, record.store_timestamp_ms)
 
     def take(self, key: CopyKey) -> bool:
-        """Returns True if the log has such a delivery; each delivery counts once."""
+        """Returns True if the log has such a delivery. Each delivery counts once."""
         if not self._keys[key]:
             return False
         self._keys[key] -= 1
         return True
 
     def forget(self) -> None:
-        """Drops all deliveries, once no waiting message can be among them."""
         self._keys.clear()
         self.until_ms = -1
 

@@ -1,7 +1,7 @@
 """Messages with a delay level: they wait in SCHEDULE_TOPIC_XXXX, one queue a level, and go to their own topic when due.
 
 An entry of a level's queue holds the delivery time in place of the tags' hash. `delayOffset.json` has the next offset
-of each level; deliveries after its last write are found in the log (delay_copies.py). Source:
+of each level. Deliveries after its last write are found in the log (delay_copies.py). Source:
 broker/schedule/ScheduleMessageService.java (5.4.0).
 """
 
@@ -59,7 +59,7 @@ OF_BATCH: Final = BATCH_RECORD_NAMES | {UNIQ_KEY, TAGS, KEYS}
 
 
 class DelayLevels:
-    """The delay levels. `place` returns the queue for a delayed message; `run` delivers until cancelled.
+    """The delay levels. `place` returns the queue for a delayed message. `run` delivers until cancelled.
 
     `on_delivered` is called with the topic and the bytes of each message that was delivered.
     """
@@ -93,14 +93,15 @@ class DelayLevels:
         self._copies_from = first_copy(self._store, waiting, self._delays_ms)
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that makes the file's text in any thread; None if nothing changed since the last call."""
+        """Returns a function that makes the file's text in any thread, or None if nothing changed since the last
+        call.
+        """
         if not self.is_changed:
             return None
         self.is_changed = False
         return partial(encode_config, self.members())
 
     def members(self) -> dict[str, object]:
-        """Returns the members of `delayOffset.json`."""
         return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
 
     def replace(self, delivered: dict[int, int]) -> None:
@@ -117,7 +118,7 @@ class DelayLevels:
         ]
 
     def place(self, topic: str, queue_id: int, level: int, properties: dict[str, str]) -> tuple[int, int]:
-        """Returns a queue of SCHEDULE_TOPIC_XXXX and the delay in ms; adds the real topic and queue to `properties`."""
+        """Returns a queue of SCHEDULE_TOPIC_XXXX and the delay in ms. Adds the real topic and queue to `properties`."""
         level = min(level, len(self._delays_ms))
         properties[DELAY] = str(level)
         properties[REAL_TOPIC] = topic
@@ -125,7 +126,6 @@ class DelayLevels:
         return level - 1, self._delays_ms[level - 1]
 
     def arrived(self) -> None:
-        """Wakes `run` after a delayed message was stored."""
         self._arrived.set()
 
     async def run(self) -> None:
@@ -155,7 +155,7 @@ class DelayLevels:
         self._copies_from = None
 
     def _deliver_level(self, level: int, now_ms: int) -> int:
-        """Delivers the messages that are due; returns the time in ms of the next call."""
+        """Delivers the messages that are due. Returns the time in ms of the next call."""
         key = (SCHEDULE_TOPIC, level - 1)
         start, end = self._store.reader.bounds(key)
         if self._delivered.get(level, 0) < start:
@@ -226,7 +226,6 @@ def _pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]
 
 
 def _joined(added: Mapping[str, str], own: bytes) -> bytes:
-    """Returns a message's own properties joined with the properties that the broker added."""
     joined = encode_properties({**added, **decode_properties(decode_java_utf8(own))}).encode("utf-8", "replace")
     if len(joined) > MAX_STORED_PROPERTIES_BYTES:
         raise BodyError(f"the properties of a message of a batch have {len(joined)} bytes with what a retry added")
@@ -252,7 +251,7 @@ def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
 
 
 def _level(text: str) -> int:
-    """Parses a level as a send does; returns 0 for a text that no accepted send has."""
+    """Parses a level as a send does. Returns 0 for a text that no accepted send has."""
     try:
         return parse_int(text)
     except ValueError:

@@ -68,7 +68,6 @@ MAX_BROKER_ID: Final = 2**63 - 1
 
 
 def named(name: str, default: Any) -> Any:
-    """Returns a dataclass field for a setting that RocketMQ calls `name`."""
     return dataclasses.field(default=default, metadata={"name": name})
 
 
@@ -335,14 +334,14 @@ class BrokerConfig:
             ) from error
 
     def to_properties(self) -> dict[str, str]:
-        """Returns every setting by RocketMQ's name, sorted; passwords are hidden."""
+        """Returns every setting by RocketMQ's name, sorted, with hidden passwords."""
         texts = {field.metadata["name"]: text_of(getattr(self, field.name)) for field in _plain_fields()}
         return dict(sorted({**texts, **self.tls.to_settings(), **self.access.to_settings()}.items()))
 
     def with_settings(self, properties: Mapping[str, str]) -> BrokerConfig:
-        """Returns a copy with these settings; raises `InvalidArgument` for a setting that `setting_rules` refuses.
+        """Returns a copy with these settings. Raises `InvalidArgument` for a setting that `setting_rules` refuses.
 
-        Names that have no effect here are ignored; `unused_names` and `unknown_names` return them.
+        Names that have no effect here are ignored. `unused_names` and `unknown_names` return them.
         """
         setting_rules.check(properties)
         properties = with_ratios(properties)

@@ -18,7 +18,7 @@ from pyrmq_core.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class RefusedSettings:
-    """Settings that are refused unless their value is `harmless`; `why` has the reason and the remedy."""
+    """Settings that are refused unless their value is `harmless`. `why` has the reason and the remedy."""
 
     names: tuple[str, ...]
     why: str
@@ -27,7 +27,7 @@ class RefusedSettings:
 
 @dataclass(frozen=True, slots=True)
 class WithoutEffect:
-    """Settings that are accepted and ignored; `why` is the reason that this does no harm."""
+    """Settings that are accepted and ignored. `why` is the reason that this does no harm."""
 
     names: tuple[str, ...]
     why: str

@@ -38,7 +38,7 @@ MAX_REPLICAS: Final = 64
 
 
 def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings; RocketMQ's JVM properties, which are fractions, replace the percentages.
+    """Returns the settings, in which RocketMQ's JVM properties, which are fractions, replace the percentages.
 
     Raises `InvalidArgument` for a property that is no fraction.
     """
@@ -53,7 +53,7 @@ def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_config_file(path: str) -> dict[str, str]:
-    """Returns the settings in a file of Java properties; raises `InvalidArgument` if it cannot be read."""
+    """Returns the settings in a file of Java properties. Raises `InvalidArgument` if it cannot be read."""
     try:
         return parse_java_properties(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -23,7 +23,7 @@ FORMAT: Final = "+name=value sets an attribute, -name removes one"
 
 
 class BadAttribute(Exception):
-    """A change of attributes that is refused; the text says why."""
+    """A change of attributes that is refused. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,6 @@ class Attribute:
     is_changeable: bool = True
 
     def check(self, name: str, value: str) -> None:
-        """Raises `BadAttribute` for an impossible value."""
         if self.texts:
             if value not in self.texts:
                 raise BadAttribute(f"{name} is {shown(value)}; {', '.join(self.texts)} are possible")
@@ -64,7 +63,7 @@ GROUP_ATTRIBUTES: Final[Attributes] = MappingProxyType({"priority.factor": Attri
 
 
 def parsed_changes(text: str) -> dict[str, str]:
-    """Returns the changes in the text form of request 17, with their signs; raises `BadAttribute` for another form.
+    """Returns the changes in the text form of request 17, with their signs. Raises `BadAttribute` for another form.
 
     The last parts of the text are dropped while they are empty, as Java's `String.split` does.
     """
@@ -85,7 +84,7 @@ def parsed_changes(text: str) -> dict[str, str]:
 
 
 def listed_changes(owner: str, changes: object) -> dict[str, str]:
-    """Returns the changes in a JSON member, where numbers count as texts; raises `InvalidArgument` for other values."""
+    """Returns the changes in a JSON member, where numbers count as texts. Raises `InvalidArgument` for other values."""
     if changes is None:
         return {}
     if not isinstance(changes, Mapping):
@@ -100,7 +99,7 @@ def listed_changes(owner: str, changes: object) -> dict[str, str]:
 def changed_attributes(
     possible: Attributes, present: Mapping[str, str] | None, changes: Mapping[str, str]
 ) -> dict[str, str]:
-    """Returns the attributes after the changes; `present` is None for a new topic or group.
+    """Returns the attributes after the changes. `present` is None for a new topic or group.
 
     Raises `BadAttribute` for an unknown attribute, an impossible value, and a change that is not allowed.
     """

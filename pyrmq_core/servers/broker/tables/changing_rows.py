@@ -21,11 +21,11 @@ class ChangingRows(Generic[K, V]):
         self._unshared: dict[K, V] = {}  # rows that belong to no snapshot
 
     def find(self, key: K) -> V | None:
-        """Returns a row to read; None for an unknown key."""
+        """Returns a row to read, or None for an unknown key."""
         return self._rows.get(key)
 
     def change(self, key: K) -> V:
-        """Returns a row, which the caller changes at once; makes an empty row for an unknown key."""
+        """Returns a row, which the caller changes at once. Makes an empty row for an unknown key."""
         row = self._unshared.get(key)
         if row is None:
             before: Any = self._rows.get(key, ())
@@ -40,6 +40,6 @@ class ChangingRows(Generic[K, V]):
         return self._rows.items()
 
     def snapshot(self) -> dict[K, V]:
-        """Returns the rows as they are now, only to read; they stay so."""
+        """Returns the rows as they are now and stay, only to read."""
         self._unshared = {}
         return dict(self._rows)

@@ -1,8 +1,8 @@
 """SQL92 expressions of consumer groups, from their heartbeats, and their file `consumerFilter.json`.
 
 An expression is compiled when the first pull needs it. It stays for filterDataCleanTimeSpan after its group left: the
-group's next heartbeat with the same version restores it. Number and length of expressions are limited; RocketMQ does
-not limit them. Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java, filter/util/BloomFilter.java
+group's next heartbeat with the same version restores it. Number and length of expressions are limited, which they are
+not in RocketMQ. Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java, filter/util/BloomFilter.java
 (5.4.0).
 """
 
@@ -55,7 +55,7 @@ class ConsumerFilter:
         return self.dead_ms >= self.born_ms
 
     def passes(self) -> Passes | None:
-        """Returns the test of a message's properties, compiled once; None for an expression that is no SQL92."""
+        """Returns the test of a message's properties, compiled once, or None for an expression that is no SQL92."""
         if self._passes is None and not self.is_wrong:
             try:
                 self._passes = parse(self.expression)
@@ -65,7 +65,7 @@ class ConsumerFilter:
 
 
 class ConsumerFilters:
-    """Expressions by topic and group; dead expressions also in the order in which they died, for short steps."""
+    """Expressions by topic and group. Dead expressions are also in the order in which they died, for short steps."""
 
     def __init__(self, files: Files, *, kept_ms: int) -> None:
         self._files = files
@@ -101,12 +101,12 @@ class ConsumerFilters:
         return None if groups is None else groups.get(group)
 
     def members_of(self, group: str, topic: str) -> dict[str, Any] | None:
-        """Returns a group's expression as the file has it; None if the group has none."""
+        """Returns a group's expression as the file has it, or None if the group has none."""
         consumer_filter = self.find(group, topic)
         return None if consumer_filter is None else _members(topic, group, consumer_filter)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
-        """Registers the expressions of a heartbeat; the group's other expressions become dead."""
+        """Registers the expressions of a heartbeat. The group's other expressions become dead."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)
@@ -116,7 +116,6 @@ class ConsumerFilters:
             self._kill(topic, group, now_ms)
 
     def group_left(self, group: str, now_ms: int) -> None:
-        """Marks the expressions of a group that has no member any more."""
         for topic in self._topics_of.get(group, ()):
             self._kill(topic, group, now_ms)
 
@@ -133,7 +132,7 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _put(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> bool:
-        """Keeps an expression, dropping the oldest dead ones if needed; returns False if there is still no room."""
+        """Keeps an expression, dropping the oldest dead ones if needed. Returns False if there is still no room."""
         while not self._has_room(consumer_filter) and self._dead:
             self._remove(*next(iter(self._dead)))
         if not self._has_room(consumer_filter):
@@ -169,11 +168,10 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _replace(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> None:
-        """Keeps the changed expression as a new object, since a snapshot may hold the old object."""
+        # A snapshot may hold the old object.
         self._topics.change(topic)[group] = consumer_filter
 
     def clean(self, now_ms: int) -> None:
-        """Removes the expressions that are dead for filterDataCleanTimeSpan."""
         while self._dead:
             topic, group = next(iter(self._dead))
             consumer_filter = self.find(group, topic)
@@ -182,7 +180,9 @@ class ConsumerFilters:
             self._remove(topic, group)
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that makes the file's text in any thread; None if nothing changed since the last call."""
+        """Returns a function that makes the file's text in any thread, or None if nothing changed since the last
+        call.
+        """
         if not self.is_changed:
             return None
         self.is_changed = False
@@ -224,7 +224,7 @@ def _text(snapshot: Mapping[str, Mapping[str, ConsumerFilter]]) -> bytes:
 
 
 def bloom_bits(text: str) -> list[int]:
-    """Returns the bits of a text in a Bloom filter; Java's broker reads no file without them."""
+    """Returns the bits of a text in a Bloom filter. Java's broker reads no file without them."""
     hashed = murmur3_long(text.encode())
     first, second = hashed & 0xFFFF_FFFF, hashed >> 32
     bits = []

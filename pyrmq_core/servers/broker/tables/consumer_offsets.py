@@ -30,7 +30,7 @@ MOST_RESETS: Final = 10_000
 
 @dataclass(slots=True)
 class _Reset:
-    """A group's reset of one queue, first answered to a pull at `given_at`; `is_over` once a member follows it.
+    """A group's reset of one queue, first answered to a pull at `given_at`. It `is_over` once a member follows it.
 
     `followers` are the ids of the members that read at its offset. Two members may read a queue while it moves from one
     to the other. After a reset `by_deletion` of the topic, a member that pulls at the offset follows it untold.
@@ -73,11 +73,10 @@ class GroupOffsets:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
     def __len__(self) -> int:
-        """Returns the number of pairs of topic and group."""
         return len(self._committed.items())
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Returns the committed offset; None if there is none, or it is negative."""
+        """Returns the committed offset, or None if there is none, or it is negative."""
         queues = self._committed.find((topic, group))
         offset = -1 if queues is None else queues.get(queue_id, -1)
         return None if offset < 0 else offset
@@ -89,14 +88,14 @@ class GroupOffsets:
         self.on_commit(group, topic, queue_id)
 
     def merge(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
-        """Adopts offsets that were committed at another broker; the offsets of other queues stay."""
+        """Adopts offsets that were committed at another broker. The offsets of other queues stay."""
         before = self._committed.find((topic, group))
         if before is None or not before.items() >= offsets.items():
             self._queues(topic, group).update(offsets)
             self.is_changed = True
 
     def limit(self, end_of: Callable[[str, int], int]) -> int:
-        """Sets offsets beyond the end of their queue (`end_of`) back to that end; returns their number."""
+        """Sets offsets beyond the end of their queue (`end_of`) back to that end. Returns their number."""
         count = 0
         for (topic, group), row in list(self._committed.items()):
             beyond = {queue_id: end for queue_id, offset in row.items() if offset > (end := end_of(topic, queue_id))}
@@ -105,7 +104,6 @@ class GroupOffsets:
         return count
 
     def _queues(self, topic: str, group: str) -> dict[int, int]:
-        """Returns the mutable table of a group's offsets in a topic; creates a missing table."""
         queues = self._committed.change((topic, group))
         if not queues:
             self._topics.change(group).add(topic)
@@ -120,7 +118,6 @@ class GroupOffsets:
         self._resets.setdefault((topic, group), {})[queue_id] = _Reset(offset)
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        """Returns whether the queue has a reset that has not ended."""
         resets = self._resets.get((topic, group))
         return resets is not None and (reset := resets.get(queue_id)) is not None and not reset.is_over
 
@@ -153,7 +150,7 @@ class GroupOffsets:
     def moved_to(
         self, group: str, topic: str, queue_id: int, offset: int | None, now: float, member: str = ""
     ) -> int | None:
-        """Returns the offset to which a reset moves a member's pull; None if the pull is not moved.
+        """Returns the offset to which a reset moves a member's pull, or None if the pull is not moved.
 
         `offset` is the pull's offset, None if the pull began before the reset. The reset ends when a moved member pulls
         at the new offset: other answers may be lost, or reach a client that no longer reads the queue. Other members
@@ -177,7 +174,6 @@ class GroupOffsets:
         self._resets[topic, group][queue_id] = _Reset(0, given_at=-math.inf, is_over=True)
 
     def _current(self, group: str, topic: str, queue_id: int, now: float) -> _Reset | None:
-        """Returns the queue's reset until its time is over."""
         if not self.may_move(group, topic, queue_id):
             return None
         reset = self._resets[topic, group][queue_id]
@@ -193,11 +189,9 @@ class GroupOffsets:
         self._pulled.setdefault((topic, group), {})[queue_id] = offset
 
     def of_group(self, group: str, topic: str) -> dict[int, int]:
-        """Returns a copy of the group's committed offsets by queue id."""
         return dict(self._committed.find((topic, group)) or {})
 
     def groups(self) -> list[str]:
-        """Returns the groups that have committed an offset."""
         return [group for group, _ in self._topics.items()]
 
     def topics_of(self, group: str) -> list[str]:
@@ -207,7 +201,6 @@ class GroupOffsets:
         return sorted(group for group, topics in self._topics.items() if topic in topics)
 
     def readers_of(self, topic: str) -> set[str]:
-        """Returns the groups that committed offsets of a topic, or pulled from it since the start."""
         return {*self.groups_of(topic), *(group for name, group in self._pulled if name == topic)}
 
     def forget_topic(self, topic: str, going_on: Collection[str] = ()) -> None:
@@ -243,7 +236,9 @@ class GroupOffsets:
         }
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that makes the file's text in any thread; None if nothing changed since the last call."""
+        """Returns a function that makes the file's text in any thread, or None if nothing changed since the last
+        call.
+        """
         if not self.is_changed:
             return None
         self.is_changed = False

@@ -1,7 +1,7 @@
 """The broker's consumer groups: their settings and the file `subscriptionGroup.json`.
 
 Source: broker/subscription/SubscriptionGroupManager.java, remoting/protocol/subscription/SubscriptionGroupConfig.java
-(5.4.0). Settings are kept as JSON members; the broker uses a few of them.
+(5.4.0). Settings are kept as JSON members, of which the broker uses a few.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MAX_GROUP_BYTES: Final = 64 * 1024
 
 
 def group_settings(members: Mapping[str, Any]) -> GroupConfig:
-    """Returns a group's settings, with RocketMQ's defaults where missing; `InvalidArgument` names a wrong setting."""
+    """Returns a group's settings, with RocketMQ's defaults where missing. `InvalidArgument` names a wrong setting."""
     settings = {**DEFAULTS, **{name: value for name, value in members.items() if value is not None}}
     group = settings["groupName"]
     if group not in PLACEHOLDER_GROUPS:
@@ -96,11 +96,10 @@ class GroupTable:
         return group in self._groups
 
     def known(self, group: str) -> GroupConfig | None:
-        """Returns a group's settings; None for an unknown group."""
         return self._groups.get(group)
 
     def find(self, group: str, now_ms: int) -> GroupConfig | None:
-        """Returns a group's settings; makes an unknown group.
+        """Returns a group's settings. Makes an unknown group.
 
         Returns None if automatic creation is off, or the name is wrong.
         """
@@ -127,7 +126,7 @@ class GroupTable:
         self.put({**group, "attributes": attributes}, now_ms)
 
     def put(self, group: GroupConfig, now_ms: int) -> None:
-        """Makes or replaces a group, in effect at once; raises `InvalidArgument` for impossible settings."""
+        """Makes or replaces a group, in effect at once. Raises `InvalidArgument` for impossible settings."""
         settings = group_settings(group)
         if self._groups.get(settings["groupName"]) != settings:
             self._groups[settings["groupName"]] = settings
@@ -148,11 +147,10 @@ class GroupTable:
         self.file.changed()
 
     def is_readable(self, group: str, topic: str) -> bool:
-        """Returns False if the group is forbidden to read the topic by its subscription."""
         return not self._forbidden or not self._forbidden.get(group, {}).get(topic, 0) & READ
 
     def set_readable(self, group: str, topic: str, now_ms: int, *, is_readable: bool) -> None:
-        """Forbids a group to read a topic, or allows it again; raises `InvalidArgument` for too many topics."""
+        """Forbids a group to read a topic, or allows it again. Raises `InvalidArgument` for too many topics."""
         topics = self._forbidden.get(group, {})
         bits = topics.get(topic, 0)
         changed = bits & ~READ if is_readable else bits | READ
@@ -170,7 +168,7 @@ class GroupTable:
         return list(self._groups)
 
     def members(self) -> dict[str, Any]:
-        """Returns the members of `subscriptionGroup.json` as they are now: the rows are replaced, not changed."""
+        # The rows are replaced, not changed.
         return {
             "dataVersion": self.data_version.to_members(),
             "forbiddenTable": dict(self._forbidden),

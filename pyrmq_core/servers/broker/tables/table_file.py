@@ -1,6 +1,6 @@
 """`TableFile`: the JSON file of a table. Each write contains all changes that were made during the previous write.
 
-The text is made and written in a worker thread. A request that promises durability waits for `written`; others do not.
+The text is made and written in a worker thread. A request that promises durability waits for `written`, and no other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNASKED_PAUSES: Final = 9
 class TableFile:
     """The file of one table. `snapshot` is called in the loop's thread and copies no more than references.
 
-    `changes` counts all changes, `written_changes` the changes in the file; `on_written` is called after each write.
+    `changes` counts all changes, `written_changes` the changes in the file. `on_written` is called after each write.
     """
 
     def __init__(
@@ -57,20 +57,21 @@ class TableFile:
 
     @property
     def is_behind(self) -> bool:
-        """True while the file lacks a change."""
         return self.written_changes < self.changes
 
     def load(self) -> dict[str, Any]:
-        """Returns the file's members; raises `StoreError` if it cannot be read."""
+        """Returns the file's members. Raises `StoreError` if it cannot be read."""
         return load_config(self._files, self.name)
 
     def changed(self) -> None:
-        """Notes a change of the table; `run` writes the file soon."""
+        """Notes a change of the table. `run` writes the file soon."""
         self.changes += 1
         self._changed.set()
 
     async def written(self, changes: int | None = None) -> None:
-        """Returns when the file has that many changes, or all made so far; `StoreError` if it cannot be written."""
+        """Returns when the file has that many changes, or all made so far. Raises `StoreError` if it cannot be
+        written.
+        """
         target = self.changes if changes is None else changes
         while self.written_changes < target:
             if self._failure and self._tried >= target:
@@ -79,7 +80,6 @@ class TableFile:
             await self._ended.wait()
 
     async def run(self) -> None:
-        """Writes until cancelled."""
         while True:
             with trio.move_on_after(RETRY_SECONDS if self._failure else math.inf):
                 await self._changed.wait()
@@ -105,7 +105,7 @@ class TableFile:
             await self._requested.wait()
 
     def save(self) -> None:
-        """Writes the file in this thread, at start and stop; raises `StoreError` if that fails."""
+        """Writes the file in this thread, at start and stop. Raises `StoreError` if that fails."""
         changes = self.changes
         self._save(self._snapshot())
         self._note_written(changes)
@@ -115,7 +115,7 @@ class TableFile:
         self._on_written()
 
     def _save(self, members: Members) -> float:
-        """Makes and writes the text; returns the processor time in seconds."""
+        """Makes and writes the text. Returns the processor time in seconds."""
         started = time.thread_time()
         save_config(self._files, self.name, members())
         return time.thread_time() - started

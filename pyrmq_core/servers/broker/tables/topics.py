@@ -1,7 +1,7 @@
 """The broker's topics: from `topics.json`, RocketMQ's own, and created by sends.
 
 Source: broker/topic/TopicConfigManager.java (5.4.0). A change is made in the table and its DataVersion, then in
-`topics.json` in the background (`file`); `registration` reports it to the NameServers. A new topic is `unsaved` until
+`topics.json` in the background (`file`). `registration` reports it to the NameServers. A new topic is `unsaved` until
 the file has it, and no message to it is acknowledged before that.
 """
 
@@ -61,7 +61,7 @@ class TopicTable:
         self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_CHANGES)  # the version's counter and the topic
 
     def load(self) -> None:
-        """Loads `topics.json`; raises `StoreError` if it cannot be read."""
+        """Loads `topics.json`. Raises `StoreError` if it cannot be read."""
         members = self.file.load()
         try:
             table = (members.get("topicConfigTable") or {}).values()
@@ -71,7 +71,7 @@ class TopicTable:
             raise StoreError(f"{FILE_NAME}: {error}; correct the file, or remove the topic from it") from error
 
     def configure(self, config: BrokerConfig, now_ms: int) -> None:
-        """Puts other settings in force; makes TBW102 if autoCreateTopicEnable was switched on and it is missing."""
+        """Puts other settings in force. Makes TBW102 if autoCreateTopicEnable was switched on and it is missing."""
         self._config = config
         missing = [topic for topic in system_topics(config) if topic.topic not in self._topics]
         self._system |= {topic.topic for topic in missing}
@@ -88,7 +88,7 @@ class TopicTable:
         return self._topics.get(topic)
 
     def is_batch_topic(self, topic: str) -> bool | None:
-        """Returns True if the topic's queues store a batch as one record; None for an unknown topic."""
+        """Returns True if the topic's queues store a batch as one record, or None for an unknown topic."""
         config = self._topics.get(topic)
         return None if config is None else is_batch_topic(config.attributes)
 
@@ -98,15 +98,13 @@ class TopicTable:
 
     @property
     def system_names(self) -> frozenset[str]:
-        """The topics that the broker made for itself."""
         return self._system
 
     def table(self) -> TopicConfigTable:
-        """Returns a copy of the topics and their version, for `topics.json` and GET_ALL_TOPIC_CONFIG."""
         return TopicConfigTable(self.data_version, dict(self._topics))
 
     def changed_since(self, version: DataVersion) -> list[TopicConfig] | None:
-        """Returns the topics that were made or changed after a version; None if that is too long ago to be known."""
+        """Returns the topics that were made or changed after a version, or None if that is too long ago to be known."""
         missing = self.data_version.counter - version.counter
         if not 0 <= missing <= len(self._recent):
             return None
@@ -114,7 +112,7 @@ class TopicTable:
         return [topic for name in names if (topic := self._topics.get(name)) is not None]
 
     def inherit(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
-        """Returns the settings of a topic that a send creates; None if the default topic does not allow it."""
+        """Returns the settings of a topic that a send creates, or None if the default topic does not allow it."""
         default = self._topics.get(default_topic)
         if default is None:
             return None
@@ -139,7 +137,7 @@ class TopicTable:
         return inherited
 
     def put(self, topic: TopicConfig, now_ms: int) -> bool:
-        """Makes or changes a topic at once; `file.written` waits for its file. Returns False if nothing changed."""
+        """Makes or changes a topic at once. `file.written` waits for its file. Returns False if nothing changed."""
         before = self._topics.get(topic.topic)
         if before == topic:
             return False
@@ -165,7 +163,7 @@ class TopicTable:
         self.file.changed()
 
     async def saved(self, topic: str) -> None:
-        """Returns when the file has the topic; raises `StoreError` if it could not be written.
+        """Returns when the file has the topic. Raises `StoreError` if it could not be written.
 
         If the topic is deleted and made again meanwhile, this waits for the later change.
         """
@@ -173,7 +171,6 @@ class TopicTable:
             await self.file.written(change)
 
     def touch(self, now_ms: int) -> None:
-        """Gives all topics a new DataVersion, since their registered form changed."""
         self.data_version = self.data_version.next(now_ms)
         self._recent.clear()
         self.file.changed()
@@ -200,7 +197,7 @@ class TopicTable:
 
 
 def possible_topic(topic: TopicConfig) -> TopicConfig:
-    """Returns the topic; raises `BodyError` for a name that no folder can have, or for too many queues."""
+    """Returns the topic. Raises `BodyError` for a name that no folder can have, or for too many queues."""
     if not FOLDER_NAME.fullmatch(topic.topic):
         raise BodyError(f"{topic.topic[:255]!r} cannot be a topic's name")
     for queues in (topic.read_queue_nums, topic.write_queue_nums):
@@ -210,8 +207,6 @@ def possible_topic(topic: TopicConfig) -> TopicConfig:
 
 
 def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
-    """Yields the topics that exist from the start."""
-
     def topic(name: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
         return TopicConfig(name, queues, queues, perm)
 

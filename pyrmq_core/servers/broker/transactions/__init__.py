@@ -3,7 +3,7 @@
 `half_messages` makes the records of a transaction, `check_rules` decides about one half message, `ended_halves` has
 those that ended, `producer_checks` sends a check to a producer, and `transactions` stores their results.
 
-    RMQ_SYS_TRANS_HALF_TOPIC       half messages, in queue 0; a checked half message is stored again, at a new offset
+    RMQ_SYS_TRANS_HALF_TOPIC       half messages, in queue 0, stored again at a new offset once they are checked
     RMQ_SYS_TRANS_OP_HALF_TOPIC    the queue offset of each half message that needs no check any more
     TRANS_CHECK_MAX_TIME_TOPIC     half messages that were checked too often, or are too old
 

@@ -32,7 +32,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRules:
-    """The broker's settings for checks; `timeout_ms` is the age of a first check, `kept_ms` the age of the last."""
+    """The broker's settings for checks. `timeout_ms` is the age of a first check, `kept_ms` the age of the last."""
 
     timeout_ms: int
     most_checks: int
@@ -41,7 +41,7 @@ class CheckRules:
     def judge(
         self, half: HalfMessage, now_ms: int, started_ms: int, *, was_missed: bool = False, is_reachable: bool = True
     ) -> Verdict:
-        """Returns the verdict of a pass that started at `started_ms`; ages count from the producer's own time.
+        """Returns the verdict of a pass that started at `started_ms`. Ages count from the producer's own time.
 
         `was_missed` says that the last check reached no producer, `is_reachable` whether the next one can reach one.
         """
@@ -59,7 +59,9 @@ class CheckRules:
         return Verdict.POSTPONE if -LONGEST_POSTPONED_MS <= age_ms <= postponed_ms else due
 
     def immunity_ms(self, text: str) -> int:
-        """Returns the age in ms that a half message's property `text` asks for; `timeout_ms` if that is no number."""
+        """Returns the age in ms that a half message's property `text` asks for, or `timeout_ms` if that is no
+        number.
+        """
         seconds = _seconds(text)
         return self.timeout_ms if seconds is None else seconds * 1000
 

@@ -1,4 +1,4 @@
-"""`EndedHalves`: half messages that need no further check; `WaitingHalves`: half messages without an end, by topic.
+"""`EndedHalves`: half messages that need no further check. `WaitingHalves`: half messages without an end, by topic.
 
 A half message that is stored again has a successor: the end of either is the end of both. RocketMQ knows only the
 offset that an end names. If the end arrives late it checks the successor, and the message may be delivered twice.
@@ -34,13 +34,11 @@ class WaitingHalves:
         self._most_topics = most_topics
 
     def add(self, offset: int, topic: str) -> None:
-        """Counts a half message, unless it was counted before."""
         if offset not in self._topics and len(self._topics) < self._most_waiting:
             self._topics[offset] = topic = sys.intern(topic)
             self.by_topic[topic] = self.by_topic.get(topic, 0) + 1
 
     def remove(self, offset: int) -> None:
-        """Stops counting a half message, if it was counted."""
         if (topic := self._topics.pop(offset, None)) is not None:
             self.by_topic[topic] -= 1
             if not self.by_topic[topic] and len(self.by_topic) > self._most_topics:
@@ -61,7 +59,6 @@ class EndedHalves:
         self.unwritten: list[int] = []  # ends without a stored record
 
     def is_done(self, offset: int) -> bool:
-        """Returns True for a half message at or after the position that needs no check."""
         return offset in self._done
 
     def has_end(self, offset: int) -> bool:
@@ -92,22 +89,20 @@ class EndedHalves:
         _shorten(self._ends, self._most_kept)
 
     def replace(self, offset: int, successor: int) -> None:
-        """Notes that a half message was stored again."""
         self.follow(offset, successor)
         self.finish(offset)
 
     def follow(self, offset: int, successor: int) -> None:
-        """Notes that a half message was stored again before this start."""
         self._successors[offset] = successor
         _shorten(self._successors, self._most_kept)
 
     def finish(self, offset: int) -> None:
-        """Notes that a half message needs no check any more; it is `unwritten` until a record of it is `listed`."""
+        """Notes that a half message needs no check any more. It is `unwritten` until a record of it is `listed`."""
         self._add(offset)
         self.unwritten.append(offset)
 
     def pass_over(self, offset: int) -> None:
-        """Notes that a half message cannot be checked; this is not recorded."""
+        """Notes, without a record of it, that a half message cannot be checked."""
         self._add(offset)
 
     def listed(self, op_offset: int, offsets: Iterable[int]) -> None:
@@ -119,7 +114,6 @@ class EndedHalves:
         self._lists[op_offset] = highest
 
     def move_to(self, position: int) -> None:
-        """Moves the position forward, and drops what is before it."""
         passed = range(self.position, position)
         self._done.difference_update(passed)
         for offset in passed:

@@ -76,7 +76,7 @@ class HalfMessage:
 
     @property
     def checks(self) -> int | None:
-        """The number of checks so far, -1 if the property is no number; None before the first check."""
+        """The number of checks so far, -1 if the property is no number, or None before the first check."""
         text = self.properties.get(TRANSACTION_CHECK_TIMES)
         return None if text is None else _number(text)
 
@@ -87,13 +87,12 @@ class HalfMessage:
 
     @property
     def first_offset(self) -> int:
-        """The queue offset of the half message as first stored, of which this may be a repetition; -1 if unknown."""
+        """The queue offset of the half message as first stored, of which this may be a repetition, or -1 if unknown."""
         text = self.properties.get(TRAN_PREPARED_QUEUE_OFFSET)
         return self.queue_offset if text is None else _number(text)
 
 
 def is_prepared(properties: Mapping[str, str]) -> bool:
-    """Returns True for the properties of a message in a transaction."""
     return properties.get(TRAN_MSG, "").lower() == "true"
 
 
@@ -107,7 +106,9 @@ def half_properties(topic: str, queue_id: int, properties: Mapping[str, str]) ->
 
 
 def half_message(raw: bytes | None, *, topics: Container[str] = (HALF_TOPIC,)) -> HalfMessage | None:
-    """Returns the half message in a record; None for a record of another topic or without the real topic and queue."""
+    """Returns the half message in a record, or None for a record of another topic or without the real topic and
+    queue.
+    """
     if raw is None:
         return None
     try:
@@ -121,19 +122,18 @@ def half_message(raw: bytes | None, *, topics: Container[str] = (HALF_TOPIC,)) -
 
 
 def committed(half: HalfMessage) -> Append:
-    """Returns the committed message to store in its own topic and queue."""
     properties = {name: text for name, text in half.properties.items() if name not in (REAL_TOPIC, REAL_QID)}
     sys_flag = half.record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
     return _append(half, half.real_topic, half.real_queue_id, properties, sys_flag, half.record.commit_log_offset)
 
 
 def checked_again(half: HalfMessage, checks: int) -> Append | None:
-    """Returns the half message to store again, with the number of checks; None if its properties have no room."""
+    """Returns the half message to store again, with the number of checks, or None if its properties have no room."""
     return _again(half, {**half.properties, TRANSACTION_CHECK_TIMES: str(checks)})
 
 
 def postponed(half: HalfMessage) -> Append | None:
-    """Returns the half message to store again before its first check; None if its properties have no room.
+    """Returns the half message to store again before its first check, or None if its properties have no room.
 
     The properties also record the half message's first offset.
     """
@@ -141,7 +141,7 @@ def postponed(half: HalfMessage) -> Append | None:
 
 
 def resumed(half: HalfMessage) -> Append | None:
-    """Returns the half message to store again as never checked; None if its properties have no room."""
+    """Returns the half message to store again as never checked, or None if its properties have no room."""
     properties = {**half.properties, TRANSACTION_CHECK_TIMES: "0"}
     properties.pop(TRAN_PREPARED_QUEUE_OFFSET, None)
     return _again(half, properties)
@@ -210,7 +210,7 @@ def _has_place(half: HalfMessage) -> bool:
 
 
 def _number(text: str) -> int:
-    """Returns the number as Java reads it; -1 for any other text (TransactionalMessageServiceImpl.getLong)."""
+    """Returns the number as Java reads it, or -1 for any other text (TransactionalMessageServiceImpl.getLong)."""
     try:
         return parse_long(text)
     except ValueError:

@@ -25,7 +25,7 @@ CHECK_SECONDS: Final = 3.0
 
 
 class ProducerChecks:
-    """Sends each check to the group's next producer; the transaction's end arrives as a separate request, or never."""
+    """Sends each check to the group's next producer. The transaction's end arrives as a separate request, or never."""
 
     def __init__(self, clients: ClientTable, broker_name: str) -> None:
         self._clients = clients
@@ -34,19 +34,16 @@ class ProducerChecks:
         self._missed: set[int] = set()  # the queue offsets of half messages whose check could not be written
 
     def can_reach(self, group: str) -> bool:
-        """Returns whether a producer of the group is connected and reads."""
         return any(map(_reads, self._clients.producers.get(group, ())))
 
     def was_missed(self, queue_offset: int) -> bool:
-        """Returns whether the check of a half message did not reach the producer that it was sent to."""
         return queue_offset in self._missed
 
     def forget(self, position: int) -> None:
-        """Drops what is known of half messages before a queue offset."""
         self._missed = {queue_offset for queue_offset in self._missed if queue_offset >= position}
 
     def send(self, half: HalfMessage) -> bool:
-        """Posts a check; returns False if no producer of the group is connected and reads."""
+        """Posts a check. Returns False if no producer of the group is connected and reads."""
         members = list(self._clients.producers.get(half.producer_group, ()))
         start = next(self._turn)
         for step in range(len(members)):
@@ -61,7 +58,7 @@ class ProducerChecks:
         return False
 
     def _sent(self, queue_offset: int, outcome: object) -> None:
-        """Notes a check that was not written; its half message is checked again, and this check does not count."""
+        """Notes a check that was not written. Its half message is checked again, and this check does not count."""
         if isinstance(outcome, Exception):
             self._missed.add(queue_offset)
 
@@ -71,7 +68,7 @@ def _reads(peer: Peer) -> bool:
 
 
 def check_request(half: HalfMessage, broker_name: str) -> CheckTransactionState:
-    """Returns the check; its record is the half message with its own topic and queue."""
+    """Returns the check, whose record is the half message with its own topic and queue."""
     record = half.record
     ip, (port,) = record.store_host[:-4], INT.unpack(record.store_host[-4:])
     return CheckTransactionState(

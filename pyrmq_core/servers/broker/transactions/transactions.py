@@ -1,9 +1,9 @@
 """`Transactions`: ends half messages, and checks at intervals the half messages without an end.
 
 An end is stored in two steps: the committed message, then the record that its half message needs no check. A kill
-between the two leads to a check, and the message is delivered twice if the producer commits it again; it is never lost.
-A half message that is checked is stored again first, at the end of its queue, so that the position moves on.
-Sources: broker/transaction/queue/TransactionalMessageServiceImpl.java, TransactionalMessageCheckService.java (5.4.0).
+between the two leads to a check, and the message is delivered twice if the producer commits it again. It is never lost.
+A half message that is checked is stored again first, at the end of its queue, so that the position moves on. Sources:
+broker/transaction/queue/TransactionalMessageServiceImpl.java, TransactionalMessageCheckService.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ REPORT_SECONDS: Final = 600.0
 
 @dataclass(slots=True)
 class _Pass:
-    """An examination of the half messages up to `end`; the next one is at `offset`."""
+    """An examination of the half messages up to `end`, of which the next one is at `offset`."""
 
     now_ms: int
     end: int
@@ -73,7 +73,7 @@ class _Pass:
 
 
 class Transactions:
-    """The transactions of a broker; `run` checks them until cancelled."""
+    """The transactions of a broker, which `run` checks until cancelled."""
 
     def __init__(
         self,
@@ -108,11 +108,10 @@ class Transactions:
 
     @property
     def waiting_by_topic(self) -> Mapping[str, int]:
-        """The number of half messages without an end, by the topic of their message."""
         return self._ended.waiting.by_topic
 
     def load(self) -> None:
-        """Reads the progress from the offsets of CID_RMQ_SYS_TRANS; call it before anything is stored.
+        """Reads the progress from the offsets of CID_RMQ_SYS_TRANS, before anything is stored.
 
         An offset beyond its queue is moved back: after a power failure the queue may be shorter than it was.
         """
@@ -120,7 +119,7 @@ class Transactions:
         self._op_offset = self._progress(OP_QUEUE)
 
     def half_at(self, commit_log_offset: int, *, or_discarded: bool = False) -> HalfMessage | None:
-        """Returns the half message at an offset of the log; with `or_discarded` also a discarded one.
+        """Returns the half message at an offset of the log, with `or_discarded` also a discarded one.
 
         The message's queue entry has to name that offset: bytes that look like a record may lie in another message's
         body.
@@ -136,11 +135,10 @@ class Transactions:
         return half if entry.physical_offset == commit_log_offset else None
 
     def began(self, topic: str, queue_offset: int) -> None:
-        """Counts a half message that was stored for a topic."""
         self._ended.begin(queue_offset, topic)
 
     def commit(self, half: HalfMessage, now_ms: int) -> None:
-        """Stores the message for its consumers, unless that was done lately; raises `StoreError` if that fails."""
+        """Stores the message for its consumers, unless that was done lately. Raises `StoreError` if that fails."""
         if self._ended.is_committed(half.queue_offset):
             return
         message = committed(half)
@@ -157,7 +155,7 @@ class Transactions:
         self._list_ended(now_ms)
 
     def resume(self, half: HalfMessage, now_ms: int) -> bool:
-        """Stores a half message again as never checked; returns False if its properties have no room for that."""
+        """Stores a half message again as never checked. Returns False if its properties have no room for that."""
         again = resumed(half)
         if again is None:
             return False
@@ -165,7 +163,7 @@ class Transactions:
         return True
 
     async def run(self, make_topic: MakeTopic) -> None:
-        """Checks at every interval; `make_topic` returns when a topic is in its file."""
+        """Checks at every interval. `make_topic` returns when a topic is in its file."""
         await self._survive(self.read_queues(_now_ms()))
         while True:
             await trio.sleep(self.config.transaction_check_interval / 1000)
@@ -180,7 +178,7 @@ class Transactions:
             log.exception("transactions are checked later")
 
     async def read_queues(self, now_ms: int) -> None:
-        """Reads once the half messages stored before this start; raises `StoreError` if that fails."""
+        """Reads once the half messages stored before this start. Raises `StoreError` if that fails."""
         if not self._is_loaded:
             await self._read_ended()
             await self._read_repeated(now_ms)
@@ -189,7 +187,7 @@ class Transactions:
     async def check(self, now_ms: int, make_topic: MakeTopic) -> None:
         """Examines half messages from the position on, until a half message is too young for a check.
 
-        Raises `StoreError` if the disk fails; the next call continues.
+        Raises `StoreError` if the disk fails. The next call continues.
         """
         await self.read_queues(now_ms)
         self._has_topic = False
@@ -208,7 +206,7 @@ class Transactions:
         self._report(current.waiting)
 
     def _step(self, current: _Pass) -> Verdict | None:
-        """Examines some half messages; returns the verdict about the half message at which the pass has to stop."""
+        """Examines some half messages. Returns the verdict about the half message at which the pass has to stop."""
         due, examined = list[HalfMessage](), 0
         current.offset = max(current.offset, self._store.reader.bounds(HALF_QUEUE)[0])
         last = min(current.end, current.offset + PASSED_AT_ONCE)
@@ -234,7 +232,7 @@ class Transactions:
         return None
 
     def _judge(self, half: HalfMessage, current: _Pass) -> Verdict:
-        """Returns the verdict about a half message; it is stored again if it can hold the position no longer."""
+        """Returns the verdict about a half message, which is stored again if it can hold the position no longer."""
         verdict = self.rules.judge(
             half,
             current.now_ms,
@@ -262,7 +260,7 @@ class Transactions:
                 )
 
     def _take(self, half: HalfMessage, verdict: Verdict, now_ms: int) -> list[HalfMessage]:
-        """Carries out the verdict; returns the half message as stored again if a producer has to check it."""
+        """Carries out the verdict. Returns the half message as stored again if a producer has to check it."""
         offset, again = half.queue_offset, None
         if verdict is Verdict.CHECK:
             counted = not self._checks.was_missed(offset)
@@ -295,7 +293,7 @@ class Transactions:
         return half
 
     def _list_ended(self, now_ms: int) -> None:
-        """Stores which half messages need no check; after a failure of the disk the next call tries again."""
+        """Stores which half messages need no check. After a failure of the disk the next call tries again."""
         waiting = self._ended.unwritten
         try:
             while offsets := waiting[:LISTED_AT_ONCE]:
@@ -307,7 +305,6 @@ class Transactions:
             log.warning("the ends of %d transactions are recorded later: %s", len(waiting), error)
 
     async def _read_ended(self) -> None:
-        """Reads which half messages ended before this start."""
         start, end = self._store.reader.bounds(OP_QUEUE)
         self._op_offset = max(self._op_offset, start)
         for offset in range(self._op_offset, end):
