@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def rocketmq_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
-    """A NameServer and one broker, new for each test; `@pytest.mark.rocketmq_cluster(brokers=2)` changes that.
+    """A NameServer and one broker, new for each test, which `@pytest.mark.rocketmq_cluster(brokers=2)` changes.
 
     It is the blocking `EmbeddedCluster`, which tests on any loop, or without one, can use.
     """

@@ -13,6 +13,15 @@ from tests.support import small_modules, wall_roads, walls
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("pyrmq_core", "pyrmq_spark")
 BESIDE = ("tests", "examples", "benchmarks")
+# The rooms in which docstrings still join ideas by semicolons. It becomes empty, and grows no more.
+WITH_SEMICOLONS = (
+    *(f"pyrmq_core/{name}" for name in ("__init__.py", "errors.py", "lazy_names.py", "model.py")),
+    *(f"pyrmq_core/{room}/" for room in ("aio", "blocking", "client", "columnar", "committed", "filtering", "otel")),
+    "pyrmq_core/loop_thread/",
+    *(f"pyrmq_core/servers/broker/{room}/" for room in ("exported", "processors")),
+    *(f"pyrmq_core/servers/broker/{name}.py" for name in ("__main__", "broker", "in_turns", "registration", "roles")),
+    *(f"pyrmq_core/servers/broker/{name}.py" for name in ("running_broker", "server", "upkeep")),
+)
 
 
 def python_sources(*directories: str) -> dict[str, str]:
@@ -69,6 +78,11 @@ def test_every_file_opens_with_a_sentence(packages: dict[str, str]) -> None:
 
 def test_tables_in_docstrings_stay_tables(packages: dict[str, str]) -> None:
     assert walls.table_faults(packages) == []
+
+
+def test_docstrings_have_one_idea_a_sentence(packages: dict[str, str]) -> None:
+    rooms = {path: source for path, source in packages.items() if not path.startswith(WITH_SEMICOLONS)}
+    assert walls.semicolon_faults(rooms) == []
 
 
 def test_the_core_brings_in_nothing_heavy() -> None:
@@ -317,6 +331,11 @@ def test_a_table_that_became_prose_is_reported() -> None:
     table = '"""Rows.\n\nname    meaning\nid      its number,\n        which is unique\n"""'
     assert walls.table_faults({"m.py": table}) == []
     assert walls.table_faults({"m.py": table.replace("name    meaning", "name and meaning of it")})
+
+
+def test_a_semicolon_in_a_docstring_is_reported() -> None:
+    assert walls.semicolon_faults({"m.py": '"""Reads `a;b`, a list."""'}) == []
+    assert walls.semicolon_faults({"m.py": 'def f():\n    """Reads a file; closes it."""'})
 
 
 @pytest.mark.parametrize(

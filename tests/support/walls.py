@@ -424,3 +424,14 @@ def _is_broken_table(lines: list[str]) -> bool:
     margin = min(len(line) - len(line.lstrip()) for line in rows)
     beside = [line for line in lines if line not in rows and len(line) - len(line.lstrip()) <= margin]
     return any(len(line.split()) > 4 for line in beside)
+
+
+def semicolon_faults(sources: Sources) -> list[str]:
+    """Returns the docstrings in which a semicolon joins two ideas, but for text in back-ticks."""
+    faults: list[str] = []
+    for path, source in sources.items():
+        for node in ast.walk(parsed(source)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = re.sub(r"`[^`]*`", "", ast.get_docstring(node) or "")
+                faults.extend(f"{path}: {line.strip()}: a semicolon" for line in text.splitlines() if ";" in line)
+    return sorted(faults)
