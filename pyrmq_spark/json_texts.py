@@ -128,7 +128,6 @@ def without_marks(value: Column) -> Column:
 
 
 def is_changed_string(value: Column, text: Column) -> Column:
-    """Returns whether a string that `from_json` read from a text may be a number of which digits are lost."""
     return text.rlike(CHANGED_NUMBER) & value.rlike(CHANGED_STRING)
 
 

@@ -83,7 +83,6 @@ def at_least(minimum: int, maximum: int = MAX_INT) -> Callable[[str, str], int]:
 
 
 def milliseconds(minimum: int) -> Callable[[str, str], float]:
-    """Returns a parser that takes milliseconds and returns seconds."""
     number = at_least(minimum)
     return lambda value, name: number(value, name) / 1000
 

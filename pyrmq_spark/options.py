@@ -182,12 +182,10 @@ class SourceOptions:
 
     @property
     def batch_only(self) -> tuple[str, ...]:
-        """The options that are set, but not possible in a stream."""
         return self._set_of(self.ENDS)
 
     @property
     def streaming_only(self) -> tuple[str, ...]:
-        """The options that are set, but not used by a batch read."""
         return self._set_of(self.LIMITS)
 
     def _set_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -416,7 +414,6 @@ def _read(table: type[T], raw: Options) -> T:
 
 
 def _by_name(raw: Options) -> dict[str, str]:
-    """Returns the options by lower-case names, with aliases replaced."""
     by_name: dict[str, str] = {}
     for name, value in raw.items():
         meant = ALIASES.get(name.lower(), name.lower())

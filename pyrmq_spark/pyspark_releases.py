@@ -28,7 +28,6 @@ def check_pyspark() -> None:
 
 
 def needs_pyspark() -> ImportError:
-    """Returns the error for a PySpark without Python data sources, or for none at all."""
     from importlib import metadata
 
     try:

@@ -149,7 +149,7 @@ def warn_of_another_python() -> None:
 
 
 def _prefix(python: str) -> str | None:
-    """Runs a Python to get its environment's directory: its file alone does not tell, as it may be a link or script."""
+    # The file of a Python alone does not tell its environment, as it may be a link or a script.
     import subprocess
 
     try:

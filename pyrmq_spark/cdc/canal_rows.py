@@ -197,7 +197,6 @@ def _now(row: Row, zone: str | None) -> Column:
 
 
 def _row_before(row: Row, zone: str | None) -> Column:
-    """Returns the row before an update: the columns of `old`, and the others from `now`."""
     old, now = F.col("old"), F.col("now")
     values = (
         F.when(F.map_contains_key(old, field.name), _typed(F.element_at(old, field.name), field, zone))
@@ -209,7 +208,6 @@ def _row_before(row: Row, zone: str | None) -> Column:
 
 
 def _fits(row: Row) -> Column:
-    """Returns whether each text of a row has a value in the type of its column."""
     fits = F.lit(True)
     for field in row:
         old = F.element_at("old", field.name)

@@ -84,7 +84,6 @@ def error_of(corrupt: Corrupt, text: Column) -> Column:
 
 
 def fault_at(kind: type[RocketMQError], *words: Column | str) -> Column:
-    """Returns the text of an error about the message whose place is in the row."""
     position = F.concat_ws("/", *(F.col(name).cast("string") for name in PLACE))
     parts = [F.lit(word) if isinstance(word, str) else word for word in words]
     return F.concat(F.lit(f"[{kind.condition}] the message at "), position, F.lit(" "), *parts)

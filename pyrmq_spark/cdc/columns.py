@@ -49,7 +49,6 @@ Row: TypeAlias = tuple[Field, ...]
 
 
 def row_and_keys(schema: str | StructType, key: str | Sequence[str]) -> tuple[Row, tuple[str, ...]]:
-    """Returns the table's columns, all nullable, and the names of its key columns."""
     keys = (key,) if isinstance(key, str) else tuple(key)
     with as_spark_error("cdc"):
         row = tuple(_fields(schema))
@@ -84,7 +83,6 @@ def _fields(schema: str | StructType) -> Iterator[Field]:
 
 
 def _parts(ddl: str) -> Iterator[str]:
-    """Yields the text of each column in DDL, split at commas outside of types, names and comments."""
     start = depth = 0
     for mark in QUOTED_OR_MARK.finditer(ddl):
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(mark[0], 0)

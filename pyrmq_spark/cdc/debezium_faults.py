@@ -43,7 +43,6 @@ def is_unavailable(name: str) -> Column:
 
 
 def fault_of(row: Row, keys: Sequence[str], table: str, unavailable: Unavailable, *, full_images: bool) -> Column:
-    """Returns the text of an error about a change that cannot be read, or null."""
     op, after, of_postgres = F.col("op"), F.col("after"), F.col("is_of_postgres")
     lacking, missing = _lacking(row), F.get("unavailable", F.lit(0))
     owner = F.concat_ws(".", "source.schema", "source.table")
@@ -78,7 +77,6 @@ def fault_of(row: Row, keys: Sequence[str], table: str, unavailable: Unavailable
 
 
 def _unfit(fault: Column, row: Row, *, full_images: bool) -> Column:
-    """Adds the faults of values that have no value in the type of their column."""
     is_fragment = F.col("is_of_postgres") & (F.col("op") == "d") & F.lit(not full_images)
     for field in row:
         if field.kind not in AS_TEXT:

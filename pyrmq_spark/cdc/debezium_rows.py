@@ -175,7 +175,6 @@ def _parts_of(frame: DataFrame, row: Row) -> DataFrame:
 
 
 def _envelope(columns: str, schema: str | None) -> str:
-    """Returns the DDL of an envelope's fields, also if the envelope is inside `payload`."""
     rows = f"before struct<{columns}>, after struct<{columns}>"
     envelope = f"op string, {rows}, source struct<{SOURCE}>, ddl string, ts_ms bigint, ts_ns bigint"
     outside = f"`schema` {schema}, " if schema else ""

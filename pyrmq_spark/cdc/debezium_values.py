@@ -84,7 +84,6 @@ def unescaped(value: Column, text: Column, name: str) -> Column:
 
 
 def after_fields(fields: Column) -> Column:
-    """Returns the schema's fields of a row, from those of the envelope."""
     return F.get(F.filter(fields, lambda part: part["field"] == "after"), F.lit(0))["fields"]
 
 
@@ -208,7 +207,6 @@ def is_flattened(value: Column, field: Field) -> Column | None:
 
 
 def first_name(row: Row, conditions: list[Column | None]) -> Column:
-    """Returns the name of the first column whose condition is true, or null."""
     cases = [
         F.when(is_so, F.lit(field.name)) for field, is_so in zip(row, conditions, strict=True) if is_so is not None
     ]

@@ -127,7 +127,7 @@ def _place_among(items: Column) -> Column:
 
 
 def _is_stream(rows: DataFrame) -> bool:
-    """Returns whether a frame is a stream, or is one of a pipeline, which does not let its functions ask."""
+    # A pipeline does not let its functions ask.
     try:
         return rows.isStreaming
     except PySparkException:

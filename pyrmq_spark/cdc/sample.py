@@ -115,7 +115,6 @@ def _parts() -> list[Column]:
 
 
 def _conditions() -> dict[str, Column]:
-    """Returns the condition of each setting that a message alone shows to be off."""
     op, source = F.col("op"), F.col("source")
     is_streamed = op.isin("c", "u", "d")
     is_tombstone = F.coalesce(F.col("text"), F.lit("")).isin("", "null")
@@ -157,7 +156,6 @@ def _aggregates(table: str | None) -> list[Column]:
 
 
 def _of_several_queues(queues: list[Row]) -> list[Finding]:
-    """Returns what the rows of Canal's tables show together."""
     findings = []
     tables = [(name, row) for row in queues for name in row["canal_names"]]
     names = [name for name, _ in tables]

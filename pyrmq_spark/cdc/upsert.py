@@ -237,7 +237,6 @@ def _as_changes(old: DataFrame, row: Row, keys: Sequence[str]) -> DataFrame:
 def _merge(
     spark: SparkSession, into: str, changes: DataFrame, row: Row, keys: Sequence[str], *, truncated: bool
 ) -> None:
-    """Merges the latest changes of a batch into a table, together with what the table has of their keys."""
     if not spark.catalog.tableExists(into):
         _latest(changes.limit(0), None, row, keys).writeTo(into).create()
     if truncated:

@@ -62,7 +62,7 @@ def end_quietly() -> None:
 
 
 def _spark_hung_up(error: BaseException | None) -> bool:
-    """Returns whether a failed write is the daemon's own, and not a task's."""
+    # A failure in a task is not the daemon's own.
     if not isinstance(error, BrokenPipeError | ConnectionResetError) or error.__traceback__ is None:
         return False
     last = error.__traceback__
@@ -72,7 +72,6 @@ def _spark_hung_up(error: BaseException | None) -> bool:
 
 
 def run_hidden() -> None:
-    """Runs the `sitecustomize` that Python would have run without this file, if there is any."""
     here = os.path.dirname(os.path.abspath(__file__))
     spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if os.path.abspath(entry) != here])
     if spec is not None and spec.loader is not None:

@@ -52,7 +52,6 @@ class SourceSchema:
         return pa.RecordBatch.from_arrays(batch.columns, schema=self.spark_schema)
 
     def of_topic(self, batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
-        """Returns the batch with `topic` in every row of the column `topic`, if it has this column."""
         place = self.columns.get_field_index("topic")
         if place < 0:
             return batch

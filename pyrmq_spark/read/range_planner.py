@@ -149,7 +149,7 @@ def cut(piece: QueueRange, parts: int) -> list[QueueRange]:
 
 
 def _cut_large_ones(pieces: Sequence[QueueRange], min_partitions: int) -> list[QueueRange]:
-    """Returns the ranges, large ranges divided in proportion to their size, as in Kafka's source."""
+    # As in Kafka's source.
     total = sum(piece.size for piece in pieces)
     small = {piece for piece in pieces if _share(piece.size, total, min_partitions) == 1}
     budget = min_partitions - len(small)
@@ -162,7 +162,7 @@ def _cut_large_ones(pieces: Sequence[QueueRange], min_partitions: int) -> list[Q
 
 
 def _share(size: int, total: int, partitions: int) -> int:
-    """Returns the share of `partitions`, rounded to the nearest, half up (`Math.round`), and at least 1."""
+    # Rounded half up (`Math.round`).
     return max(1, (2 * size * partitions + total) // (2 * total))
 
 

@@ -74,7 +74,6 @@ class RangesDecoding:
         return parts
 
     def _together(self, pulls: list[RawPull]) -> Iterator[DecodedBatch] | None:
-        """Returns the batches of several ranges, or None if each has to be decoded alone."""
         batches = self._decode(pulls, EVERY_OFFSET, False)
         try:
             return chain((next(batches),), batches)
@@ -105,7 +104,6 @@ class RangesDecoding:
             yield Reached(whole, offset), batch
 
     def _pass_to(self, pull: RawPull) -> int:
-        """Moves past the ranges before the pull's range, and returns their number."""
         passed = 0
         while not _has(self._left[0], pull):
             self._left.popleft()

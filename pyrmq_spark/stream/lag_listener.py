@@ -135,7 +135,6 @@ class LagListener(StreamingQueryListener):
         """Does nothing: the figures of an idle query stay the same."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Records the end of the query, and whether an error ended it."""
         name = self._names.pop(str(event.runId), str(event.id))
         figures = self._queries.get(name, QueryFigures())
         self._set(name, replace(figures, active=False, failures=figures.failures + (event.exception is not None)))

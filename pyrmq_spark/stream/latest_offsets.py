@@ -191,7 +191,6 @@ class QueueWatch:
             log.info("queues that are new are read from their beginning: %s", ", ".join(map(str, new)))
 
     def _brokers(self) -> dict[str, bool]:
-        """Returns the registered brokers, each with whether its master is registered."""
         table = self._consumer.cluster_info().broker_addr_table
         return {name: broker.master is not None for name, broker in table.items() if broker.broker_addrs}
 

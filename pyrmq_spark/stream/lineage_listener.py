@@ -132,7 +132,6 @@ class LineageListener(StreamingQueryListener):
         self._note(str(event.runId), event.name or str(event.id), event.timestamp)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Adds the topics of a batch, and reports that the query runs."""
         progress = json.loads(event.progress.json)
         run_id, time = progress["runId"], progress["timestamp"]
         run = self._runs.get(run_id) or self._note(run_id, progress.get("name") or progress["id"], time)
@@ -146,7 +145,6 @@ class LineageListener(StreamingQueryListener):
             self._report_running(run, event.timestamp)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Reports the end of the run, and the error that ended it, if any."""
         if run := self._runs.pop(str(event.runId), None):
             self._report(run, "FAIL" if event.exception else "COMPLETE", datetime.now(UTC).isoformat(), event.exception)
 

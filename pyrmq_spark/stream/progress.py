@@ -166,7 +166,6 @@ def _object(data: object) -> Mapping[str, Any]:
 
 
 def ends_of(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:
-    """Returns the end offsets in a progress, for the queues of its sources `rocketmq`."""
     ends: dict[MessageQueue, int] = {}
     for source in _sources(progress):
         for queue, offset in source.end.items():

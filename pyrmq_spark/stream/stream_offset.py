@@ -98,7 +98,6 @@ class FollowedOffsets:
 
     @property
     def backlog(self) -> dict[MessageQueue, int]:
-        """Offsets waiting in each queue that has any."""
         return {queue: end - begin for queue, begin in self.begins.items() if (end := self.ends[queue]) > begin}
 
 

@@ -151,7 +151,7 @@ def _keep_name(connection: ConnectionOptions, manifest: str, place: str, queues:
 
 
 def _keep_place(connection: ConnectionOptions, options: SinkOptions, place: str) -> None:
-    """Restores the manifest's place at NameServers that lack it: they lose it with their disks."""
+    # NameServers lose the place with their disks.
     manifest = worker.name_on_brokers(connection, options.manifest)
     topic = worker.name_on_brokers(connection, options.topic or "")
     try:
@@ -261,7 +261,6 @@ class BatchCommit:
                 )
 
     def _wait(self, error: RocketMQError, deadline: float) -> None:
-        """Waits before the next attempt. Raises `NotCommitted` at the deadline."""
         if time.monotonic() >= deadline or (isinstance(error, SendFailed) and error.outcome is Outcome.STORED):
             outcome = error.outcome if isinstance(error, SendFailed) else Outcome.PERHAPS_STORED
             raise NotCommitted(
@@ -272,7 +271,6 @@ class BatchCommit:
         time.sleep(LOOK_PAUSE_SECONDS)
 
     def _append(self, record: CommitRecord, end: ManifestEnd, deadline: float) -> int:
-        """Appends the record to the manifest, and returns its offset."""
         producer = worker.producer(self._connection, self._options)
         for message in commit_messages(record, self._manifest):
             left = deadline - time.monotonic()

@@ -102,7 +102,6 @@ class QueueAssignment:
         return places.current
 
     def is_batch_topic(self, topic: str) -> bool:
-        """Returns whether the topic was a batch topic when the write first used it."""
         return self._places(topic).is_batch_topic
 
     def in_no_order(self, topic: str) -> AnyQueue:

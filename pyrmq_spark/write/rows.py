@@ -106,7 +106,6 @@ def by_batch(rows: CheckedRows) -> tuple[CheckedRows, CheckedRows]:
 
 
 def encode_singles(alone: CheckedRows, topic: str, unique_ids: Sequence[str], limit: BatchLimit) -> Iterator[Payload]:
-    """Yields a request for each row, in their order."""
     rows = alone.to_batch()
     if "deliverAt" in rows.schema.names:  # cast to UTC: the session's time zone may be unknown to Python
         index = rows.schema.names.index("deliverAt")

@@ -216,7 +216,6 @@ class PartitionWrite:
 
 
 def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRows]:
-    """Returns the rows with a column of their ids, which every division keeps."""
     with_ids, first = [], 0
     for part in checked:
         own = ids.slice(first, part.num_rows)
@@ -296,6 +295,5 @@ def open_dead_letters(connection: ConnectionOptions, producer: Producer, options
 
 
 def reason(refused: RefusedMessage) -> str:
-    """Returns the reason of a refusal, cut to the length of a property."""
     text = str(refused.error.__cause__ or refused.error)
     return " ".join(text.replace("\x01", " ").replace("\x02", " ").split())[:MAX_REASON]

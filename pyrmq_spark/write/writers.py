@@ -117,7 +117,6 @@ def _committed(
     *,
     stream: bool,
 ) -> str:
-    """Commits the tasks' rows, and returns the outcome for the summary's line."""
     from pyrmq_spark.write.manifest import BatchCommit
     from pyrmq_spark.write.manifest import log as manifest_log
 

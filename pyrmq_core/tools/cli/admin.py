@@ -215,7 +215,6 @@ async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]
 
 
 async def _connected_groups(admin: Admin, name: str) -> list[str]:
-    """Returns the topic's groups with connected members, by the brokers that answer."""
     from pyrmq_core.client.query_many import query_many
 
     async def is_connected(group: str) -> bool:

@@ -73,7 +73,6 @@ class OutermostGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Returns the command, which is loaded when it is first used."""
         if cmd_name not in self.commands and cmd_name in COMMANDS:
             self.commands[cmd_name] = COMMANDS[cmd_name].load()
         return self.commands.get(cmd_name)

@@ -117,7 +117,6 @@ class Connection:
 
     @asynccontextmanager
     async def admin(self) -> AsyncIterator[Admin]:
-        """Opens an `Admin` over a client of its own."""
         from pyrmq_core import Admin
 
         async with (

@@ -96,7 +96,6 @@ def doctor(connection: Connection, as_json: bool) -> None:
 
 
 def check_python(environment: Mapping[str, str]) -> list[Check]:
-    """Checks the Python that Spark starts for the source, and the packages of that Python."""
     name, command = spark_python(environment)
     reason = name or "neither PYSPARK_PYTHON nor PYSPARK_DRIVER_PYTHON is set"
     use_this = f"export PYSPARK_PYTHON={sys.executable}"
@@ -266,7 +265,6 @@ def _settings_that_harm(environment: Mapping[str, str]) -> Iterable[tuple[str, s
 
 
 def _defaults_files(environment: Mapping[str, str]) -> list[Path]:
-    """Returns the `spark-defaults.conf` that spark-submit reads, if the file exists."""
     home = environment.get("SPARK_HOME")
     directory = environment.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
     file = Path(directory or os.devnull, "spark-defaults.conf")
@@ -288,7 +286,6 @@ def _as_spark_submit(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _output(command: Sequence[str], seconds: float, environment: Mapping[str, str]) -> str:
-    """Runs a program and returns its output and errors as one text, or why it did not start or end."""
     try:
         done = subprocess.run(
             command,

@@ -226,11 +226,9 @@ class Copy:
         return True
 
     def write(self, message: MessageExt) -> None:
-        """Writes one message."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Writes the rest of the file."""
         raise NotImplementedError
 
 
@@ -252,7 +250,7 @@ class LinesCopy(Copy):
         self._write(message)
 
     def close(self) -> None:
-        """Writes the rest of the buffer, and leaves the file open."""
+        # The file stays open.
         self._text.detach()
 
 

@@ -63,7 +63,6 @@ JSON_FIELDS: Final = (
 
 
 def text_line(message: MessageExt, *, raw: bool = False) -> str:
-    """Returns a line with a message's queue and offset, tags, keys and body."""
     marks = " ".join(mark for mark in (message.tags, message.keys) if mark)
     place = f"{message.broker_name}/{message.queue_id}@{message.queue_offset}"
     line = f"{place} {marks + ' ' if marks else ''}{_text(message)}"

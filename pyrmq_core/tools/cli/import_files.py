@@ -195,7 +195,6 @@ def _json_lines(file: IO[bytes], source: str, form: LineForm, skip: int) -> Iter
 
 
 def _filled_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yields the lines that are not blank, without the byte-order mark that some programs write."""
     if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
         file.seek(0)
     while line := file.readline(MAX_LINE_BYTES + 1):

@@ -18,6 +18,5 @@ def shortened(value: object) -> str:
 
 
 def json_text(value: object) -> str:
-    """Returns the value as JSON in one line."""
     text = json.dumps(value, ensure_ascii=False)
     return STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

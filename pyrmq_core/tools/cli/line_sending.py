@@ -231,7 +231,6 @@ class LineSending:
             await ended.wait()
 
     def _first_wrong(self, lines: Lines) -> tuple[int, InvalidMessage] | None:
-        """Returns the number of the first line that is no message, and its fault."""
         for place, (_, content) in enumerate(lines):
             try:
                 self._form.message(content)

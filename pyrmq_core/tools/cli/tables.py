@@ -97,7 +97,6 @@ async def show_watched(make: Callable[[], Awaitable[str]], watch: Watch) -> None
 
 
 def rendered(*lines: str) -> str:
-    """Returns the lines for `click.echo`, wrapped to the terminal."""
     from pyrmq_core.tools.cli.drawn_tables import drawn
 
     return drawn(*lines)

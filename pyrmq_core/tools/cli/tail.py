@@ -239,7 +239,6 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
 async def _stored(
     consumer: PullConsumer, queues: Iterable[MessageQueue], wanted: Wanted
 ) -> Mapping[MessageQueue, int | None]:
-    """Returns the group's stored offsets, or an empty dict without a group."""
     return await consumer.committed_offsets(queues) if wanted.group is not None else {}
 
 
@@ -249,7 +248,6 @@ async def _begins(
     wanted: Wanted,
     stored: Mapping[MessageQueue, int | None],
 ) -> dict[MessageQueue, int]:
-    """Returns the first offset to read of each queue."""
     begins: dict[MessageQueue, int] = {}
     for queue, bound in bounds.items():
         offset = stored.get(queue)

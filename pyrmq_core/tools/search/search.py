@@ -145,7 +145,6 @@ class Search:
         return [(queue, offsets) for queue, offsets in self._left.items() if len(offsets)]
 
     def rest_text(self) -> str:
-        """Returns a text about the number of searched messages, and what is not searched of each queue."""
         account = self.account
         text = f"{account.searched:,} of {account.total:,} messages ({account.received_bytes / MIB:,.1f} MiB) searched"
         rest = self.unsearched()
@@ -167,7 +166,6 @@ class Search:
             raise self._error
 
     async def _run(self) -> None:
-        """Reads slice after slice, and sends the matches of each."""
         account = self.account
         async with self._sender:
             try:

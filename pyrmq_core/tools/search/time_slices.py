@@ -67,7 +67,6 @@ class TimeSlices:
             self._messages = max(1, self._messages // 2)
 
     async def next(self) -> Slice | None:
-        """Returns the next slice, or None if nothing is left."""
         while self._left:
             if _count(self._left) <= self._messages:
                 ranges, self._left = self._left, {}

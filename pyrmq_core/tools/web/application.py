@@ -177,7 +177,6 @@ async def _form(request: Request, token: FormToken) -> dict[str, str]:
 
 
 def described(error: Exception) -> tuple[int, str, str]:
-    """Returns the status, the heading and the text of a page for an error."""
     match error:
         case HTTPException(status_code=404):
             return 404, "No such page", "There is no page at this address."

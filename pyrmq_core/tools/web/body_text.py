@@ -74,7 +74,6 @@ def _boundary(body: bytes, position: int) -> int:
 
 
 def file_name(*names: object) -> str:
-    """Returns a name for a file that holds a body: letters, digits, dots and dashes of the names, no path."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(map(str, names))).lstrip(".-")
     return f"{safe[-NAME_CHARACTERS:] or 'body'}.bin"
 

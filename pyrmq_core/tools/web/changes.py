@@ -171,7 +171,6 @@ class Changes:
 
 
 def undo_of(group: str, changes: Sequence[OffsetChange]) -> tuple[str, ...]:
-    """Returns the commands that give each moved queue its former offset, where it had one."""
     moved = [move for move in map(QueueMove, changes) if move.before not in (None, move.change.after)]
     return tuple(
         f"pyrmq group seek {shlex.quote(group)} -t {shlex.quote(queue.topic)} -b {shlex.quote(queue.broker_name)} "

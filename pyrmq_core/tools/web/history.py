@@ -76,7 +76,6 @@ class History:
             samples.kept.append(sample)
 
     def columns(self, curve: Curve) -> tuple[list[float], dict[str, list[float | None]]]:
-        """Returns the times of the curve's samples, oldest first, and the figures by line, None for a gap."""
         samples = self._curves.get(curve)
         kept = () if samples is None else tuple(samples.kept)
         lines = list(dict.fromkeys(line for sample in reversed(kept) for line in sample.figures))[:MAX_LINES]

@@ -122,7 +122,6 @@ class LookUps:
         return await self._get("topics", look_up)
 
     async def topic_stats(self, topic: str) -> TopicStats:
-        """Returns the offsets of a topic's queues, and the errors of brokers that did not answer."""
         return await self._get(("stats", topic), partial(self._admin.topics.stats, topic))
 
     async def _stats_once(self, topic: str) -> TopicStats:
@@ -257,7 +256,6 @@ class LookUps:
             await trio.sleep_until(next_time)
 
     def forget(self) -> None:
-        """Drops all kept answers, after a change."""
         self._shared.forget()
         self._searches.forget()
         self.figures.refresh()

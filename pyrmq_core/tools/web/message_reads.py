@@ -263,7 +263,6 @@ def _first(pull: RawPull, offset: int) -> Readable | None:
 def _found(
     wanted: Wanted, search: Search, matches: list[MessageExt], since: datetime, *, is_whole: bool
 ) -> FoundMessages:
-    """Returns the first matches with an account of the search, and the time before which it goes on."""
     account = search.account
     texts = [search.rest_text()]
     texts += [f"{account.no_json:,} bodies are no JSON"] * bool(account.no_json)

@@ -79,7 +79,6 @@ class SharedAnswers:
             return await look_up()
 
     def forget(self) -> None:
-        """Forgets the answers, after a change: the next viewer sees it."""
         self._slots = {key: slot for key, slot in self._slots.items() if not slot.done.is_set()}
 
     async def _begin(

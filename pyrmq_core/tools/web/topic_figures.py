@@ -87,7 +87,6 @@ class TopicFigures:
         self._tried_at.clear()
 
     async def look_up(self) -> None:
-        """Looks up figures while any list is viewed, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_up_lags)
             while True:

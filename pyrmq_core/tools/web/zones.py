@@ -98,7 +98,6 @@ def local_path(text: str) -> str:
 
 
 def path_of(request: Request) -> str:
-    """Returns the path and the query of the requested page, for `local_path`."""
     if request.method != "GET":
         return "/"
     query = request.url.query

@@ -51,7 +51,6 @@ async def check_group_known(admin: Admin, group: str) -> None:
 
 
 def beyond_text(queues: Iterable[QueueProgress]) -> str:
-    """Returns a line for each queue with an offset beyond its end, whose lag is negative."""
     return rendered(
         *(
             f"{row.queue}: the offset {row.consumer_offset} is beyond the end {row.broker_offset}: the queue became "

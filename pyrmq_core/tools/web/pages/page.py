@@ -82,7 +82,6 @@ def needed(request: Request, name: str) -> str:
 
 
 def whole_number(values: Mapping[str, str], name: str) -> int:
-    """Returns the whole number, 0 or more, in a query or a form."""
     text = values.get(name, "")
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and int(text) < 2**63):
         raise InvalidArgument(f"{name}={text[:MAX_DIGITS]!r} is not a number from 0 on")

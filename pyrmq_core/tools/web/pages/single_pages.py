@@ -48,7 +48,6 @@ PRODUCER_ORDERS: Final[Mapping[str, Callable[[ConnectedProducer], Any]]] = {
 
 
 async def cluster_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the brokers by cluster whose name, address or version contains a text."""
     brokers = await look_ups.brokers(watch=True)
     rows = ordered(request, matching(request, brokers, _texts_of_broker), BROKER_ORDERS)
     clusters = {
@@ -59,7 +58,6 @@ async def cluster_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def producers_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the producers that have a text in their group, client or address."""
     listed = await look_ups.producers()
     producers = matching(request, listed.producers, lambda row: (row.group, row.client_id, row.address))
     values = {"part": part(request, ordered(request, producers, PRODUCER_ORDERS)), "failures": listed.failures}

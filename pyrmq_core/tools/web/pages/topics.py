@@ -141,7 +141,6 @@ async def topic_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 def spread(messages: Mapping[MessageQueue, int]) -> list[BrokerBars]:
-    """Returns the picture's bars, broker by broker, of the number of messages in each queue."""
     most = max(messages.values(), default=0)
     pictures = []
     for name in sorted({queue.broker_name for queue in messages}):
