@@ -67,7 +67,7 @@ soak: ## the long tests
 fuzz: ## inputs that coverage guides, for every parser of bytes from others; MINUTES=60 by default, ARGS='SQL' for some
 	@.ci/env --python python -m tests.hostile.guided_fuzzing $(or $(MINUTES),60) $(ARGS)
 
-matrix: ## the Spark tests on every release of PySpark, for the table in docs/spark-releases.md; ARGS='4.2.1' for some
+matrix: ## the Spark tests on every release of PySpark, into build/matrix/results.md; ARGS='4.2.1' for some
 	@.ci/env python -m tests.support.releases $(ARGS)
 
 findings: ## what surprised us in outside software, run again: each program of findings/ ends with 0 if it is still so

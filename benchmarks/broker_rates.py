@@ -5,9 +5,7 @@
 Messages of 100 B, whose lengths vary as `user_rows` says: batches of 1,000 on one connection, four under way, until
 they are readable, on a plain topic and on a batch topic; pulls of 32 messages, 64 under way; single sends over 16
 connections; the Java client's batches near 1 MiB, until they are acknowledged; Spark's write, until it is readable; one
-send each 10 ms, for its times. Each row is a pair, run A B B A, with the median of the ratios and their spread. Then
-ours alone: the rate of batches with the index of keys and without; the time of a start on 1 GB after a kill; memory
-while 10 million messages come.
+send each 10 ms, for its times. Each row is a pair, run A B B A, with the median of the ratios and their spread.
 """
 
 from __future__ import annotations
@@ -25,18 +23,17 @@ from benchmarks.support import raw
 from benchmarks.support.brokers import BROKER_SETTINGS, PATIENT
 from benchmarks.support.pairs import Pairs
 from benchmarks.support.spark_jobs import spark_session, write_frame
-from benchmarks.support.user_rows import EQUAL, LARGE, SMALL, Case, lines_of
+from benchmarks.support.user_rows import EQUAL, SMALL, Case, lines_of
 from pyrmq_core.blocking import Admin
 from tests.support.apache import boot_cluster
 from tests.support.java_programs import run_java
-from tests.support.our_cluster import OurCluster, boot_our_cluster
+from tests.support.our_cluster import boot_our_cluster
 
 SEND_RATES = Path(__file__).parent / "java" / "SendRates.java"
 QUEUES = 4
 CONNECTIONS = 16
 PAIRS = 5
 MILLION = 1_000_000
-START_MESSAGES = MILLION
 PAUSE_SECONDS = 0.01
 JAVA_SECONDS = 300
 HEADING = f"{'':44} {'ours, /s':>12} {'Apache, /s':>12} {'ratio':>7}"
@@ -70,9 +67,6 @@ def main(*, quick: bool) -> None:
         for name, place in zip(("ours", "Apache"), places, strict=True):
             p50, p99 = times(*place, sends=1000 // share)
             print(f"{f'one send each 10 ms, {name}':44} p50 {p50:.2f} ms, p99 {p99:.2f} ms", flush=True)
-    index_costs(share, pairs)
-    start(share)
-    memory(share)
 
 
 def compare(
@@ -157,74 +151,3 @@ def times(nameserver: str, address: str, *, sends: int) -> tuple[float, float]:
             raw.acknowledged(line)
             spent.append((time.perf_counter() - began) * 1000)
     return statistics.median(spent), sorted(spent)[len(spent) * 99 // 100]
-
-
-def index_costs(share: int, pairs: int) -> None:
-    """Prints the rate of batches with the index of keys, until all is readable, beside the rate without."""
-    without = {**LARGE_LOG, "messageIndexEnable": "false"}
-    with (
-        boot_our_cluster(["broker-a"], broker_settings=LARGE_LOG) as first,
-        boot_our_cluster(["broker-a"], broker_settings=without) as second,
-    ):
-        measured = Pairs()
-        for _ in range(pairs):
-            measured.run(
-                *(
-                    partial(
-                        batches,
-                        cluster.nameserver.address,
-                        cluster.brokers["broker-a"].address,
-                        messages=400_000 // share,
-                    )
-                    for cluster in (first, second)
-                )
-            )
-        print(measured.line("batches of 1,000, ours: with index; without"), flush=True)
-
-
-def start(share: int) -> None:
-    """Prints the seconds of a start after a kill, from the process's start to its first answers."""
-    with boot_our_cluster(["broker-a"], broker_settings=LARGE_LOG) as cluster:
-        broker, messages = cluster.brokers["broker-a"], START_MESSAGES // share
-        topic = new_topic(cluster.nameserver.address)
-        raw.write(broker.address, topic, QUEUES, messages, LARGE)
-        broker.kill()
-        began = time.perf_counter()
-        broker.start()
-        wait_answered(broker.address, topic)
-        print(f"{'start after a kill, 1 GB of messages, s':44} {time.perf_counter() - began:.2f}", flush=True)
-
-
-def wait_answered(address: str, topic: str) -> None:
-    """Returns when the broker answers for the topic's queues."""
-    while True:
-        try:
-            with raw.Line(address) as line:
-                raw.wait_readable(line, topic, QUEUES, 1)
-                return
-        except OSError:
-            time.sleep(PAUSE_SECONDS)
-
-
-def memory(share: int) -> None:
-    """Prints the resident memory of the broker, at each tenth of 10 million messages."""
-    settings = {**LARGE_LOG, "maxStoreBytes": str(1 << 30), "mappedFileSizeCommitLog": str(64 << 20)}
-    with boot_our_cluster(["broker-a"], broker_settings=settings) as cluster:
-        topic, megabytes = new_topic(cluster.nameserver.address), []
-        address = cluster.brokers["broker-a"].address
-        for part in range(1, 11):
-            messages = MILLION // share
-            raw.write(address, topic, QUEUES, messages, SMALL, before=(part - 1) * messages)
-            megabytes.append(own_megabytes(cluster))
-        print(
-            f"{'memory at each tenth of 10 million, MiB':44} {' '.join(f'{size:.0f}' for size in megabytes)}",
-            flush=True,
-        )
-
-
-def own_megabytes(cluster: OurCluster) -> float:
-    """Returns the broker's resident memory without the pages of its files."""
-    pid = cluster.brokers["broker-a"].process.pid
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    anonymous = next(line for line in lines if line.startswith("RssAnon"))
-    return int(anonymous.split()[1]) * 1024 / (1 << 20)

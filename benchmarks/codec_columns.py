@@ -30,12 +30,6 @@ from pyrmq_core.protocol.messages.bodies import BodyRules
 COUNTS = (32, 256, 1024, 10_000)
 # Message by message, larger counts are left out: the cost of one message does not depend on their number.
 MOST_BY_MESSAGE = 1024
-# The columns' own target at 10,000 messages of varied rows, 100 B and 1 KiB.
-TARGETS = {
-    "encode": {"100": 150, "1024": 250},
-    "decode, 12 columns with map": {"100": 330, "1024": 800},
-    "decode, body alone": {"100": 200, "1024": 600},
-}
 EVERYTHING = OffsetRange(0, 1 << 62)
 NO_PROPERTIES = ["topic", "brokerName", "queueId", "queueOffset", "body", "bornTimestamp", "storeTimestamp"]
 
@@ -104,9 +98,7 @@ def line(name: str, count: int, case: Case, rounds: int, ways: tuple[Callable[[]
     figures = measured(count, rounds, *own)
     ratio = f"{figures[1].least / figures[0].least:6.1f} x" if len(figures) > 1 else ""
     other = str(figures[1]) if len(figures) > 1 else ""
-    target = TARGETS.get(name, {}).get(case.name) if count == COUNTS[-1] else None
-    verdict = "" if target is None else f"  target {target}: {'kept' if figures[0].least <= target else 'missed'}"
-    print(f"{name:36} {case.name:>10} {count:7,} {figures[0]!s:>17} {other:>17} {ratio:>8}{verdict}", flush=True)
+    print(f"{name:36} {case.name:>10} {count:7,} {figures[0]!s:>17} {other:>17} {ratio:>8}", flush=True)
 
 
 def main(*, quick: bool = False, rounds: int = 25) -> None:

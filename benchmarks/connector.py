@@ -1,6 +1,6 @@
-"""The connector beside raw sockets and other clients, on a real Apache RocketMQ 5.4.0: rates, ratios and CPU.
+"""The connector beside raw sockets and Java's client, on a real Apache RocketMQ 5.4.0: rates, ratios and CPU.
 
-    python -m benchmarks.connector [--quick] [--sittings N] [--cases NAME...] [--librocketmq DIRECTORY] [--output ...]
+    python -m benchmarks.connector [--quick] [--sittings N] [--cases NAME...] [--output ...]
 
 Each path of a sitting has a broker and a store of its own, warmed first; it writes, waits until all is readable, and
 reads it back. Every second sitting runs the paths in the reverse order. *Readable* is polled every 20 ms. A quick run
@@ -10,27 +10,21 @@ has one sitting of the first size, and one broker for all.
 from __future__ import annotations
 
 import argparse
-import importlib
-import os
 import re
 import statistics
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PythonException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from benchmarks.support import raw
 from benchmarks.support.brokers import WARM, Sitting, shared_broker, sitting
-from benchmarks.support.figures import HEADING, OUTPUT, Compared, Demand, Figure, Sittings, timed, write_json
-from benchmarks.support.spark_jobs import QUEUES, messages, read_frame, spark_session, write_frame
-from benchmarks.support.user_rows import CASES, LARGE, Case
+from benchmarks.support.figures import HEADING, OUTPUT, Compared, Figure, Pair, Sittings, timed, write_json
+from benchmarks.support.spark_jobs import QUEUES, read_frame, spark_session, write_frame
+from benchmarks.support.user_rows import CASES, Case
 from pyrmq_core.blocking import Producer, PullConsumer
 from tests.support.java_programs import run_java
 from tests.support.jvm import JavaFailed
@@ -38,30 +32,20 @@ from tests.support.jvm import JavaFailed
 ROWS = {"100": 2_000_000, "1024": 500_000, "json": 1_000_000, "100-equal": 2_000_000, "1024-equal": 500_000}
 QUICK_SHARE = 20
 ARROW_BATCH = 10_000
-# `foreachPartition` sends one message after another, so a hundredth of the rows takes it as long.
-FOREACH_SHARE = 100
 LITE_PULL = Path(__file__).parent / "java" / "LitePull.java"
 
 
-def demands(case: Case) -> list[Demand]:
-    """Returns the comparisons, with the bounds for bodies of this size. A write ends when all is readable."""
-    small = case.body_bytes < LARGE.body_bytes
-
-    def bound(at_100: float, at_1024: float) -> float:
-        return at_100 if small else at_1024
-
-    return [
-        Demand("send_arrow | raw batches", "library write", "raw write", bound(0.95, 0.85), bound(0.33, 0.85)),
-        Demand("Spark write | raw batches", "spark write", "raw write", bound(0.75, 0.65), bound(0.40, 1.15)),
-        Demand("read_arrow, all columns | raw pulls", "library read", "raw read", bound(0.55, 0.48), bound(1.0, 1.7)),
-        Demand("Spark read, all columns | raw pulls", "spark read", "raw read", bound(0.40, 0.25)),
-        Demand("Spark read, body only | all columns", "spark read body", "spark read", 1.6),
-        Demand("read_arrow | Java lite pull, 32 a pull", "library read", "java read", 2.0),
-        Demand("Spark write | foreachPartition, librocketmq", "spark write", "foreachPartition write", 50),
-        Demand("Spark write, batch topic | plain topic", "spark batch write", "spark write", bound(1.9, 1.15)),
-        Demand("Spark read, batch topic | plain topic", "spark batch read", "spark read", 1.5),
-    ]
-
+# Ours and the other of each comparison. A write ends when all is readable.
+COMPARED = (
+    Pair("send_arrow | raw batches", "library write", "raw write"),
+    Pair("Spark write | raw batches", "spark write", "raw write"),
+    Pair("read_arrow, all columns | raw pulls", "library read", "raw read"),
+    Pair("Spark read, all columns | raw pulls", "spark read", "raw read"),
+    Pair("Spark read, body only | all columns", "spark read body", "spark read"),
+    Pair("read_arrow | Java lite pull, 32 a pull", "library read", "java read"),
+    Pair("Spark write, batch topic | plain topic", "spark batch write", "spark write"),
+    Pair("Spark read, batch topic | plain topic", "spark batch read", "spark read"),
+)
 
 TimedPath = Callable[[Sitting], Iterator[tuple[str, Figure]]]
 
@@ -120,36 +104,6 @@ def spark_path(at: Sitting, *, batch_topic: bool = False) -> Iterator[tuple[str,
         yield "spark read body", watch.figure(at.rows)
 
 
-def foreach_path(directory: Path, at: Sitting) -> Iterator[tuple[str, Figure]]:
-    """Writes by `foreachPartition` with librocketmq's `send_sync`, as Spark users without a connector do."""
-    rows = at.rows // FOREACH_SHARE
-    send = partial(send_each, str(directory), at.nameserver, at.plain)
-    try:
-        with timed(workers=True) as watch:
-            messages(at.spark, at.case, rows, QUEUES).foreachPartition(send)
-    except (PythonException, Py4JJavaError) as error:  # it misses routes, and at times ends its process
-        print(f"librocketmq failed, a sitting goes without it: {str(error).splitlines()[-1]}", flush=True)
-        return
-    yield "foreachPartition write", watch.figure(rows)
-
-
-def send_each(directory: str, nameserver: str, topic: str, rows: Iterator[Row]) -> None:
-    """Sends the rows from a Spark worker. The library writes a log under HOME."""
-    os.environ["HOME"] = tempfile.gettempdir()
-    sys.path.insert(0, directory)
-    client = importlib.import_module("rocketmq.client")
-    producer = client.Producer("foreach")
-    producer.set_namesrv_addr(nameserver)
-    producer.start()
-    for row in rows:
-        message = client.Message(topic)
-        message.set_keys(row.keys)
-        message.set_tags(row.tags)
-        message.set_body(bytes(row.body))
-        producer.send_sync(message)
-    producer.shutdown()
-
-
 PATHS: tuple[TimedPath, ...] = (raw_path, library_path, spark_path, partial(spark_path, batch_topic=True))
 
 
@@ -166,24 +120,20 @@ def main(
     quick: bool = False,
     sittings: int = 5,
     cases: Sequence[str] = tuple(ROWS),
-    librocketmq: Path | None = None,
     output: Path = OUTPUT,
 ) -> None:
     """Prints the table, and writes it as JSON."""
     compared: list[Compared] = []
-    paths = list(PATHS)
-    if librocketmq is not None:
-        paths.append(partial(foreach_path, librocketmq))
     with spark_session() as spark, shared_broker(spark) if quick else nullcontext():
         for name in cases[:1] if quick else cases:
             case, rows, results = CASES[name], ROWS[name] // (QUICK_SHARE if quick else 1), Sittings()
             print(f"rows {name}\n{HEADING}", flush=True)
             for number in range(1 if quick else sittings):
-                sit(spark, paths, rows, case, number, results)
+                sit(spark, PATHS, rows, case, number, results)
                 for path, figures in results.figures.items():
                     print(f"{path:24} {figures[-1].rate:>12,.0f} /s {figures[-1].cpu:>6.2f} s a million", flush=True)
-            for demand in demands(case):
-                if (row := results.compared(demand)) is not None:
+            for pair in COMPARED:
+                if (row := results.compared(pair)) is not None:
                     compared.append(row)
                     print(row.line(), flush=True)
             for path in ("raw write", "raw read"):
@@ -197,15 +147,6 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true", help="one sitting with few rows, to see that it works")
     parser.add_argument("--sittings", type=int, default=5)
     parser.add_argument("--cases", nargs="+", choices=list(ROWS), default=list(ROWS), help="of `user_rows`")
-    parser.add_argument(
-        "--librocketmq", type=Path, help="where `pip install --no-deps --target DIRECTORY rocketmq==0.4.4` put it"
-    )
     parser.add_argument("--output", type=Path, default=OUTPUT, help="a directory for connector.json")
     chosen = parser.parse_args()
-    main(
-        quick=chosen.quick,
-        sittings=chosen.sittings,
-        cases=chosen.cases,
-        librocketmq=chosen.librocketmq,
-        output=chosen.output,
-    )
+    main(**vars(chosen))

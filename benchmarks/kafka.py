@@ -1,6 +1,6 @@
 """The connector beside Spark's Kafka connector in one sitting: bulk jobs, streams, small batches, 1,000 queues.
 
-    python -m benchmarks.kafka [--quick] [--pairs N] [--rows PATTERN...] [--large-pulls] [--floors] [--output ...]
+    python -m benchmarks.kafka [--quick] [--pairs N] [--rows PATTERN...] [--large-pulls] [--output ...]
 
 Ours runs on the installed Spark and Apache RocketMQ 5.4.0, Kafka's connector on Spark 4.2.0 (it is not published for
 4.3) and Kafka 3.9.1. All are alive at once and driven in turn, with stores in memory. A pair runs every side once;
@@ -10,12 +10,6 @@ Sides: `plain` and `batch` are a plain topic and a batch topic of ours in a sess
 `unix-batch` are the same topics in a session as the quick start has it, with `pyrmq_spark.session_settings()` and a
 registered source. With `--large-pulls` the broker of ours answers a pull with more than 32 messages, as
 docs/performance.md advises for bulk reads.
-
-With `--floors`, reads, streams and small batches have sides that show how far any Python source can get. `ready` is one
-that yields ready-made batches of as many rows, with the same columns and bodies: what Spark itself takes; in small
-batches to a sink, `ready` is a Python sink that drops the rows. `pulls` also receives the whole plain topic over plain
-sockets, many requests under way, and drops it undecoded; `pulls-batch` does so with the batch topic. `ready-unix`,
-`pulls-unix` and `pulls-unix-batch` are the same in the session with settings.
 
 Rows, which a PATTERN selects (`*-100`): write-100, read-100, body-100 (a read of the body alone), stream-100 (a new
 query with `availableNow`) with 2,000,000 messages of 100 B, of lengths that vary as `user_rows` says; the same with
@@ -43,28 +37,19 @@ from benchmarks.support.kafka_sitting import (
     BATCH,
     KAFKA,
     PLAIN,
-    PULLS,
-    PULLS_BATCH,
-    PULLS_UNIX,
-    PULLS_UNIX_BATCH,
-    READY,
-    READY_UNIX,
     SIDES,
     UNIX,
     UNIX_BATCH,
-    Floor,
     Job,
     KafkaSitting,
     kafka_sitting,
     small_job,
 )
-from benchmarks.support.session_process import SparkProcess
 from benchmarks.support.side_by_side import Better, Row, table
 from benchmarks.support.spark_jobs import QUEUES
 
-# The messages of each case of `user_rows`, and of a record batch, as a read of ours has them.
+# The messages of each case of `user_rows`.
 MESSAGES: Final = {"100": 2_000_000, "1024": 500_000, "json": 1_000_000, "100-equal": 2_000_000, "1024-equal": 500_000}
-BATCH_ROWS: Final = {"100": 12_500, "1024": 3_125, "json": 6_250, "100-equal": 12_500, "1024-equal": 3_125}
 # The case of jobs whose few messages are not what counts.
 FEW: Final = "100"
 BULK: Final = ("write", "read", "body", "stream")
@@ -78,8 +63,6 @@ BULK_SIDES: Final = (KAFKA, PLAIN, BATCH)
 UNIX_BULK: Final = ("read", "stream")
 SMALL_SIDES: Final = (KAFKA, PLAIN, UNIX)
 TWO_SIDES: Final = (KAFKA, PLAIN)
-SMALL_FLOORS: Final = (READY, READY_UNIX)
-BULK_FLOORS: Final = (*SMALL_FLOORS, PULLS, PULLS_BATCH, PULLS_UNIX, PULLS_UNIX_BATCH)
 
 FIXED_ROWS: Final = 1000
 FIXED_RUNS: Final = 5
@@ -117,8 +100,8 @@ def bulk(at: KafkaSitting, case: str, kinds: Sequence[str], rows: int, pairs: in
     warm = {side: at.filled(side, rows // WARM_SHARE, case) for side in BULK_SIDES}
     for kind, job in JOBS.items():
         if kind in kinds:
-            run = running(at, job, warm, rows // WARM_SHARE, case)
-            for side in sides(kind, floors=at.floors):
+            run = running(job, warm)
+            for side in sides(kind):
                 run(side, at.session(side))
     at.drop(warm)
     topics: dict[str, str] = {}
@@ -131,8 +114,8 @@ def bulk(at: KafkaSitting, case: str, kinds: Sequence[str], rows: int, pairs: in
             topics = {side: at.filled(side, rows, case) for side in BULK_SIDES}
         for kind, job in JOBS.items():
             if kind in kinds:
-                run = running(at, job, topics, rows, case)
-                at.compare(f"{kind}-{case}", pair, sides(kind, floors=at.floors), rows, run)
+                run = running(job, topics)
+                at.compare(f"{kind}-{case}", pair, sides(kind), rows, run)
         yield
     at.drop(topics)
 
@@ -148,8 +131,8 @@ def fixed(at: KafkaSitting, kinds: Sequence[str], runs: int) -> None:
     """Measures what a small job takes, after one of each to warm up."""
     topics = {side: at.filled(side, FIXED_ROWS, FEW) for side in TWO_SIDES}
     for kind in kinds:
-        job_sides = tuple(side for side in sides(kind, floors=at.floors) if side == small_job(side))
-        run = running(at, JOBS[kind], topics, FIXED_ROWS, FEW)
+        job_sides = tuple(side for side in sides(kind) if side == small_job(side))
+        run = running(JOBS[kind], topics)
         for side in job_sides:
             run(side, at.session(side))
         for number in range(runs):
@@ -161,11 +144,11 @@ def small(at: KafkaSitting, name: str, batches: int, pairs: int) -> Iterator[Non
     rows = SMALL_ROWS * batches
     filled = name == "small-read"
     topics = {side: at.filled(side, rows, FEW) if filled else at.new_topic(side) for side in TWO_SIDES}
-    job, job_sides = name.replace("-", "_") + "s", sides(name, floors=at.floors)
-    warm = running(at, job, topics, SMALL_ROWS * WARM_BATCHES, FEW, batches=WARM_BATCHES)
+    job, job_sides = name.replace("-", "_") + "s", sides(name)
+    warm = running(job, topics, batches=WARM_BATCHES)
     for side in job_sides:
         warm(side, at.session(side))
-    run = running(at, job, topics, rows, FEW, batches=batches)
+    run = running(job, topics, batches=batches)
     for pair in range(pairs):
         at.compare(name, pair, job_sides, rows, run, better=Better.FEWER_SECONDS)
         yield
@@ -178,7 +161,7 @@ def count(at: KafkaSitting, queues: int, pairs: int) -> Iterator[None]:
         at.session(side).run("scatter", topic=topic, rows=queues)
         at.wait_readable(side, topic, queues, queues)
     for pair in range(pairs):
-        run = running(at, COUNT, topics, queues, FEW)
+        run = running(COUNT, topics)
         at.compare(COUNT, pair, TWO_SIDES, queues, run, better=Better.FEWER_SECONDS)
         yield
 
@@ -187,30 +170,16 @@ def writing(at: KafkaSitting, topics: Mapping[str, str], rows: int, case: str) -
     return lambda side, _: at.write(side, topics[side], rows, case)
 
 
-def running(at: KafkaSitting, job: str, topics: Mapping[str, str], rows: int, case: str, **arguments: int) -> Job:
-    """Returns a job on the side's topic; `rows` of that case, in so many `batches`, are those of a floor."""
-    batches = arguments.get("batches", 1)
-
-    def run(side: str, session: SparkProcess) -> Mapping[str, float]:
-        topic, floor = topics[SIDES[side].topics], SIDES[side].floor
-        if floor is None:
-            return session.run(job, topic=topic, **arguments)
-        batch_rows = min(BATCH_ROWS[case], rows // batches)
-        options = {"rows": rows, "batches": batches, "batchRows": batch_rows, "case": case}
-        pulled = {"broker": at.broker.address, "topic": topic} if floor is Floor.PULLS else {}
-        texts = {name: str(value) for name, value in (options | pulled).items()}
-        return session.run(job, topic=topic, floor=texts, **arguments)
-
-    return run
+def running(job: str, topics: Mapping[str, str], **arguments: int) -> Job:
+    """Returns a job on the side's topic."""
+    return lambda side, session: session.run(job, topic=topics[SIDES[side].topics], **arguments)
 
 
-def sides(kind: str, *, floors: bool = False) -> tuple[str, ...]:
+def sides(kind: str) -> tuple[str, ...]:
     """Returns the sides of a bulk job or of small batches."""
     if kind in SMALL:
-        return (*SMALL_SIDES, *(SMALL_FLOORS if floors else ()))
-    if kind in UNIX_BULK:
-        return (*BULK_SIDES, UNIX, UNIX_BATCH, *(BULK_FLOORS if floors else ()))
-    return BULK_SIDES
+        return SMALL_SIDES
+    return (*BULK_SIDES, UNIX, UNIX_BATCH) if kind in UNIX_BULK else BULK_SIDES
 
 
 def taken_off(rows: Mapping[str, Row]) -> dict[str, dict[str, float]]:
@@ -260,7 +229,6 @@ def main(
     pairs: int = PAIRS,
     rows: Sequence[str] = ("*",),
     large_pulls: bool = False,
-    floors: bool = False,
     output: Path = OUTPUT,
 ) -> None:
     """Prints the table, and writes it and the runs to `output` after each pair."""
@@ -271,7 +239,7 @@ def main(
     unix = any(row in SMALL or row.partition("-")[0] in UNIX_BULK for row in chosen)
     heaps = QUICK_HEAPS if quick else HEAPS
     broker_settings = LARGE_PULLS if large_pulls else {}
-    with kafka_sitting(heaps, unix=unix, floors=floors, broker_settings=broker_settings) as at:
+    with kafka_sitting(heaps, unix=unix, broker_settings=broker_settings) as at:
         for _ in parts(at, chosen, pairs, quick=quick):
             write_results(at, output)
             print(f"   {time.perf_counter() - began:.0f} s", flush=True)
@@ -292,7 +260,6 @@ if __name__ == "__main__":
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--rows", nargs="+", default=["*"], metavar="PATTERN", help="the rows to run; all by default")
     parser.add_argument("--large-pulls", action="store_true", help="the broker's settings for bulk reads")
-    parser.add_argument("--floors", action="store_true", help="sides that show how far any Python source can get")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="a directory for kafka.json and kafka.txt")
     options = parser.parse_args()
     try:

@@ -5,8 +5,9 @@ import os
 import pytest
 
 from benchmarks.kafka import ROWS, chosen_rows, sides, taken_off
-from benchmarks.support.kafka_sitting import SIDES, Floor, small_job
-from benchmarks.support.session_process import descendants, family_cpu, machine_cpu
+from benchmarks.support.kafka_sitting import SIDES, small_job
+from benchmarks.support.processes import descendants
+from benchmarks.support.session_process import family_cpu, machine_cpu
 from benchmarks.support.side_by_side import Better, Row, Run, Spread, cpu_text, table
 
 
@@ -89,28 +90,10 @@ def test_a_session_with_settings_reads_the_same_topics() -> None:
     assert sides("small-read") == sides("small-write") == ("kafka", "plain", "unix")
 
 
-def test_floors_come_behind_the_other_sides_and_only_when_chosen() -> None:
-    """Both sessions have each floor; only a side that pulls has one for each kind of topic."""
-    bulk = [("ready", "plain"), ("ready-unix", "unix"), ("pulls", "plain"), ("pulls-batch", "plain")]
-    bulk += [("pulls-unix", "unix"), ("pulls-unix-batch", "unix")]
-    for kind in ("read", "stream"):
-        assert sides(kind, floors=True)[: len(sides(kind))] == sides(kind)
-        assert [(side, SIDES[side].session) for side in sides(kind, floors=True)[len(sides(kind)) :]] == bulk
-    assert sides("small-read", floors=True) == ("kafka", "plain", "unix", "ready", "ready-unix")
-    assert sides("body", floors=True) == sides("body")
-    assert all(SIDES[side].floor is None for kind in ("read", "body", "small-write") for side in sides(kind))
-    assert [side for side, spec in SIDES.items() if spec.floor is Floor.PULLS and spec.topics == "batch"] == [
-        "pulls-batch",
-        "pulls-unix-batch",
-    ]
-
-
 def test_a_small_job_on_a_batch_topic_is_that_on_a_plain_one() -> None:
     assert {side: small_job(side) for side in SIDES if small_job(side) != side} == {
         "batch": "plain",
         "unix-batch": "unix",
-        "pulls-batch": "pulls",
-        "pulls-unix-batch": "pulls-unix",
     }
 
 

@@ -43,9 +43,7 @@ def test_the_kind_of_a_failure(release: str, test: str, text: str, kind: str) ->
 def test_the_table_counts_by_file_and_names_what_did_not_pass() -> None:
     old = {LIMITS: Outcome("failed", REFUSED), FRAMES: Outcome("failed", "E   assert"), OTHER: Outcome("passed")}
     new = dict.fromkeys((LIMITS, FRAMES), Outcome("passed"))
-    page = f"before\n{releases.BEGIN}old text\n{releases.END}\nafter\n"
-    assert releases.written(page, {OLD: old, NEW: new}) == (
-        f"before\n{releases.BEGIN}"
+    assert releases.table({OLD: old, NEW: new}) == (
         f"| `tests/spark` | {OLD} | {NEW} |\n"
         "|---|---|---|\n"
         "| `b.py` | 1 passed | – |\n"
@@ -55,15 +53,14 @@ def test_the_table_counts_by_file_and_names_what_did_not_pass() -> None:
         "|---|---|---|\n"
         f"| `test_a.py::test_frames` | {OLD} | planned anew |\n"
         f"| `test_a.py::test_limits` | {OLD} | refused by name |\n"
-        f"{releases.END}\nafter\n"
     )
 
 
 def test_pieces_of_a_run_keep_each_others_outcomes(tmp_path: Path) -> None:
     file = tmp_path / "outcomes"
     file.write_text(f'["{OTHER}", "passed", ""]\n')
-    outcomes = releases.run_tests(NEW, ["tests/test_benchmark_floors.py"], file, seconds=300, keep=True)
-    assert {name.partition("::")[0] for name in outcomes} == {"b.py", "tests/test_benchmark_floors.py"}
+    outcomes = releases.run_tests(NEW, ["tests/test_benchmark_growth.py"], file, seconds=300, keep=True)
+    assert {name.partition("::")[0] for name in outcomes} == {"b.py", "tests/test_benchmark_growth.py"}
 
 
 def test_a_file_that_skips_itself_is_one_outcome(tmp_path: Path) -> None:

@@ -5,10 +5,7 @@
 NAME=VALUE are settings of the session. A line is `{"job": NAME, ...}` with the arguments of that method of `Jobs`; the
 answer, a line of JSON on the output that the process began with, is the method's result, or `{"error": TEXT}`. The end
 of the input ends the session. It imports nothing but PySpark and the columns of the rows, as the two connectors need
-different releases of it; ours and the floors are imported to register them. The `case` of a job is one of `user_rows`.
-
-The `floor` of a job are options of the source, or of the sink, that stands in for the connector: it yields rows that
-are ready, or drops them.
+different releases of it; ours is imported to register it. The `case` of a job is one of `user_rows`.
 """
 
 from __future__ import annotations
@@ -35,11 +32,8 @@ from benchmarks.support.user_rows import CASES
 SMALL_BATCH = 10
 WARM_BATCHES = 5
 STREAM_SECONDS = 120.0
-# The name of `ReadyTable`.
-READY = "ready"
 
 Answer = dict[str, float]
-Options = dict[str, str]
 
 
 class Kafka:
@@ -147,12 +141,6 @@ class Jobs:
         self._spark = spark
         self._connector = connector
 
-    def register_floors(self) -> Answer:
-        from benchmarks.support.ready_table import ReadyTable
-
-        self._spark.dataSource.register(ReadyTable)
-        return {}
-
     def create(self, topic: str, queues: int) -> Answer:
         assert isinstance(self._connector, Kafka)
         self._connector.create(topic, queues)
@@ -179,8 +167,8 @@ class Jobs:
         frame.write.format(self._connector.name).options(**self._connector.sink(topic)).mode("append").save()
         return {}
 
-    def read(self, topic: str, floor: Options | None = None) -> Answer:
-        return timed(self._all(topic) if floor is None else self._spark.read.format(READY).options(**floor).load())
+    def read(self, topic: str) -> Answer:
+        return timed(self._all(topic))
 
     def read_body(self, topic: str) -> Answer:
         return timed(self._connector.body_only(topic))
@@ -190,30 +178,28 @@ class Jobs:
         rows = self._all(topic, **self._connector.many_queues).count()
         return {"seconds": time.perf_counter() - began, "rows": rows}
 
-    def available_now(self, topic: str, floor: Options | None = None) -> Answer:
+    def available_now(self, topic: str) -> Answer:
         """Drains the topic by a new query."""
         with tempfile.TemporaryDirectory() as directory:
             began = time.perf_counter()
-            writer = self._stream(topic, floor).writeStream.format("noop").option("checkpointLocation", directory)
+            writer = self._stream(topic).writeStream.format("noop").option("checkpointLocation", directory)
             query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
             seconds = time.perf_counter() - began
         return {"seconds": seconds, "rows": sum(progress.numInputRows for progress in query.recentProgress)}
 
-    def small_reads(self, topic: str, batches: int, floor: Options | None = None) -> Answer:
+    def small_reads(self, topic: str, batches: int) -> Answer:
         """Reads a topic of that many small batches one by one, into the sink `noop`."""
-        frame = self._stream(topic, floor, maxOffsetsPerTrigger=str(SMALL_BATCH))
+        frame = self._stream(topic, maxOffsetsPerTrigger=str(SMALL_BATCH))
         return batch_times(frame, "noop", {}, batches)
 
-    def small_writes(self, topic: str, batches: int, floor: Options | None = None) -> Answer:
+    def small_writes(self, topic: str, batches: int) -> Answer:
         """Writes small batches of Spark's `rate-micro-batch` source."""
         rates = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", SMALL_BATCH).load()
         frame = rates.select(
             F.col("value").cast("string").cast("binary").alias(self._connector.columns["body"]),
             F.lit("key").alias(self._connector.columns["keys"]),
         )
-        if floor is not None:
-            return batch_times(frame, READY, floor, batches)
         return batch_times(frame, self._connector.name, self._connector.sink(topic), batches)
 
     def frame(self, rows: int, case: str, partitions: int) -> DataFrame:
@@ -229,9 +215,7 @@ class Jobs:
         reader = self._spark.read.format(connector.name).options(**connector.source(topic), **connector.ends)
         return reader.options(**more).load()
 
-    def _stream(self, topic: str, floor: Options | None = None, **more: str) -> DataFrame:
-        if floor is not None:
-            return self._spark.readStream.format(READY).options(**floor).load()
+    def _stream(self, topic: str, **more: str) -> DataFrame:
         reader = self._spark.readStream.format(self._connector.name).options(**self._connector.source(topic))
         return reader.options(startingOffsets="earliest", **more).load()
 

@@ -17,10 +17,7 @@ from benchmarks.support.processes import WORKERS, cpu_seconds
 
 OUTPUT = Path("build/benchmarks")
 LIBRARIES = ("trio", "pyarrow", "numpy", "pyspark")
-HEADING = (
-    f"{'':40} {'ours /s':>10} {'theirs /s':>10} {'ratio':>6} {'(spread)':13} {'at least':>8} {'CPU s/M':>8} "
-    f"{'at most':>8}"
-)
+HEADING = f"{'':40} {'ours /s':>10} {'theirs /s':>10} {'ratio':>6} {'(spread)':13} {'CPU s/M':>8}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +51,12 @@ def timed(*, workers: bool = False) -> Iterator[Stopwatch]:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """A comparison of two paths: the least ratio of rates, and the most CPU seconds of ours for a million rows."""
+class Pair:
+    """Two paths that are compared."""
 
     name: str
     ours: str
     theirs: str
-    at_least: float | None = None
-    at_most: float | None = None
 
 
 @dataclass(slots=True)
@@ -73,16 +68,16 @@ class Sittings:
     def add(self, path: str, figure: Figure) -> None:
         self.figures.setdefault(path, []).append(figure)
 
-    def compared(self, demand: Demand) -> Compared | None:
-        ours, theirs = self.figures.get(demand.ours, []), self.figures.get(demand.theirs, [])
-        return Compared(demand, ours, theirs) if ours and theirs else None
+    def compared(self, pair: Pair) -> Compared | None:
+        ours, theirs = self.figures.get(pair.ours, []), self.figures.get(pair.theirs, [])
+        return Compared(pair, ours, theirs) if ours and theirs else None
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
     """One row of the table."""
 
-    demand: Demand
+    pair: Pair
     ours: Sequence[Figure]
     theirs: Sequence[Figure]
 
@@ -95,30 +90,23 @@ class Compared:
         return statistics.median(figure.cpu for figure in self.ours)
 
     def line(self) -> str:
-        demand, ratios = self.demand, self.ratios
+        pair, ratios = self.pair, self.ratios
         rates = [statistics.median(figure.rate for figure in figures) for figures in (self.ours, self.theirs)]
         return (
-            f"{demand.name:40} {rates[0]:>10,.0f} {rates[1]:>10,.0f} {statistics.median(ratios):>6.2f} "
-            f"({min(ratios):.2f}-{max(ratios):.2f}){'':2} {_bound_text(demand.at_least):>8} {self.cpu:>8.2f} "
-            f"{_bound_text(demand.at_most):>8}"
+            f"{pair.name:40} {rates[0]:>10,.0f} {rates[1]:>10,.0f} {statistics.median(ratios):>6.2f} "
+            f"({min(ratios):.2f}-{max(ratios):.2f}){'':2} {self.cpu:>8.2f}"
         )
 
     def as_json(self) -> dict[str, object]:
         ratios = self.ratios
         return {
-            "name": self.demand.name,
+            "name": self.pair.name,
             "ours": [[figure.rate, figure.cpu] for figure in self.ours],
             "theirs": [[figure.rate, figure.cpu] for figure in self.theirs],
             "ratio": statistics.median(ratios),
             "spread": [min(ratios), max(ratios)],
-            "at_least": self.demand.at_least,
             "cpu_seconds_a_million": self.cpu,
-            "at_most": self.demand.at_most,
         }
-
-
-def _bound_text(bound: float | None) -> str:
-    return "" if bound is None else f"{bound:.2f}"
 
 
 def write_json(path: Path, rows: Sequence[Compared], **more: object) -> None:

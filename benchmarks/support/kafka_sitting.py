@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -30,30 +29,16 @@ PLAIN: Final = "plain"
 BATCH: Final = "batch"
 UNIX: Final = "unix"
 UNIX_BATCH: Final = "unix-batch"
-READY: Final = "ready"
-READY_UNIX: Final = "ready-unix"
-PULLS: Final = "pulls"
-PULLS_BATCH: Final = "pulls-batch"
-PULLS_UNIX: Final = "pulls-unix"
-PULLS_UNIX_BATCH: Final = "pulls-unix-batch"
 BROKER: Final = "broker-a"
 PACKAGES: Final = ("pyrmq_core", "pyrmq_spark", "benchmarks")
 
 
-class Floor(Enum):
-    """The stand-in for a connector: it yields rows that are ready, or besides receives a topic and drops it."""
-
-    READY = "ready rows"
-    PULLS = "ready rows and plain pulls"
-
-
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The session that runs a side, the side that stores its topics, and the floor that stands in for its connector."""
+    """The session that runs a side, and the side that stores its topics."""
 
     session: str
     topics: str
-    floor: Floor | None = None
 
 
 SIDES: Final[Mapping[str, Side]] = {
@@ -62,12 +47,6 @@ SIDES: Final[Mapping[str, Side]] = {
     BATCH: Side(PLAIN, BATCH),
     UNIX: Side(UNIX, PLAIN),
     UNIX_BATCH: Side(UNIX, BATCH),
-    READY: Side(PLAIN, PLAIN, Floor.READY),
-    READY_UNIX: Side(UNIX, PLAIN, Floor.READY),
-    PULLS: Side(PLAIN, PLAIN, Floor.PULLS),
-    PULLS_BATCH: Side(PLAIN, BATCH, Floor.PULLS),
-    PULLS_UNIX: Side(UNIX, PLAIN, Floor.PULLS),
-    PULLS_UNIX_BATCH: Side(UNIX, BATCH, Floor.PULLS),
 }
 
 Job = Callable[[str, SparkProcess], Mapping[str, float]]
@@ -75,12 +54,11 @@ Job = Callable[[str, SparkProcess], Mapping[str, float]]
 
 @dataclass(slots=True)
 class KafkaSitting:
-    """The sessions and servers that are alive, and the rows found so far by name; `floors` run beside the others."""
+    """The sessions and servers that are alive, and the rows found so far by name."""
 
     sessions: Mapping[str, SparkProcess]
     kafka: KafkaServer
     cluster: ApacheCluster
-    floors: bool = False
     rows: dict[str, Row] = field(default_factory=dict)
     topics: int = 0
 
@@ -187,9 +165,7 @@ def compile_packages() -> None:
 
 
 @contextmanager
-def kafka_sitting(
-    heaps: tuple[str, str], *, unix: bool, floors: bool, broker_settings: Mapping[str, str]
-) -> Iterator[KafkaSitting]:
+def kafka_sitting(heaps: tuple[str, str], *, unix: bool, broker_settings: Mapping[str, str]) -> Iterator[KafkaSitting]:
     """Yields a sitting; with `unix` there is a second session of ours, as the quick start has it.
 
     `heaps` are those of a session without settings and of one with them.
@@ -220,7 +196,4 @@ def kafka_sitting(
         if unix:
             settings = {name: str(value) for name, value in session_settings().items()}
             sessions[UNIX] = opened("registered", nameserver, python, unix_heap, settings)
-        if floors:
-            for session in sessions.keys() - {KAFKA}:
-                sessions[session].run("register_floors")
-        yield KafkaSitting(sessions, kafka, cluster, floors)
+        yield KafkaSitting(sessions, kafka, cluster)

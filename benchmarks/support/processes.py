@@ -1,9 +1,8 @@
-"""Processor time of Spark and of its Python workers, as this process started them."""
+"""Processor time of processes, as `/proc` has it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 SPARK = "pyspark"
@@ -15,30 +14,43 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 def cpu_seconds(words: str) -> float:
     """Returns the CPU time of descendants whose command line holds `words`: user and system, ended children too."""
-    return sum(sum(map(int, _stat(entry)[11:15])) for entry in _family(words)) / CLOCK_TICKS
+    family = descendants(os.getpid())[1:]
+    return sum(sum(times_of(pid)[1:]) for pid in family if words in _command_line(pid))
 
 
-def _family(words: str) -> Iterator[Path]:
-    entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
-    parents = {int(entry.name): int(_stat(entry)[1]) for entry in entries}
-    for entry in entries:
-        parent = parents[int(entry.name)]
-        while parent in parents and parent != os.getpid():
-            parent = parents[parent]
-        if parent == os.getpid() and words in _command_line(entry):
-            yield entry
+def descendants(pid: int) -> list[int]:
+    """Returns the process and all that it started, parents first; those whose parent has ended are not found."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
+            children.setdefault(int(fields[1][1]), []).append(int(entry.name))
+    pids = [pid]
+    for parent in pids:  # grows while it is walked
+        pids += children.get(parent, [])
+    return pids
 
 
-def _stat(entry: Path) -> list[str]:
-    """Returns the fields behind the name; zeros if the process has ended meanwhile."""
+def times_of(pid: int) -> tuple[str, float, float]:
+    """Returns a process's name, its own processor seconds, and those of its ended children."""
+    fields = _stat(pid)
+    if fields is None:
+        return "", 0.0, 0.0
+    name, rest = fields
+    user, system, ended_user, ended_system = map(int, rest[11:15])
+    return name, (user + system) / CLOCK_TICKS, (ended_user + ended_system) / CLOCK_TICKS
+
+
+def _stat(pid: int) -> tuple[str, list[str]] | None:
+    """Returns the name and the fields behind it; None if the process has ended."""
     try:
-        return (entry / "stat").read_text().rpartition(")")[2].split()
+        text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return ["0"] * 50
+        return None
+    return text[text.index("(") + 1 : text.rindex(")")], text.rpartition(")")[2].split()
 
 
-def _command_line(entry: Path) -> str:
+def _command_line(pid: int) -> str:
     try:
-        return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""

@@ -93,12 +93,10 @@ def single(topic: str, queue: int, case: Case, number: int = 0) -> bytearray:
     return frame(310, fields, case.body(number))
 
 
-def write(
-    address: str, topic: str, queues: int, count: int, case: Case, *, properties: str = "", before: int = 0
-) -> float:
-    """Writes batches to the queues in turn; returns the seconds until their messages are readable.
+def write(address: str, topic: str, queues: int, count: int, case: Case, *, properties: str = "") -> float:
+    """Writes batches to the queues in turn, and returns the seconds until their messages are readable.
 
-    `properties` are the batches' own; `before` is the number of messages that the topic had.
+    `properties` are the batches' own. The topic was empty.
     """
     body = batch_body(BATCH, case)
     requests = [frame(320, {**_send_fields(topic, queue), "i": properties}, body) for queue in range(queues)]
@@ -113,7 +111,7 @@ def write(
             under_way += 1
         for _ in range(under_way):
             acknowledged(line)
-        wait_readable(line, topic, queues, before + count // BATCH * BATCH)
+        wait_readable(line, topic, queues, count // BATCH * BATCH)
         return time.perf_counter() - began
 
 

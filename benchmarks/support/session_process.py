@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.support.processes import CLOCK_TICKS
+from benchmarks.support.processes import CLOCK_TICKS, descendants, times_of
 from benchmarks.support.spark_jobs import ROOT
 
 PROGRAM: Final = ROOT / "benchmarks" / "peers" / "spark_jobs.py"
@@ -129,23 +129,11 @@ def open_session(
         process.end()
 
 
-def descendants(pid: int) -> list[int]:
-    """Returns the process and all that it started, parents first; those whose parent has ended are not found."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
-            children.setdefault(int(fields[1][1]), []).append(int(entry.name))
-    pids = [pid]
-    for parent in pids:  # grows while it is walked
-        pids += children.get(parent, [])
-    return pids
-
-
 def session_cpu(pid: int) -> SessionCpu:
     """Returns the processor time of a driver and all that it started; what Java started is Python."""
     everything = workers = 0.0
     for descendant in descendants(pid):
-        name, own, ended = _times(descendant)
+        name, own, ended = times_of(descendant)
         everything += own + ended
         if name == "java":
             workers += ended
@@ -156,37 +144,18 @@ def session_cpu(pid: int) -> SessionCpu:
 
 def cpu_of(pid: int) -> float:
     """Returns the processor seconds of one process."""
-    return _times(pid)[1]
+    return times_of(pid)[1]
 
 
 def family_cpu() -> float:
     """Returns the processor seconds of this process and all that it started."""
-    return sum(own + ended for _, own, ended in map(_times, descendants(os.getpid())))
+    return sum(own + ended for _, own, ended in map(times_of, descendants(os.getpid())))
 
 
 def machine_cpu() -> float:
     """Returns the seconds for which the machine's processors have worked, for whatever process."""
     user, nice, system, _, _, irq, soft_irq, *_ = Path("/proc/stat").read_text().split()[1:9]
     return sum(map(int, (user, nice, system, irq, soft_irq))) / CLOCK_TICKS
-
-
-def _times(pid: int) -> tuple[str, float, float]:
-    """Returns a process's name, its own processor seconds, and those of its ended children."""
-    fields = _stat(pid)
-    if fields is None:
-        return "", 0.0, 0.0
-    name, rest = fields
-    user, system, ended_user, ended_system = map(int, rest[11:15])
-    return name, (user + system) / CLOCK_TICKS, (ended_user + ended_system) / CLOCK_TICKS
-
-
-def _stat(pid: int) -> tuple[str, list[str]] | None:
-    """Returns the name and the fields behind it; None if the process has ended."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return text[text.index("(") + 1 : text.rindex(")")], text.rpartition(")")[2].split()
 
 
 def _kill(pid: int) -> None:

@@ -1,4 +1,4 @@
-"""The Spark tests on releases of PySpark, each in a pytest of its own; `make matrix` writes them as a table.
+"""The Spark tests on releases of PySpark, each in a pytest of its own; `make matrix` writes a table of the results.
 
 The older releases are installed apart, and stand before the environment's own on the path. A test that an older release
 fails is refused by name (RMQ_OLD_PYSPARK), or listed in `DIFFERENCES`; every other failure fails the run.
@@ -23,11 +23,9 @@ from tests.support.spark import NOT_CONNECTED, ROOT
 
 NEWEST: Final = version("pyspark")
 OLDER: Final = ("4.0.5", "4.1.4", "4.2.1")
-PAGE: Final = ROOT / "docs" / "spark-releases.md"
 BUILD: Final = ROOT / "build" / "matrix"
+TABLE: Final = BUILD / "results.md"
 REFUSED: Final = re.compile(r"^E .*(\[RMQ_OLD_PYSPARK\]|spark_errors\.OldPySpark:)", re.MULTILINE)
-BEGIN: Final = "<!-- outcomes by release: written by `make matrix` -->\n"
-END: Final = "<!-- end -->"
 ALL_TESTS: Final = ("tests/spark", "--ignore", "tests/spark/test_releases.py")
 SECONDS: Final = 7200
 # Of PySpark itself: 4.1 leaves the driver's sockets of the file system to the garbage collector.
@@ -201,15 +199,8 @@ def _ended(matrix: Matrix) -> dict[tuple[str, str], list[str]]:
     return ended
 
 
-def written(page: str, matrix: Matrix) -> str:
-    """Returns the page with the table between its two comments."""
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}{table(matrix)}{END}{tail}"
-
-
 def main(arguments: Sequence[str]) -> None:
-    """Runs the Spark tests on the releases that are named, or on all, and writes the page; other results stay.
+    """Runs the Spark tests on the releases that are named, or on all, and writes the table; other results stay.
 
     What begins with `tests/` is run in place of all of them: so the table may be made in pieces.
     """
@@ -218,7 +209,7 @@ def main(arguments: Sequence[str]) -> None:
     for release in [word for word in arguments if word not in tests] or everything:
         run_tests(release, tests or ALL_TESTS, BUILD / release, seconds=SECONDS, keep=bool(tests))
     matrix = {release: outcomes for release in everything if (outcomes := read_outcomes(BUILD / release))}
-    PAGE.write_text(written(PAGE.read_text(), matrix))
+    TABLE.write_text(table(matrix))
     failures = {f"{release} {test}" for release in matrix for test in unexplained(release, matrix[release])}
     sys.exit("\n".join(["failed:", *sorted(failures)]) if failures else 0)
 
