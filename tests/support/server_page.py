@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES
 from pyrmq_core.servers.broker.processors.administration.broker_settings import CHANGEABLE
-from pyrmq_core.servers.broker.settings.setting_rules import REFUSED, WITHOUT_EFFECT
 from pyrmq_core.servers.nameserver.handlers import HANDLERS
-from tests.support.broker_codes import refused_codes, served_codes
+from tests.support.broker_codes import filled, refused_codes, served_codes
 
 DOCS: Final = Path(__file__).parent.parent.parent / "docs"
 NAMESERVER: Final = DOCS / "nameserver.md"
@@ -22,35 +20,13 @@ SETTINGS: Final = DOCS / "settings.md"
 
 
 def nameserver_codes() -> str:
-    """Returns a row for every request code that the NameServer answers."""
-    rows = [f"| {int(code)} | {REQUEST_NAMES[code]} | {HANDLERS[code].about} |\n" for code in sorted(HANDLERS)]
-    return "".join(("| code | request | what it does or answers |\n|---|---|---|\n", *rows))
-
-
-def refused_settings() -> str:
-    """Returns a row for each reason why a broker refuses settings of RocketMQ."""
-    rows = [f"| {_quoted(row.names)} | {_values(row.harmless)} | {row.why} |\n" for row in REFUSED]
-    return "".join(("| setting | but for | why, and what to do |\n|---|---|---|\n", *rows))
-
-
-def settings_without_effect() -> str:
-    """Returns a row for each reason why a broker accepts settings of RocketMQ without effect."""
-    rows = [f"| {row.why} | {_quoted(row.names)} |\n" for row in WITHOUT_EFFECT]
-    return "".join(("| why they harm nothing | settings |\n|---|---|\n", *rows))
+    """Returns every request that the NameServer answers, by its code."""
+    return filled(f"{int(code)} {REQUEST_NAMES[code]}" for code in sorted(HANDLERS))
 
 
 def changeable_settings() -> str:
     """Returns the settings that may change while a broker runs."""
-    listed = f"{_quoted(sorted(CHANGEABLE, key=str.lower))}."
-    return textwrap.fill(listed, 120, break_long_words=False, break_on_hyphens=False) + "\n"
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def _values(harmless: Iterable[str]) -> str:
-    return _quoted(value for value in harmless if value) or "nothing"
+    return filled(f"`{name}`" for name in sorted(CHANGEABLE, key=str.lower))
 
 
 TABLES: Final[Mapping[Path, Mapping[str, Callable[[], str]]]] = {
@@ -60,8 +36,6 @@ TABLES: Final[Mapping[Path, Mapping[str, Callable[[], str]]]] = {
         "codes that the broker refuses": refused_codes,
     },
     SETTINGS: {
-        "settings that a broker refuses": refused_settings,
-        "settings without effect on a broker": settings_without_effect,
         "settings that change while a broker runs": changeable_settings,
     },
 }

@@ -64,13 +64,12 @@ Handle = Callable[[NameServer, Command, Peer], Answer]
 
 
 class RequestEntry(NamedTuple):
-    """The handler of a request code. `about` is its line in the documentation.
+    """The handler of a request code.
 
     A body longer than `max_body_bytes` is refused undecoded: decoding it would block the event loop.
     """
 
     handle: Handle
-    about: str
     max_body_bytes: int = SMALL_BODY_BYTES
 
 
@@ -301,38 +300,28 @@ async def administer_users(server: NameServer, request: Command, _: Peer) -> Com
 
 
 HANDLERS: Final[Mapping[int, RequestEntry]] = {
-    RequestCode.PUT_KV_CONFIG: RequestEntry(
-        put_kv_config, "keeps a value under a namespace and a key, and writes the file"
-    ),
-    RequestCode.GET_KV_CONFIG: RequestEntry(get_kv_config, "one value, or 22"),
-    RequestCode.DELETE_KV_CONFIG: RequestEntry(delete_kv_config, "forgets a key, and writes the file"),
-    RequestCode.REGISTER_BROKER: RequestEntry(
-        register_broker, "takes a broker's address and topics; its sign of life", MAX_FRAME_BYTES
-    ),
-    RequestCode.UNREGISTER_BROKER: RequestEntry(unregister_broker, "removes a broker's address at once"),
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: RequestEntry(get_route_info, "a topic's route, or 17"),
-    RequestCode.GET_BROKER_CLUSTER_INFO: RequestEntry(get_cluster_info, "all clusters and brokers"),
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: RequestEntry(
-        wipe_write_perm, "takes write permission from a broker's topics"
-    ),
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RequestEntry(get_all_topics, "all topics"),
-    RequestCode.DELETE_TOPIC_IN_NAMESRV: RequestEntry(delete_topic, "forgets a topic, of one cluster or of all"),
-    RequestCode.REGISTER_TOPIC_IN_NAMESRV: RequestEntry(register_topic, "sets a topic's queues", TOPIC_BODY_BYTES),
-    RequestCode.GET_KVLIST_BY_NAMESPACE: RequestEntry(get_kv_list, "all values of a namespace, or 22"),
-    RequestCode.GET_TOPICS_BY_CLUSTER: RequestEntry(get_topics_by_cluster, "the topics of a cluster"),
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: RequestEntry(get_system_topics, "the names of clusters and brokers"),
-    RequestCode.GET_UNIT_TOPIC_LIST: RequestEntry(get_unit_topics, "unit topics"),
-    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: RequestEntry(get_unit_sub_topics, "topics that units subscribe to"),
-    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: RequestEntry(
-        get_unit_sub_ununit_topics, "those that are no unit topics"
-    ),
-    RequestCode.UPDATE_NAMESRV_CONFIG: RequestEntry(update_namesrv_config, "changes settings, and writes their file"),
-    RequestCode.GET_NAMESRV_CONFIG: RequestEntry(get_namesrv_config, "all settings, `name=value` a line"),
-    RequestCode.QUERY_DATA_VERSION: RequestEntry(
-        query_data_version, "whether a broker's topics changed; a sign of life"
-    ),
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: RequestEntry(add_write_perm, "gives write permission to a broker's topics"),
-    RequestCode.GET_BROKER_MEMBER_GROUP: RequestEntry(get_broker_member_group, "the addresses of a broker name"),
-    RequestCode.BROKER_HEARTBEAT: RequestEntry(broker_heartbeat, "a sign of life"),
-    **{code: RequestEntry(administer_users, about, TOPIC_BODY_BYTES) for code, about in user_requests.ABOUT.items()},
+    RequestCode.PUT_KV_CONFIG: RequestEntry(put_kv_config),
+    RequestCode.GET_KV_CONFIG: RequestEntry(get_kv_config),
+    RequestCode.DELETE_KV_CONFIG: RequestEntry(delete_kv_config),
+    RequestCode.REGISTER_BROKER: RequestEntry(register_broker, MAX_FRAME_BYTES),
+    RequestCode.UNREGISTER_BROKER: RequestEntry(unregister_broker),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: RequestEntry(get_route_info),
+    RequestCode.GET_BROKER_CLUSTER_INFO: RequestEntry(get_cluster_info),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: RequestEntry(wipe_write_perm),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RequestEntry(get_all_topics),
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: RequestEntry(delete_topic),
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: RequestEntry(register_topic, TOPIC_BODY_BYTES),
+    RequestCode.GET_KVLIST_BY_NAMESPACE: RequestEntry(get_kv_list),
+    RequestCode.GET_TOPICS_BY_CLUSTER: RequestEntry(get_topics_by_cluster),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: RequestEntry(get_system_topics),
+    RequestCode.GET_UNIT_TOPIC_LIST: RequestEntry(get_unit_topics),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: RequestEntry(get_unit_sub_topics),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: RequestEntry(get_unit_sub_ununit_topics),
+    RequestCode.UPDATE_NAMESRV_CONFIG: RequestEntry(update_namesrv_config),
+    RequestCode.GET_NAMESRV_CONFIG: RequestEntry(get_namesrv_config),
+    RequestCode.QUERY_DATA_VERSION: RequestEntry(query_data_version),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: RequestEntry(add_write_perm),
+    RequestCode.GET_BROKER_MEMBER_GROUP: RequestEntry(get_broker_member_group),
+    RequestCode.BROKER_HEARTBEAT: RequestEntry(broker_heartbeat),
+    **dict.fromkeys(user_requests.ABOUT, RequestEntry(administer_users, TOPIC_BODY_BYTES)),
 }
