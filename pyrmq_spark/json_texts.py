@@ -123,7 +123,6 @@ def with_marks(text: Column) -> Column:
 
 
 def without_marks(value: Column) -> Column:
-    """Returns a string of a text with marks as it stands in the text without them."""
     return F.when(value.contains(MARK), F.regexp_replace(value, MARKED_NUMBER, "$1")).otherwise(value)
 
 

@@ -42,6 +42,5 @@ SOURCE_COLUMNS: Final[Mapping[str, str]] = {
 
 
 def option_hint(name: str) -> str | None:
-    """Returns a hint at the counterpart of an option of Spark's Kafka connector, or None for any other name."""
     lower = name.lower()
     return OPTIONS.get(lower) or (OTHER_KAFKA_OPTION if lower.startswith(KAFKA) else None)

@@ -63,7 +63,6 @@ class _Look:
 
 
 def floor_seconds(queues: int) -> float:
-    """Returns the least seconds between two look-ups of this many queues while no message arrives."""
     return min(MAX_FLOOR_SECONDS, max(FLOOR_SECONDS, queues * FLOOR_SECONDS_A_QUEUE))
 
 

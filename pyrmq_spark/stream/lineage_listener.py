@@ -70,7 +70,6 @@ class QueryRun:
 
     @property
     def is_foreign(self) -> bool:
-        """True if a batch has shown that the query does not use RocketMQ, and no dataset is declared for it."""
         return self.has_progress and not self.inputs and not self.outputs
 
 

@@ -93,7 +93,6 @@ class AccessSettings:
         return _credentials("innerClientAuthenticationCredentials", text, "accessKey", "secretKey")
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
-        """Returns all settings by RocketMQ's names, passwords hidden unless `secrets`."""
         settings = encode_fields(self)
         return settings if secrets else {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
 

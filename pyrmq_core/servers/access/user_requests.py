@@ -205,7 +205,6 @@ def _list_acls(rules: UserRules, request: Command) -> Command:
 
 
 def _about(policies: Policies, text: str) -> Policies:
-    """Returns the policies, with only the entries whose resource contains a text."""
     shown = (
         Policy(policy.policy_type, tuple(entry for entry in policy.entries if text in entry.resource.key))
         for policy in policies

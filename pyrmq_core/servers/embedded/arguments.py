@@ -156,7 +156,6 @@ def _topic_config(name: str, wanted: object) -> TopicConfig:
 
 
 def _texts(argument: str, settings: Mapping[str, str] | None, own: Mapping[str, str]) -> dict[str, str]:
-    """Returns a copy of the settings. Raises `InvalidArgument` for a value that is no text, or a reserved setting."""
     for name, value in (settings or {}).items():
         if not isinstance(value, str):
             raise InvalidArgument(f"{argument}: {name}={value!r}; a text is wanted, as in RocketMQ's files")

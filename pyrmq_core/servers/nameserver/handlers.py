@@ -154,7 +154,6 @@ def broker_heartbeat(server: NameServer, request: Command, _: Peer) -> Command:
 
 
 def _live_key(cluster_name: str, broker_addr: str) -> BrokerAddrInfo:
-    """Returns the key of the broker in a request. Raises `HeaderError` for an impossible cluster name or address."""
     accepted.check_name("clusterName", cluster_name)
     accepted.check_address("brokerAddr", broker_addr)
     return BrokerAddrInfo(cluster_name, broker_addr)

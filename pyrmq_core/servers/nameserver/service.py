@@ -194,7 +194,7 @@ def _tell_topics(removed: TopicsRemoved) -> None:
 
 
 def now_ms() -> int:
-    """Returns the event loop's time, which changes of the system's clock do not affect."""
+    # Changes of the system's clock do not affect it.
     return int(trio.current_time() * 1000)
 
 

@@ -238,7 +238,6 @@ def _parquet_rows(file: IO[bytes], source: str, form: LineForm, skip: int) -> It
 
 
 def _message_of(row: dict[str, Any], topic: str) -> Message:
-    """Returns the checked message of a row. `InvalidMessage` names the column with a value that no message has."""
     from pyrmq_core.tools.cli.message_lines import checked_message
 
     body = row["body"].encode() if isinstance(row["body"], str) else row["body"]

@@ -262,7 +262,6 @@ class LineSending:
             self._fail(span, error)
 
     def _fail(self, lines: Span, error: RocketMQError) -> None:
-        """Counts lines that failed, and ends reading. Sends under way are still waited for."""
         stored = 0
         outcomes = [error.outcome] if isinstance(error, SendFailed) else []
         if isinstance(error, BatchFailed):

@@ -49,7 +49,6 @@ def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[M
 
 
 def is_named(queue: MessageQueue, names: Collection[str]) -> bool:
-    """Returns whether one of the names means the queue, or there are no names."""
     return not names or any(name in names for name in _names_of(queue))
 
 

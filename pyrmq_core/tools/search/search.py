@@ -284,7 +284,6 @@ class Search:
                     await self._send_held()
 
     def _match(self, item: Readable) -> MessageExt | None:
-        """Returns what is kept of a message that meets the condition, or None."""
         if isinstance(item, UnreadableRecord):
             self._note_unreadable(item)
             return None

@@ -90,7 +90,6 @@ class TimeSlices:
         return None
 
     async def _cuts(self, bound_ms: int) -> dict[MessageQueue, int]:
-        """Returns the offset of the time in what is left of each queue, of the brokers that answer."""
         if not 0 < bound_ms < MAX_MS:
             return {queue: left.start if bound_ms <= 0 else left.end for queue, left in self._left.items()}
         by_broker: dict[str, list[MessageQueue]] = {}

@@ -205,7 +205,6 @@ class LookUps:
         return await self._get(("shown", queue, offset, form, part), look_up)
 
     async def newest(self, wanted: Wanted) -> FoundMessages:
-        """Returns the newest messages of the topic, or of its queues that are named, stored between the times."""
         return await self._get(("newest", wanted), partial(self._reads.newest, wanted))
 
     async def search(self, wanted: Wanted) -> FoundMessages:

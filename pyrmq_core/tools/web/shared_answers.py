@@ -113,7 +113,6 @@ class SharedAnswers:
         return answer
 
     def _drop_old(self) -> None:
-        """Drops answers that are not fresh, then the oldest answers while all are too many or too large."""
         now = trio.current_time()
         size_bytes = sum(slot.size_bytes for slot in self._slots.values())
         for key, slot in [(key, slot) for key, slot in self._slots.items() if slot.done.is_set()]:

@@ -95,7 +95,6 @@ def _v4_range(text: str) -> AddressRule:
 
 
 def _v6_range(text: str) -> AddressRule:
-    """Returns the range of the last part, or of the part before it if the last is `*`."""
     parts = text.split(":")
     at = len(parts) - 1
     if at > 0 and parts[at] == "*" and "-" in parts[at - 1]:
@@ -157,7 +156,6 @@ def _canonical(address: str) -> str:
 
 @lru_cache(KEPT_ADDRESSES)
 def _numbers(address: str) -> tuple[int, ...]:
-    """Returns the four or eight parts of an address, or an empty tuple for any other text."""
     try:
         value = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

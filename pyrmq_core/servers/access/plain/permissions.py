@@ -21,7 +21,6 @@ BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 def permission(text: str | None) -> int:
-    """Returns the bits of a permission's text, or DENY for an unknown or missing text."""
     return DENY if text is None else _BITS.get(text.strip(BLANKS), DENY)
 
 

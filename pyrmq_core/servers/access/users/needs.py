@@ -115,8 +115,6 @@ def _subscribed(topics: Iterable[str]) -> Iterable[Need]:
 
 
 def _created(kind: str, member: str, listed: str = "") -> Finder:
-    """Returns the rule for a body with one configuration to be created, or with a list of them."""
-
     def find(request: Command, _: str) -> Iterable[Need]:
         members: Any = load_object(request.body, "configurations")
         configurations = members.get(listed) or [] if listed else [members]

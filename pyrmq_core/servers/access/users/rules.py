@@ -97,7 +97,6 @@ def _fault(need: Need, policies: Policies, ip: str) -> str:
 
 
 def _fitting(policies: Policies, policy_type: str, need: Need, ip: str) -> list[PolicyEntry]:
-    """Returns the entries that apply to the need, from the first policy of this type."""
     policy = next((policy for policy in policies if policy.policy_type == policy_type), None)
     if policy is None:
         return []

@@ -196,7 +196,6 @@ def _objects(value: object) -> list[dict[str, Any]]:
 
 
 def known_name(text: object, names: Iterable[str]) -> str | None:
-    """Returns the name that a text spells, in any case, or None for another text."""
     wanted = text.lower() if isinstance(text, str) else None
     return next((name for name in names if name.lower() == wanted), None)
 

@@ -53,7 +53,6 @@ class GroupNotices:
 
 
 def _tell(peer: Peer, request: Command) -> None:
-    """Posts the notice, unless the client does not read or its connection is closed."""
     if not peer.connection.is_full:
         with contextlib.suppress(NetworkError):
             peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)

@@ -41,7 +41,6 @@ class QueueLocks:
         self._drop(group, [queue for queue in queues if queue in locks and locks[queue].client_id == client_id])
 
     def is_locked(self, group: str, now_ms: int) -> bool:
-        """Returns True if any queue is locked for the group."""
         return any(now_ms - lock.renewed_ms <= LIFE_MS for lock in self._groups.get(group, {}).values())
 
     def expire(self, now_ms: int) -> None:

@@ -143,7 +143,6 @@ class HaServer:
                 self._note_lag(replica)
 
     async def _send(self, connection: ByteConnection, replica: Replica) -> None:
-        """Sends the log from `replica.sent` on, and a heartbeat when there was nothing for a while."""
         while True:
             grown = self._grown
             part = self._part(replica)

@@ -188,7 +188,6 @@ class SlaveTables:
         return reached
 
     async def _step(self, name: str, step: Callable[[str], Awaitable[None]], address: str) -> bool:
-        """Runs a step of a fetch and logs its failure. Returns False if the master cannot be reached."""
         try:
             await step(address)
         except RocketMQError as error:

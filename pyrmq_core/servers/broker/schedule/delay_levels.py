@@ -155,7 +155,6 @@ class DelayLevels:
         self._copies_from = None
 
     def _deliver_level(self, level: int, now_ms: int) -> int:
-        """Delivers the messages that are due. Returns the time in ms of the next call."""
         key = (SCHEDULE_TOPIC, level - 1)
         start, end = self._store.reader.bounds(key)
         if self._delivered.get(level, 0) < start:

@@ -156,7 +156,6 @@ class BrokerFigures:
             yield
 
     def forget_idle(self) -> Iterator[None]:
-        """Removes the tallies without a count for a day, and examines one tally a step."""
         return self._forget(lambda _, tally: tally.is_idle())
 
     def forget_topic(self, topic: str) -> None:

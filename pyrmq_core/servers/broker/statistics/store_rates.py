@@ -148,7 +148,6 @@ class StoreRates:
         return "".join(f"{name}:{count} " for (name, _), count in zip(SPANS, self._last_spans, strict=True))
 
     def _latency(self, part: float) -> float:
-        """Returns the time in ms within which the fraction `part` of the last minute's puts ended."""
         wanted, passed, before = int(sum(self._last_buckets) * part), 0, 0
         for end, count in zip(BUCKET_ENDS, self._last_buckets, strict=True):
             if wanted <= passed + count:

@@ -82,6 +82,5 @@ class Tally:
         )
 
     def is_idle(self) -> bool:
-        """Returns True if there are samples of a full day, and nothing was counted in it."""
         day = self.samples.get(DAY)
         return day is not None and len(day) == DAY.kept and day[0][1:] == day[-1][1:]

@@ -56,7 +56,6 @@ class CommitLog:
         return [offset for offset in range(self.start, self.end, self.segment_bytes) if offset not in self._segments]
 
     def fits(self, size: int) -> bool:
-        """Returns True if `size` bytes fit into an empty segment."""
         return size + BLANK_BYTES <= self.segment_bytes
 
     def has_room(self, offset: int, size: int) -> bool:

@@ -46,7 +46,6 @@ class EntryFiles:
 
     @property
     def first(self) -> int:
-        """The number of the first entry in the files, which may be before `start`."""
         return next(iter(self._opened), 0) // self._entry_bytes
 
     @property

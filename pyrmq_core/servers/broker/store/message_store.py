@@ -128,7 +128,6 @@ class MessageStore:
 
     @property
     def flushed(self) -> int:
-        """The physical offset up to which the log is synced."""
         return self._log.flushed
 
     def put(self, append: Append, now_ms: int) -> AppendResult:

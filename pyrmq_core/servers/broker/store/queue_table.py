@@ -146,7 +146,7 @@ class QueueTable:
         return 0 if queue is None else slots_of(queue).stored_bytes
 
     def count_entries(self) -> int:
-        """Returns the number of entries of all queues, removed entries included: each queue counts from offset 0 on."""
+        # Each queue counts from offset 0 on.
         return sum([slots_of(queue).end for queue in self.by_key.values()])
 
     def count_used(self) -> int:

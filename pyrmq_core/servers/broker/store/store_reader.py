@@ -42,7 +42,6 @@ class StoreReader:
         return (0, 0) if queue is None else (queue.start, queue.end)
 
     def queues_of(self, topic: str) -> list[int]:
-        """Returns the ids of a topic's queues that hold or held messages."""
         return sorted(queue_id for name, queue_id in self._queues.by_key if name == topic)
 
     def store_time(self, key: QueueKey, offset: int) -> int | None:
@@ -61,7 +60,6 @@ class StoreReader:
         return queue.entry(offset)
 
     def search(self, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-        """Returns the offset of the first message stored at or after a time, or with `upper` of the last up to it."""
         queue = self._queues.get(key)
         return 0 if queue is None else search_time(self._log, queue, key, timestamp_ms, upper=upper)
 

@@ -166,7 +166,6 @@ class Retention:
                 return
 
     async def _remove_oldest(self) -> bool:
-        """Removes the oldest segment. Returns False if its file could not be removed."""
         oldest = self._store.oldest_segment()
         if oldest is None:
             return False

@@ -101,7 +101,6 @@ class ConsumerFilters:
         return None if groups is None else groups.get(group)
 
     def members_of(self, group: str, topic: str) -> dict[str, Any] | None:
-        """Returns a group's expression as the file has it, or None if the group has none."""
         consumer_filter = self.find(group, topic)
         return None if consumer_filter is None else _members(topic, group, consumer_filter)
 

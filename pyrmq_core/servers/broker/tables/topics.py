@@ -93,7 +93,6 @@ class TopicTable:
         return None if config is None else is_batch_topic(config.attributes)
 
     def is_system(self, topic: str) -> bool:
-        """Returns True for a topic that the broker made for itself, such as those named after broker and cluster."""
         return topic in self._system
 
     @property

@@ -139,7 +139,6 @@ class Timers:
             log.warning("%s; it is tried again", error)
 
     async def _flushed(self, end: int) -> bool:
-        """Waits until the log is synced up to `end`. Returns False if the store has failed."""
         while self._store.flushed < end:
             if self._store.failure:
                 return False

@@ -51,7 +51,6 @@ class BadTimer(ValueError):
 
 
 def is_timer(properties: Mapping[str, str]) -> bool:
-    """Returns True for a message with a delivery time that no broker has rounded yet."""
     return TIMER_OUT_MS not in properties and any(name in properties for name in TIMER_NAMES)
 
 

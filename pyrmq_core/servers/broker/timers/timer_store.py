@@ -229,7 +229,6 @@ class TimerStore:
     # --- Into the wheel
 
     def _read(self, now_ms: int) -> bool:
-        """Reads stored messages. Returns True if more are there."""
         start, end = self._store.reader.bounds(TIMER_QUEUE)
         offset = max(self.queue_offset, start)
         self._begin(now_ms)
@@ -320,7 +319,6 @@ class TimerStore:
     # --- Out of it
 
     def _deliver(self, now_ms: int) -> bool:
-        """Opens, delivers and ends slots. Returns True if more can be done at once."""
         if self._linking is not None:
             self._link()
             return True
@@ -343,7 +341,6 @@ class TimerStore:
         return False
 
     def _link(self) -> None:
-        """Reads a part of the open slot's chain, and the messages in it that recall others."""
         slot, following, left_bytes = self._slot, self._linking, STEP_BYTES
         assert slot is not None
         assert following is not None

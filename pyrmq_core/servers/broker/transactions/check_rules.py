@@ -59,9 +59,6 @@ class CheckRules:
         return Verdict.POSTPONE if -LONGEST_POSTPONED_MS <= age_ms <= postponed_ms else due
 
     def immunity_ms(self, text: str) -> int:
-        """Returns the age in ms that a half message's property `text` asks for, or `timeout_ms` if that is no
-        number.
-        """
         seconds = _seconds(text)
         return self.timeout_ms if seconds is None else seconds * 1000
 

@@ -62,11 +62,9 @@ class EndedHalves:
         return offset in self._done
 
     def has_end(self, offset: int) -> bool:
-        """Returns True if a producer ended this half message lately."""
         return offset in self._ends
 
     def is_committed(self, offset: int) -> bool:
-        """Returns True if the message, or its successor, was committed lately."""
         return self._ends.get(offset, False) or self._ends.get(self.last(offset), False)
 
     def last(self, offset: int) -> int:
@@ -76,7 +74,6 @@ class EndedHalves:
         return offset
 
     def begin(self, offset: int, topic: str) -> None:
-        """Notes a stored half message of a topic, unless it needs no check any more."""
         if offset >= self.position and not self.is_done(offset):
             self.waiting.add(offset, topic)
 

@@ -128,7 +128,6 @@ def committed(half: HalfMessage) -> Append:
 
 
 def checked_again(half: HalfMessage, checks: int) -> Append | None:
-    """Returns the half message to store again, with the number of checks, or None if its properties have no room."""
     return _again(half, {**half.properties, TRANSACTION_CHECK_TIMES: str(checks)})
 
 
@@ -148,7 +147,6 @@ def resumed(half: HalfMessage) -> Append | None:
 
 
 def discarded(half: HalfMessage) -> Append:
-    """Returns the half message as stored in TRANS_CHECK_MAX_TIME_TOPIC, where no more checks reach it."""
     return _append(half, CHECK_MAX_TIME_TOPIC, QUEUE, half.properties, half.record.sys_flag)
 
 

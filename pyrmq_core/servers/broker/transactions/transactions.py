@@ -232,7 +232,6 @@ class Transactions:
         return None
 
     def _judge(self, half: HalfMessage, current: _Pass) -> Verdict:
-        """Returns the verdict about a half message, which is stored again if it can hold the position no longer."""
         verdict = self.rules.judge(
             half,
             current.now_ms,
@@ -260,7 +259,6 @@ class Transactions:
                 )
 
     def _take(self, half: HalfMessage, verdict: Verdict, now_ms: int) -> list[HalfMessage]:
-        """Carries out the verdict. Returns the half message as stored again if a producer has to check it."""
         offset, again = half.queue_offset, None
         if verdict is Verdict.CHECK:
             counted = not self._checks.was_missed(offset)

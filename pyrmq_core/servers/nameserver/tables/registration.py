@@ -275,7 +275,6 @@ def _answer(
     changes: tuple[Change, ...],
     notice: MinBrokerIdChange | None,
 ) -> RegistrationResult:
-    """Returns the answer, which names the master to a slave if the master is alive."""
     master = None if header.broker_id == MASTER_ID else broker.master
     live = None if master is None else tables.broker_live_table.get(BrokerAddrInfo(header.cluster_name, master))
     if live is None:

@@ -58,7 +58,6 @@ class Life:
 
     @property
     def body_bytes(self) -> int | None:
-        """The bytes of each body that are shown, or None for all."""
         return None if self.as_json else SHOWN_BYTES
 
 

@@ -86,7 +86,6 @@ class Rounds:
         return "\n".join([head, *filter(None, tables), *([rendered(f"groups: {failure}")] if failure else [])])
 
     def _lag_rates(self, listed: GroupList) -> dict[str, float]:
-        """Returns each group's growth of lag since the last round, in messages a second."""
         now, lags = self.clock(), {row.group: row.lag for row in listed.groups}
         passed = now - self._at
         rates = {group: (lag - self._last[group]) / passed for group, lag in lags.items() if group in self._last}

@@ -60,7 +60,6 @@ def ordered(request: Request, rows: Iterable[Item], orders: Mapping[str, Callabl
 
 
 def matching(request: Request, rows: Iterable[Item], texts: Callable[[Item], Iterable[str]]) -> list[Item]:
-    """Returns the rows of which a text contains the request's `filter`, without regard to case."""
     wanted = query(request, "filter").lower()
     return [row for row in rows if not wanted or any(wanted in text.lower() for text in texts(row))]
 

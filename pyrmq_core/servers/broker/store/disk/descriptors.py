@@ -121,7 +121,6 @@ class Descriptors:
                 os.close(self._reserve.pop())
 
     def _close_oldest(self) -> bool:
-        """Closes the descriptor that was unused for longest. Returns False if all are in use."""
         for name, opened in self._opened.items():
             if not opened.users:
                 self._leave(name)

@@ -20,7 +20,6 @@ class DiskSpace(NamedTuple):
 
     @property
     def used_percent(self) -> int:
-        """The used part in percent, rounded up, of the space that this user may use."""
         used = self.total - self.free
         return -(-used * 100 // max(1, used + self.usable))
 

@@ -99,7 +99,6 @@ class IndexFile:
         return self._slots is not None
 
     def begin(self) -> None:
-        """Makes the empty slot table of a new file, whose header is written with the first entries."""
         self._slots = SlotTable(self.layout.slots)
 
     def load_slots(self) -> bool:
@@ -207,7 +206,6 @@ class IndexFile:
         return IndexEntry._make(ENTRY.unpack(self.file.read(self.layout.entry_at(number), ENTRY.size)))
 
     def entries(self, number: int, count: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yields entries as plain tuples with the fields of `IndexEntry`."""
         return ENTRY.iter_unpack(self.file.read(self.layout.entry_at(number), count * ENTRY.size))
 
     def count_last(self, offset: int) -> int:

@@ -124,7 +124,6 @@ class KeyIndex:
         return None
 
     def _is_stored(self, place: int, store_ms: int) -> bool:
-        """Returns True if the log has a record of this store time at an offset, or begins after that offset."""
         if place < self._store.start:
             return True
         record = next(self._store.records(place)) if place < self._store.end else None

@@ -61,7 +61,6 @@ class WaitingMessages:
         return entries_of(messages), end
 
     def _remove_first(self) -> int:
-        """Removes the first send, and returns the log offset after it."""
         entered = self._sends.popleft()
         self.log_bytes -= entered.end - entered.positions[0]
         self._of_batch = 0
