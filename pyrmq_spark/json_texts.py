@@ -76,13 +76,13 @@ class JsonRow:
 
     def value(self, *names: str) -> Column:
         """Returns the member of that path, null for a text that is no JSON object or has no such member."""
-        plain, strings, shape = _only_row(self.row), self.strings, self.shape
+        value, strings, shape = _only_row(self.row), self.strings, self.shape
         strings = None if strings is None else F.get(strings, F.lit(0))
         for name in names:
-            plain = plain.getField(name)
+            value = value.getField(name)
             shape = dict(shape.fields).get(name) if isinstance(shape, Struct) else None
             strings = None if shape is None or strings is None else strings.getField(name)
-        return plain if shape is None or strings is None else exact(plain, strings, shape)
+        return value if shape is None or strings is None else exact(value, strings, shape)
 
     def fits(self) -> Column:
         """Returns whether the text is one JSON object, and its members fit their types. A null is not."""
@@ -101,17 +101,17 @@ def with_json(
     own_fields = fields if own_fields is None else own_fields
     shape, json_shape = shape_of(f"struct<{own_fields}>"), shape_of(f"struct<{fields}>")
     bare = F.when(text.startswith(BYTE_ORDER_MARK), F.substring(text, 2, 2**31 - 1)).otherwise(text)
-    whole = F.when(F.is_valid_utf8(text), F.concat(F.lit('{"body":['), bare, F.lit(f'],"end":"{MARK}"}}')))
-    marked = with_marks(whole)
-    within = F.when(whole.rlike(HUGE_NUMBER), F.regexp_replace(marked, MARKED_DOUBLE, "$1")).otherwise(whole)
-    rest = f"`end` string, {CORRUPT} string"
-    parsed = F.from_json(within, f"body array<struct<{fields}>>, {rest}", OPTIONS)
+    wrapped = F.when(F.is_valid_utf8(text), F.concat(F.lit('{"body":['), bare, F.lit(f'],"end":"{MARK}"}}')))
+    marked = with_marks(wrapped)
+    within = F.when(wrapped.rlike(HUGE_NUMBER), F.regexp_replace(marked, MARKED_DOUBLE, "$1")).otherwise(wrapped)
+    end_fields = f"`end` string, {CORRUPT} string"
+    parsed = F.from_json(within, f"body array<struct<{fields}>>, {end_fields}", OPTIONS)
     # Of its own projection each: Spark would compute an expression anew for each use in a condition.
-    frame = frame.select("*", parsed.cast(f"struct<body array<struct<{own_fields}>>, {rest}>").alias(name))
+    frame = frame.select("*", parsed.cast(f"struct<body array<struct<{own_fields}>>, {end_fields}>").alias(name))
     row = F.col(name)
     if shape is None or json_shape is None:
         return frame, JsonRow(row, None, None)
-    is_changed = whole.rlike(CHANGED_NUMBER) & _may_differ(_only_row(row), shape)
+    is_changed = wrapped.rlike(CHANGED_NUMBER) & _may_differ(_only_row(row), shape)
     strings = F.from_json(F.when(is_changed, marked), f"body array<{type_of(json_shape)}>", OPTIONS)
     strings = strings.cast(f"struct<body array<{type_of(shape)}>>").getField("body")
     frame = frame.select("*", strings.alias(name + STRINGS))
@@ -169,8 +169,8 @@ def exact(plain: Column, strings: Column, shape: Shape) -> Column:
 
 def shape_of(type_: str) -> Shape | None:
     """Returns the strings within a type of Spark's SQL, or None if there are none."""
-    head, _, rest = type_.partition("<")
-    inner = rest.rpartition(">")[0]
+    head, _, parameters = type_.partition("<")
+    inner = parameters.rpartition(">")[0]
     match head.strip().lower():
         case "struct":
             fields = tuple((name, shape_of(own)) for name, own in _fields(inner))

@@ -34,10 +34,10 @@ def without_archives(path: list[str]) -> list[str]:
     for entry in path:
         if entry.endswith(ARCHIVE):
             folder, installed = os.path.dirname(entry), os.path.join(entry.removesuffix(ARCHIVE), "__init__.py")
-            rest = [other for other in path if os.path.dirname(other) != folder or not other.endswith(".zip")]
-            pyspark, py4j = (PathFinder.find_spec(name, rest) for name in ("pyspark", "py4j"))
+            remaining = [other for other in path if os.path.dirname(other) != folder or not other.endswith(".zip")]
+            pyspark, py4j = (PathFinder.find_spec(name, remaining) for name in ("pyspark", "py4j"))
             if py4j is not None and pyspark is not None and pyspark.origin == installed:
-                return rest
+                return remaining
     return path
 
 

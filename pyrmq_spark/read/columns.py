@@ -52,10 +52,10 @@ class SourceSchema:
         return pa.RecordBatch.from_arrays(batch.columns, schema=self.spark_schema)
 
     def of_topic(self, batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
-        place = self.columns.get_field_index("topic")
-        if place < 0:
+        index = self.columns.get_field_index("topic")
+        if index < 0:
             return batch
-        return batch.set_column(place, self.columns.field(place), pa.array([topic] * batch.num_rows, pa.string()))
+        return batch.set_column(index, self.columns.field(index), pa.array([topic] * batch.num_rows, pa.string()))
 
 
 def source_schema(schema: StructType) -> SourceSchema:

@@ -76,10 +76,10 @@ class _Rest:
     def current(self) -> QueueRange:
         return self.ranges[0]
 
-    def go_on(self, offset: int, whole: int = 0) -> None:
-        """Drops the first `whole` ranges, which are read, and moves the start of the next range to `offset`."""
+    def go_on(self, offset: int, finished: int = 0) -> None:
+        """Drops the first `finished` ranges, which are read, and moves the start of the next range to `offset`."""
         self.deadline = None
-        for _ in range(whole):
+        for _ in range(finished):
             self.ranges.popleft()
         first = self.ranges.popleft()
         if offset < first.end:

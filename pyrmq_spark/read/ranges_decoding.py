@@ -96,12 +96,12 @@ class RangesDecoding:
     def _with_place(
         self, batches: Iterator[DecodedBatch], pulls: list[RawPull]
     ) -> Iterator[tuple[Reached, pa.RecordBatch]]:
-        for batch, rest in batches:
-            whole = self._pass_to(rest[0] if rest else pulls[-1])
-            offset = rest[0].start if rest else pulls[-1].next_offset
+        for batch, following in batches:
+            passed = self._pass_to(following[0] if following else pulls[-1])
+            offset = following[0].start if following else pulls[-1].next_offset
             if offset >= self._left[0].end:
                 self._left.popleft()
-            yield Reached(whole, offset), batch
+            yield Reached(passed, offset), batch
 
     def _pass_to(self, pull: RawPull) -> int:
         passed = 0

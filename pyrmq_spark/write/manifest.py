@@ -68,16 +68,16 @@ def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None
     queues, home = _queues_by_broker(connection, manifest), admin.topics.order(manifest)
     filled = {name: number for name, number in queues.items() if number}
     if not filled:
-        place = _place(connection, options, manifest, queues, home)
+        broker_name = _place(connection, options, manifest, queues, home)
         if home is not None:
             log.warning(
                 "%s is at %s by its order configuration, and %s has no such topic: it is created there; if it was "
                 "deleted, what was committed by it is forgotten",
                 manifest,
-                place,
-                place,
+                broker_name,
+                broker_name,
             )
-        admin.create_topic(manifest, queues=1, broker=place)
+        admin.create_topic(manifest, queues=1, broker=broker_name)
     elif list(filled.values()) != [1] or (home is not None and list(home) != list(filled)):
         named = f", and its order configuration names {', '.join(home)}" if home else ""
         raise ManifestError(
@@ -87,9 +87,9 @@ def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None
             "that one; or name another topic by manifestTopic"
         )
     else:
-        (place,) = filled
-    _keep_name(connection, manifest, place, queues)
-    _keep_place(connection, options, place)
+        (broker_name,) = filled
+    _keep_name(connection, manifest, broker_name, queues)
+    _keep_place(connection, options, broker_name)
     _ensured.add((connection, manifest))
 
 
@@ -135,32 +135,32 @@ def _place(
     return chosen[0]
 
 
-def _keep_name(connection: ConnectionOptions, manifest: str, place: str, queues: Mapping[str, int]) -> None:
+def _keep_name(connection: ConnectionOptions, manifest: str, broker_name: str, queues: Mapping[str, int]) -> None:
     """Creates the manifest without a queue at the other masters of its cluster, which keep its name on their disks."""
     admin = worker.admin(connection)
     info = admin.cluster_info()
-    clusters = [names for names in info.cluster_addr_table.values() if place in names]
+    clusters = [names for names in info.cluster_addr_table.values() if broker_name in names]
     others = {
         name for names in clusters for name in names if (broker := info.broker_addr_table.get(name)) and broker.master
     }
-    for name in sorted(others - queues.keys() - {place}):
+    for name in sorted(others - queues.keys() - {broker_name}):
         try:
             admin.create_topic(manifest, queues=0, broker=name)
         except RocketMQError as error:
             log.warning("%s does not keep the name of manifest %s: %s", name, manifest, error)
 
 
-def _keep_place(connection: ConnectionOptions, options: SinkOptions, place: str) -> None:
+def _keep_place(connection: ConnectionOptions, options: SinkOptions, broker_name: str) -> None:
     # NameServers lose the place with their disks.
     manifest = worker.name_on_brokers(connection, options.manifest)
     topic = worker.name_on_brokers(connection, options.topic or "")
     try:
-        lacking = worker.admin(connection).topics.keep_manifest(manifest, topic, place)
+        lacking = worker.admin(connection).topics.keep_manifest(manifest, topic, broker_name)
     except RocketMQError as error:
-        log.warning("not every NameServer says that manifest %s is at %s: %s", manifest, place, error)
+        log.warning("not every NameServer says that manifest %s is at %s: %s", manifest, broker_name, error)
     else:
         if lacking:
-            log.info("NameServers %s say now that manifest %s is at %s", ", ".join(lacking), manifest, place)
+            log.info("NameServers %s say now that manifest %s is at %s", ", ".join(lacking), manifest, broker_name)
 
 
 def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: WriteAttempt) -> bool:

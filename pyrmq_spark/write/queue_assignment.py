@@ -169,9 +169,9 @@ class _TopicPlaces:
         coded = encoded(keys)
         numbers = abs(string_hash_codes(coded.dictionary)) % len(queues)
         lanes = np.full(len(queues), BY_TURNS)
-        for number, place in zip(*(column.tolist() for column in np.unique(numbers, return_index=True)), strict=True):
+        for number, index in zip(*(column.tolist() for column in np.unique(numbers, return_index=True)), strict=True):
             if number not in self._lane_of_keys:
-                key = coded.dictionary[place].as_py()
+                key = coded.dictionary[index].as_py()
                 self._lane_of_keys[number] = self._new_lane(KeyedQueue(key, (queues[number],)))
             lanes[number] = self._lane_of_keys[number]
         return _taken(lanes[numbers], coded.indices)
@@ -180,14 +180,14 @@ class _TopicPlaces:
         coded = encoded(broker_names)
         brokers = coded.dictionary.to_pylist()
         codes = pc.fill_null(coded.indices, BY_TURNS).to_numpy().astype(np.int64)
-        numbered, place = np.unique(
+        numbered, indices = np.unique(
             np.stack([codes, pc.fill_null(queue_ids, 0).to_numpy().astype(np.int64)]), axis=1, return_inverse=True
         )
         lanes = [
             BY_TURNS if code == BY_TURNS else self._lane_of_queue(brokers[code], int(queue_id))
             for code, queue_id in numbered.T
         ]
-        return np.array(lanes, np.int64)[place.ravel()]
+        return np.array(lanes, np.int64)[indices.ravel()]
 
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
         """Returns the lane of a named queue, even if its broker is missing: the send waits for the broker."""

@@ -165,11 +165,11 @@ class PartitionWrite:
 
         A batch topic gets requests of one tag each, in order within the tag.
         """
-        alone, plain = by_batch(rows)
-        whole = placing.is_batch_topic(topic)
-        limit = self._limit.of_batch_topic() if whole else self._limit
-        for part in by_tag(plain) if whole else (plain,):
-            for payload in encode_rows(part.to_encode(), topic, ids_of(part), limit, single_tag=whole):
+        alone, batched = by_batch(rows)
+        is_batch_topic = placing.is_batch_topic(topic)
+        limit = self._limit.of_batch_topic() if is_batch_topic else self._limit
+        for part in by_tag(batched) if is_batch_topic else (batched,):
+            for payload in encode_rows(part.to_encode(), topic, ids_of(part), limit, single_tag=is_batch_topic):
                 window.put(payload, queue or placing.by_turns(topic))
         for payload in encode_singles(alone, topic, texts_of_ids(alone), self._limit):
             window.put(payload, queue or placing.in_no_order(topic))

@@ -78,7 +78,7 @@ class RegistrationBody:
             texts.append(_INT.pack(len(self.topic_queue_mapping_infos)))
             texts += [dumps(dict(info)) for info in self.topic_queue_mapping_infos.values()]
         counts = {1, 3 + len(self.topic_configs)}
-        parts = (text if place in counts else _INT.pack(len(text)) + text for place, text in enumerate(texts))
+        parts = (text if index in counts else _INT.pack(len(text)) + text for index, text in enumerate(texts))
         return zlib.compress(b"".join(parts), 9)
 
 

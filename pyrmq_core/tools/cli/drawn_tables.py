@@ -52,7 +52,7 @@ def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> lis
         return []
     fitted = list(widths)
     while sum(fitted) > room:
-        wide = max((place for place in range(len(fitted)) if fitted[place] > least[place]), key=fitted.__getitem__)
+        wide = max((column for column in range(len(fitted)) if fitted[column] > least[column]), key=fitted.__getitem__)
         fitted[wide] -= 1
     return fitted
 
@@ -62,14 +62,14 @@ def _wrapped(
 ) -> Table:
     """Returns a table that wraps only cells of several words. With `widths` it folds all cells to them."""
     table = Table(box=None, pad_edge=False)
-    for place, column in enumerate(columns):
-        words = any(" " in row[place] for row in cells)
+    for number, column in enumerate(columns):
+        words = any(" " in row[number] for row in cells)
         table.add_column(
             column,
-            justify="right" if right[place] else "left",
+            justify="right" if right[number] else "left",
             overflow="fold",
             no_wrap=not (words or widths),
-            width=widths[place] if widths else None,
+            width=widths[number] if widths else None,
             header_style="bold",
         )
     for row_cells in cells:
@@ -131,8 +131,8 @@ def _plain(console: Console, columns: list[str], cells: list[list[str]], layout:
         )
         return "  ".join(padded).rstrip()
 
-    bold, plain = ("\x1b[1m", "\x1b[0m") if console.is_terminal and console.color_system is not None else ("", "")
-    return "".join(f"{text}\n" for text in (f"{bold}{line(columns)}{plain}", *map(line, cells)))
+    bold, reset = ("\x1b[1m", "\x1b[0m") if console.is_terminal and console.color_system is not None else ("", "")
+    return "".join(f"{text}\n" for text in (f"{bold}{line(columns)}{reset}", *map(line, cells)))
 
 
 def _block(columns: Sequence[str], cells: Sequence[str]) -> Table:

@@ -274,14 +274,14 @@ class ParquetCopy(Copy):
     async def add(self, pulls: Sequence[RawPull]) -> int:
         from pyrmq_core.client.unpacking import in_thread
 
-        count, rest = 0, pulls
+        count, unwritten = 0, pulls
         batches = self._decode_batches(pulls, self._schema, tags=self._tags, max_body_bytes=COLUMN_BODY_BYTES)
         try:
             while (written := await in_thread(self._write_next, batches)) is not None:
-                number, rest = written
+                number, unwritten = written
                 count += number
         except (RecordError, MissingLibrary):
-            return count + await super().add(rest)
+            return count + await super().add(unwritten)
         return count
 
     def _write_next(self, batches: Iterator[DecodedBatch]) -> tuple[int, Sequence[RawPull]] | None:

@@ -64,8 +64,8 @@ JSON_FIELDS: Final = (
 
 def text_line(message: MessageExt, *, raw: bool = False) -> str:
     marks = " ".join(mark for mark in (message.tags, message.keys) if mark)
-    place = f"{message.broker_name}/{message.queue_id}@{message.queue_offset}"
-    line = f"{place} {marks + ' ' if marks else ''}{_text(message)}"
+    position = f"{message.broker_name}/{message.queue_id}@{message.queue_offset}"
+    line = f"{position} {marks + ' ' if marks else ''}{_text(message)}"
     return line if raw else visible_text(line)
 
 

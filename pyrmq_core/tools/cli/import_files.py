@@ -102,8 +102,8 @@ class _Import:
         part: dict[MessageQueue | None, list[Message]] = {}
         size = count = 0
         try:
-            for place, message in rows:
-                part.setdefault(self._queue_for(place), []).append(message)
+            for origin, message in rows:
+                part.setdefault(self._queue_for(origin), []).append(message)
                 size += len(message.body) + sum(len(name) + len(text) for name, text in message.properties.items())
                 count += 1
                 if count == PART_MESSAGES or size >= PART_BYTES:
@@ -172,13 +172,13 @@ class _Import:
                 self.stored += sum(len(sent) for sent in error.parts if isinstance(sent, Sequence))
             errors.append(error)
 
-    def _queue_for(self, place: Place) -> MessageQueue | None:
-        if place not in self._places:
-            same = [queue for queue in self._queues if (queue.broker_name, queue.queue_id) == place]
-            # By the place alone, so that the rows after --skip go where those before it went.
-            number = 0 if place is None else zlib.crc32(place[0].encode(errors="replace")) + place[1]
-            self._places[place] = same[0] if same else self._queues[number % len(self._queues)]
-        return self._places[place]
+    def _queue_for(self, origin: Place) -> MessageQueue | None:
+        if origin not in self._places:
+            same = [queue for queue in self._queues if (queue.broker_name, queue.queue_id) == origin]
+            # By the origin alone, so that the rows after --skip go where those before it went.
+            number = 0 if origin is None else zlib.crc32(origin[0].encode(errors="replace")) + origin[1]
+            self._places[origin] = same[0] if same else self._queues[number % len(self._queues)]
+        return self._places[origin]
 
 
 def _outcomes(error: RocketMQError) -> Iterator[Outcome]:

@@ -212,9 +212,9 @@ class LineSending:
                 pending = await self._producer.send_batch_soon(messages)
         except InvalidMessage as error:
             self._room.release()
-            place, wrong = self._first_wrong(lines) or (0, error)
-            await self._send_list(lines[:place], messages[:place], give)
-            self._fail_at_call(lines[place : place + 1] if wrong is not error else lines, wrong)
+            index, wrong = self._first_wrong(lines) or (0, error)
+            await self._send_list(lines[:index], messages[:index], give)
+            self._fail_at_call(lines[index : index + 1] if wrong is not error else lines, wrong)
             return
         except RocketMQError as error:
             self._fail_at_call(lines, error)
@@ -231,11 +231,11 @@ class LineSending:
             await ended.wait()
 
     def _first_wrong(self, lines: Lines) -> tuple[int, InvalidMessage] | None:
-        for place, (_, content) in enumerate(lines):
+        for index, (_, content) in enumerate(lines):
             try:
                 self._form.message(content)
             except InvalidMessage as error:
-                return place, error
+                return index, error
         return None
 
     async def _take_results(self, take: trio.MemoryReceiveChannel[UnderWay]) -> None:

@@ -139,19 +139,19 @@ async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
 
     A thread reads, so that the event loop is not blocked. It is abandoned if the command ends before the input.
     """
-    rest, number = b"", 1
+    tail, number = b"", 1
     _widen_pipe(descriptor)
     while chunk := await trio.to_thread.run_sync(os.read, descriptor, CHUNK_BYTES, abandon_on_cancel=True):
-        *whole, rest = (rest + chunk).split(b"\n")
-        if whole:
-            if b"\r" in chunk or whole[0].endswith(b"\r"):  # one search of a chunk costs less than a call for each line
-                whole = [line.rstrip(b"\r") for line in whole]
-            yield list(enumerate(whole, number))
-            number += len(whole)
-        if len(rest) > MAX_LINE_BYTES:  # too long for a message, so it is refused
+        *lines, tail = (tail + chunk).split(b"\n")
+        if lines:
+            if b"\r" in chunk or lines[0].endswith(b"\r"):  # one search of a chunk costs less than a call for each line
+                lines = [line.rstrip(b"\r") for line in lines]
+            yield list(enumerate(lines, number))
+            number += len(lines)
+        if len(tail) > MAX_LINE_BYTES:  # too long for a message, so it is refused
             break
-    if rest:
-        yield [(number, rest.rstrip(b"\r"))]
+    if tail:
+        yield [(number, tail.rstrip(b"\r"))]
 
 
 def _widen_pipe(descriptor: int) -> None:

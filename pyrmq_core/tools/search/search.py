@@ -147,15 +147,15 @@ class Search:
     def rest_text(self) -> str:
         account = self.account
         text = f"{account.searched:,} of {account.total:,} messages ({account.received_bytes / MIB:,.1f} MiB) searched"
-        rest = self.unsearched()
-        if not rest:
+        unsearched = self.unsearched()
+        if not unsearched:
             return text
         names = ", ".join(
             f"{queue.broker_name}/{queue.queue_id} "
             + (f"from {left.start}" if self._form.oldest_first else f"before {left.end}")
-            for queue, left in rest[:QUEUES_SHOWN]
+            for queue, left in unsearched[:QUEUES_SHOWN]
         )
-        more = f" and {len(rest) - QUEUES_SHOWN} more queues" if len(rest) > QUEUES_SHOWN else ""
+        more = f" and {len(unsearched) - QUEUES_SHOWN} more queues" if len(unsearched) > QUEUES_SHOWN else ""
         return f"{text}, not searched: {names}{more}"
 
     async def _lists(self) -> AsyncGenerator[list[MessageExt], None]:
@@ -190,8 +190,8 @@ class Search:
         for queue, offsets in ranges:
             if queue not in self._failed:
                 start, end = self._left[queue].start, self._left[queue].end
-                rest = (offsets.end, end) if self._form.oldest_first else (start, offsets.start)
-                self._left[queue] = OffsetRange(*rest)
+                unread = (offsets.end, end) if self._form.oldest_first else (start, offsets.start)
+                self._left[queue] = OffsetRange(*unread)
 
     async def _read(self, ranges: Ranges) -> None:
         """Searches the ranges of a slice. A queue that fails costs its own part, and a broker all of its queues."""
@@ -233,8 +233,8 @@ class Search:
     async def _look_at(self, pulls: Sequence[RawPull]) -> None:
         """Holds the matches in one queue's pulls. Bodies that are not compressed are compared by columns."""
         are_plain = not any(has_compressed(pull.records) for pull in pulls)
-        rest = pulls if self._columnar is None or not are_plain else await self._by_columns(pulls, self._columnar)
-        for pull in rest:
+        remaining = pulls if self._columnar is None or not are_plain else await self._by_columns(pulls, self._columnar)
+        for pull in remaining:
             await self._by_message(pull, self._match)
 
     async def _by_columns(self, pulls: Sequence[RawPull], columns: ModuleType) -> Sequence[RawPull]:
@@ -243,18 +243,18 @@ class Search:
         batches = columns.decode_batches(
             pulls, schema, tags=self._filter, allow_gaps=True, max_body_bytes=max_body_bytes
         )
-        rest = pulls
+        remaining = pulls
         try:
             while (decoded := await in_thread(next, batches, None)) is not None:
                 self.account.unpacked_bytes += decoded.batch.nbytes
                 offsets, following = await self._offsets_in(decoded.batch, columns), decoded.rest
                 del decoded  # frees the bodies before the matches are unpacked
-                for pull in rest if offsets else ():
+                for pull in remaining if offsets else ():
                     if own := offsets.intersection(range(pull.start, pull.next_offset)):
                         await self._by_message(pull, self._kept, own)
-                rest = following
+                remaining = following
         except (RecordError, MissingLibrary):
-            return rest
+            return remaining
         return ()
 
     async def _offsets_in(self, batch: Any, columns: ModuleType) -> set[int]:

@@ -75,12 +75,12 @@ class TimeSlices:
             cuts = await self._cuts(bound_ms)
             before = {queue: OffsetRange(self._left[queue].start, cut) for queue, cut in cuts.items()}
             behind = {queue: OffsetRange(cut, self._left[queue].end) for queue, cut in cuts.items()}
-            part, rest = (before, behind) if self._oldest_first else (behind, before)
+            part, remaining = (before, behind) if self._oldest_first else (behind, before)
             count = _count(part)
             if count > self._messages and self._slice_ms > 1:
                 self._slice_ms = max(1, min(self._slice_ms // 2, self._slice_ms * self._messages // count))
                 continue
-            self._left = {queue: offsets for queue, offsets in rest.items() if len(offsets)}
+            self._left = {queue: offsets for queue, offsets in remaining.items() if len(offsets)}
             self._bound_ms = bound_ms
             if count <= self._messages // 2:
                 self._slice_ms *= 2

@@ -121,8 +121,8 @@ class Changes:
 
         async def perform() -> Result:
             result = await self._producer.send(message)
-            place = f"{result.message_queue} at {result.queue_offset}"
-            return Result(f"Stored in {place} as {result.msg_id}: {result.status.name}.")
+            position = f"{result.message_queue} at {result.queue_offset}"
+            return Result(f"Stored in {position} as {result.msg_id}: {result.status.name}.")
 
         size = len(message.body)
         return Change(f"Send a message of {size:,} bytes to topic {topic}.", perform, link("/topic", topic=topic))

@@ -162,7 +162,7 @@ class HaClient:
         self._store.drop_incomplete()
 
     async def _take(self, stream: trio.abc.Stream, address: str) -> None:
-        rest = b""
+        unstored = b""
         while self._address() in (None, address):
             data = None
             with trio.move_on_after(self._times.heartbeat):
@@ -177,8 +177,8 @@ class HaClient:
             if not data:
                 raise CannotFollow(f"{address} closed the connection; if it goes on, its log says why")
             self.read_at = trio.current_time()
-            end, received = self._store.end, rest + bytes(data)
-            rest = received[self._store_blocks(memoryview(received), address) :]
+            end, received = self._store.end, unstored + bytes(data)
+            unstored = received[self._store_blocks(memoryview(received), address) :]
             if self._store.end != end:
                 self._grown.set()
                 await self._report(stream)

@@ -59,11 +59,11 @@ class Reports:
     def feed(self, data: bytes | bytearray) -> int | None:
         """Returns the last complete report in the bytes so far, or None if no new report is complete."""
         data = self._rest + data
-        whole = len(data) - len(data) % REPORT.size
-        self._rest = bytes(data[whole:])
-        if not whole:
+        reports_end = len(data) - len(data) % REPORT.size
+        self._rest = bytes(data[reports_end:])
+        if not reports_end:
             return None
-        offset: int = REPORT.unpack_from(data, whole - REPORT.size)[0]
+        offset: int = REPORT.unpack_from(data, reports_end - REPORT.size)[0]
         return offset
 
 

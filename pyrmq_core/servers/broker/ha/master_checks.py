@@ -41,19 +41,19 @@ async def check_master(ask: Ask, store: MessageStore, address: str) -> None:
             f"this store ends at {store.end}, and the log of the master at {address} begins at {start}: what lies "
             "between was removed there. Start this broker with an empty store"
         )
-    place = store.reader.last_message()
-    if place is not None and place >= start:
-        await _check_message(ask, store, address, place)
+    offset = store.reader.last_message()
+    if offset is not None and offset >= start:
+        await _check_message(ask, store, address, offset)
 
 
-async def _check_message(ask: Ask, store: MessageStore, address: str, place: int) -> None:
-    record = store.reader.record(place)
+async def _check_message(ask: Ask, store: MessageStore, address: str, offset: int) -> None:
+    record = store.reader.record(offset)
     if record is None:
         return
-    answer = await ask(Command(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(place)}))
+    answer = await ask(Command(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)}))
     if answer.code in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR) and bytes(answer.body) != record:
         raise CannotFollow(
-            f"the message at {place} of this store's log is not in the log of the master at {address}: it lost its "
+            f"the message at {offset} of this store's log is not in the log of the master at {address}: it lost its "
             "end, or is another one. Nothing is cut: make this broker the master, or start it with an empty store"
         )
 

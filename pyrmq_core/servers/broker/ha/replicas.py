@@ -108,9 +108,9 @@ class Replicas:
             with trio.move_on_at(deadline):
                 await waiting[2].wait()
         finally:
-            place = bisect_left(self._waiting, waiting[:2], key=lambda entry: entry[:2])
-            if self._waiting[place : place + 1] == [waiting]:
-                del self._waiting[place]
+            index = bisect_left(self._waiting, waiting[:2], key=lambda entry: entry[:2])
+            if self._waiting[index : index + 1] == [waiting]:
+                del self._waiting[index]
         return waiting[2].is_set()
 
     def _count(self, end: int) -> int:

@@ -241,23 +241,23 @@ class SlaveTables:
 
         If the table changes between two pages, the master begins again. A master of 4.9 sends the table at once.
         """
-        whole: Page[V] | None = None
+        table: Page[V] | None = None
         for _ in range(MOST_PAGES):
-            first, version = (0, "") if whole is None else (whole.rows, whole.version.to_json().decode())
+            first, version = (0, "") if table is None else (table.rows, table.version.to_json().decode())
             ext = {fields.first: str(first), fields.most: str(PAGE_ROWS), "dataVersion": version}
             page = await trio.to_thread.run_sync(read, await self._asked(address, code, ext))
             if page.version == own_version:
                 return None
-            if whole is not None and page.version == whole.version:
+            if table is not None and page.version == table.version:
                 if not page.rows:
-                    raise BodyError(f"it sends {whole.rows} rows, and says that it has {page.total}")
-                whole.add(page)
+                    raise BodyError(f"it sends {table.rows} rows, and says that it has {page.total}")
+                table.add(page)
             else:
-                whole = page
-            if whole.rows > MOST_ROWS:
+                table = page
+            if table.rows > MOST_ROWS:
                 break
-            if whole.rows >= whole.total:
-                return whole
+            if table.rows >= table.total:
+                return table
         raise BodyError(f"it does not end after {MOST_ROWS} rows, or {MOST_PAGES} pages")
 
     async def _asked(self, address: str, code: RequestCode, ext: dict[str, str] | None = None) -> Command:

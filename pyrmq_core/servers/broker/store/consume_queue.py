@@ -68,8 +68,8 @@ class ConsumeQueue(EntryFiles):
         if not self._opened:
             self.end = index - index % (self._file_bytes // ENTRY_BYTES)
             self.start = index
-        place = self.entry(self.end - 1).physical_offset if self.end > self.start else 0
-        filler = ENTRY.pack(place, FILLER_SIZE, 0)
+        log_offset = self.entry(self.end - 1).physical_offset if self.end > self.start else 0
+        filler = ENTRY.pack(log_offset, FILLER_SIZE, 0)
         while self.end < index:
             count = min(FILLER_RUN, index - self.end)
             self.write(self.end, filler * count)

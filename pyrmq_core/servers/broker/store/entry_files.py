@@ -75,13 +75,13 @@ class EntryFiles:
         return file.read(position - base, min(count * self._entry_bytes, base + self._file_bytes - position))
 
     def write(self, index: int, entries: bytes) -> None:
-        position, rest = index * self._entry_bytes, entries
-        while rest:
+        position, unwritten = index * self._entry_bytes, entries
+        while unwritten:
             base = position - position % self._file_bytes
-            part = rest[: base + self._file_bytes - position]  # copies nothing if the slice has all bytes
+            part = unwritten[: base + self._file_bytes - position]  # copies nothing if the slice has all bytes
             self._file(base).write(position - base, part)
             self._unsynced.add(base)
-            position, rest = position + len(part), rest[len(part) :]
+            position, unwritten = position + len(part), unwritten[len(part) :]
         self.end = max(self.end, position // self._entry_bytes)
 
     def cut(self, end: int) -> None:

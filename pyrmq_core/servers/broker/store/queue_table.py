@@ -162,12 +162,12 @@ class QueueTable:
                     self._make((topic, queue_id), is_batch=are_batch).open()
 
     def _make(self, key: QueueKey, *, is_batch: bool) -> AnyConsumeQueue:
-        files, settings, place = self._files, self._settings, queue_folder(*key)
+        files, settings, folder = self._files, self._settings, queue_folder(*key)
         queue: AnyConsumeQueue
         if is_batch:
-            queue = BatchConsumeQueue(files, f"{BATCH_QUEUES_FOLDER}/{place}", settings.batch_queue_file_bytes)
+            queue = BatchConsumeQueue(files, f"{BATCH_QUEUES_FOLDER}/{folder}", settings.batch_queue_file_bytes)
         else:
-            queue = ConsumeQueue(files, f"{QUEUES_FOLDER}/{place}", settings.queue_file_bytes)
+            queue = ConsumeQueue(files, f"{QUEUES_FOLDER}/{folder}", settings.queue_file_bytes)
         self.by_key[key] = queue
         return queue
 

@@ -241,12 +241,12 @@ def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
 
 
 def _is_own(
-    records: bytes, at: int, size: int, place: int, index: int, queue_id: int, magic: int, topic: bytes
+    records: bytes, at: int, size: int, log_offset: int, index: int, queue_id: int, magic: int, topic: bytes
 ) -> bool:
     if len(records) - at < MIN_RECORD_BYTES:
         return False
     own_size, own_magic, own_queue, own_index, own_place, sys_flag, body = IDENTITY.unpack_from(records, at)
-    if own_index != index or own_place != place or own_queue != queue_id or own_magic != magic:
+    if own_index != index or own_place != log_offset or own_queue != queue_id or own_magic != magic:
         return False
     if own_size != size and (size or (at and own_size != len(records) - at)):
         return False
@@ -257,18 +257,18 @@ def _is_own(
     return records.startswith(topic, body_at + body)
 
 
-def check_record(log: CommitLog, place: int, size: int, key: QueueKey, index: int) -> bytes:
-    """Returns the first bytes of the record at log offset `place`. Raises `StoreError` if it is another record."""
-    start = log.read(place, max(0, min(size, MIN_RECORD_BYTES)))
+def check_record(log: CommitLog, log_offset: int, size: int, key: QueueKey, index: int) -> bytes:
+    """Returns the first bytes of the record at `log_offset`. Raises `StoreError` if it is another record."""
+    start = log.read(log_offset, max(0, min(size, MIN_RECORD_BYTES)))
     if len(start) == MIN_RECORD_BYTES:
         magic, topic = topic_part(key[0])
         own_size, own_magic, own_queue, own_index, own_place, sys_flag, _ = IDENTITY.unpack_from(start)
-        if (own_size, own_magic, own_queue, own_index, own_place) == (size, magic, key[1], index, place):
+        if (own_size, own_magic, own_queue, own_index, own_place) == (size, magic, key[1], index, log_offset):
             body_at = FIXED[sys_flag & HOSTS_V6].size
-            (body,) = INT.unpack(log.read(place + body_at - INT.size, INT.size))
-            if body >= 0 and log.read(place + body_at + body, len(topic)) == topic:
+            (body,) = INT.unpack(log.read(log_offset + body_at - INT.size, INT.size))
+            if body >= 0 and log.read(log_offset + body_at + body, len(topic)) == topic:
                 return start
-    raise StoreError(_other_record(place))
+    raise StoreError(_other_record(log_offset))
 
 
 def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int) -> int | None:
@@ -303,8 +303,8 @@ def search_time(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, timestamp
     return max(start, min(low - 1, end)) if upper else low
 
 
-def _other_record(place: int) -> str:
-    return f"another record, or none, at {place} of the commit log"
+def _other_record(log_offset: int) -> str:
+    return f"another record, or none, at {log_offset} of the commit log"
 
 
 def entry_error(key: QueueKey, index: int, what: str) -> StoreError:

@@ -187,8 +187,8 @@ def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
         count = int(text) if len(text) < 10 and text.isascii() and text.isdigit() else 0
         if not 0 < count <= MAX_RECORD_MESSAGES:
             raise _DamagedRecord
-    place, size, code = ENTRY.unpack(entry)
-    return BatchEntry(place, size, code, record.store_timestamp_ms, record.queue_offset, count).pack()
+    log_offset, size, code = ENTRY.unpack(entry)
+    return BatchEntry(log_offset, size, code, record.store_timestamp_ms, record.queue_offset, count).pack()
 
 
 def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> bool:

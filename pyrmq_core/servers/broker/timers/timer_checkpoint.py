@@ -80,8 +80,8 @@ class TimerCheckpoint:
             return None
         read_ms, position, offset, masters, version, changed_ms, changes = FIELDS.unpack_from(data)
         values = (read_ms, position, min(offset, masters), version, changed_ms, changes)
-        whole = FIELDS.size + OWN.size
-        if len(data) < whole + CRC.size or CRC.unpack_from(data, whole)[0] != zlib.crc32(data[:whole]):
+        fields_end = FIELDS.size + OWN.size
+        if len(data) < fields_end + CRC.size or CRC.unpack_from(data, fields_end)[0] != zlib.crc32(data[:fields_end]):
             return cls(*values)
         mark, log_end, precision_ms = OWN.unpack_from(data, FIELDS.size)
         return cls(*values, log_end, precision_ms) if mark == MARK else cls(*values)
@@ -123,8 +123,10 @@ def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
         return None
     offset = min(saved.queue_offset - 1, store.reader.search(TIMER_QUEUE, saved.read_ms, upper=True))
     offset = min(max(offset, start), end - 1)
-    place = max(store.reader.entry(TIMER_QUEUE, offset).physical_offset, store.reader.place_before(saved.read_ms))
-    places = [place]
+    log_offset = max(store.reader.entry(TIMER_QUEUE, offset).physical_offset, store.reader.place_before(saved.read_ms))
+    places = [log_offset]
     if saved.queue_offset < end:
-        places.insert(0, min(place, store.reader.entry(TIMER_QUEUE, max(saved.queue_offset, start)).physical_offset))
+        places.insert(
+            0, min(log_offset, store.reader.entry(TIMER_QUEUE, max(saved.queue_offset, start)).physical_offset)
+        )
     return next((position for position in places if store.end - position <= MAX_LOOKED_AT_BYTES), None)

@@ -57,8 +57,8 @@ class TimerEntry(NamedTuple):
 
     def pack(self) -> bytes:
         delay_ms = self.slot_ms - self.enqueue_ms
-        place = (self.physical_offset, self.size, self.topic_hash, self.due_ms)
-        return ENTRY.pack(ENTRY.size, self.previous, self.magic, self.enqueue_ms, delay_ms, *place)
+        message = (self.physical_offset, self.size, self.topic_hash, self.due_ms)
+        return ENTRY.pack(ENTRY.size, self.previous, self.magic, self.enqueue_ms, delay_ms, *message)
 
 
 class TimerLog:
@@ -222,9 +222,9 @@ class TimerLog:
 
 
 def _entry(data: bytes, at: int, position: int) -> TimerEntry | None:
-    size, previous, magic, enqueue_ms, delay_ms, place, length, topic_hash, due_ms = ENTRY.unpack_from(data, at)
+    size, previous, magic, enqueue_ms, delay_ms, log_offset, length, topic_hash, due_ms = ENTRY.unpack_from(data, at)
     if size != ENTRY.size or not 0 < magic <= ALL_MAGIC or not NO_ENTRY <= previous < position:
         return None
-    if place < 0 or length <= 0:
+    if log_offset < 0 or length <= 0:
         return None
-    return TimerEntry(previous, magic, enqueue_ms, enqueue_ms + delay_ms, place, length, topic_hash, due_ms)
+    return TimerEntry(previous, magic, enqueue_ms, enqueue_ms + delay_ms, log_offset, length, topic_hash, due_ms)

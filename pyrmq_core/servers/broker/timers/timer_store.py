@@ -285,8 +285,8 @@ class TimerStore:
         slot_ms, rolls = rolled_slot(self._floor(message.out_ms), write_ms, self._settings)
         magic = DEFAULT | (ROLL if rolls else 0) | (DELETE if TIMER_DEL_UNIQKEY in message.properties else 0)
         due_ms = 0 if rolls else exact_ms(message.properties, record.store_timestamp_ms, slot_ms, precision_ms)
-        place = (record.commit_log_offset, record.store_size, topic_hash(message.topic), due_ms)
-        entry = TimerEntry(NO_ENTRY, magic, write_ms, slot_ms, *place)
+        reference = (record.commit_log_offset, record.store_size, topic_hash(message.topic), due_ms)
+        entry = TimerEntry(NO_ENTRY, magic, write_ms, slot_ms, *reference)
         slot = self._slot if self._slot is not None and self._slot.slot_ms == slot_ms else None
         is_new = slot is None and self.files.is_empty(slot_ms)
         position = self.files.add(entry)

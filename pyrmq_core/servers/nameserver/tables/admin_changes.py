@@ -35,7 +35,7 @@ def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData])
     """
     if not queue_datas:
         return None
-    unknown = next((place for place, queue in enumerate(queue_datas) if not _is_known(tables, queue)), None)
+    unknown = next((index for index, queue in enumerate(queue_datas) if not _is_known(tables, queue)), None)
     set_queues = queue_datas if unknown is None else queue_datas[:unknown] if topic in tables.topic_queue_table else ()
     if set_queues:
         check_queues(tables, topic, [queue_data.broker_name for queue_data in set_queues])

@@ -197,8 +197,8 @@ class TopicSet:
     unknown: str | None
 
     def __str__(self) -> str:
-        rest = "" if self.unknown is None else f"; ended at broker {self.unknown}, which is unknown"
-        return f"queues of topic {self.topic} set for brokers {', '.join(self.brokers) or 'none'}{rest}"
+        ending = "" if self.unknown is None else f"; ended at broker {self.unknown}, which is unknown"
+        return f"queues of topic {self.topic} set for brokers {', '.join(self.brokers) or 'none'}{ending}"
 
 
 Change: TypeAlias = (

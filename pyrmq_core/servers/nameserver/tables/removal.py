@@ -81,15 +81,15 @@ def _remove(tables: RouteTables, all_leaving: Iterable[_Leaving], reason: Remova
         if broker is None:
             continue
         touched[broker.broker_name] = None
-        rest = _without(broker, key.address)
-        if not rest.broker_addrs:
+        remaining = _without(broker, key.address)
+        if not remaining.broker_addrs:
             changes.append(BrokerNameRemoved(broker.broker_name))
             changes += map(ClusterRemoved, tables.drop_broker(broker.broker_name))
             notices.pop(broker.broker_name, None)
             continue
-        tables.put_broker(rest)
+        tables.put_broker(remaining)
         if addressed and broker_id == min(broker.broker_addrs):
-            notices[broker.broker_name] = min_id_change(rest, offline_address=key.address)
+            notices[broker.broker_name] = min_id_change(remaining, offline_address=key.address)
     removed = touched.keys() - tables.broker_addr_table.keys()
     if removed and (gone := tables.drop_brokers(removed)):
         changes.append(TopicsRemoved(tuple(gone)))

@@ -157,10 +157,10 @@ async def _names_a_broker(admin: Admin, msg_id: str) -> bool:
     from pyrmq_core.protocol.messages.record import unpack_host
 
     try:
-        place = decode_offset_msg_id(msg_id)
+        parts = decode_offset_msg_id(msg_id)
     except InvalidArgument:
         return False
-    address = unpack_host(place.ip + (place.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
+    address = unpack_host(parts.ip + (parts.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
     brokers = (await admin.cluster_info()).broker_addr_table.values()
     return any(address in broker.broker_addrs.values() for broker in brokers)
 

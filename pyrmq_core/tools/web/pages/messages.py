@@ -84,8 +84,8 @@ async def message_page(request: Request, look_ups: LookUps) -> Shown:
     )
 
 
-def missing(place: MessageQueue, offset: int) -> InvalidArgument:
-    return InvalidArgument(f"{place} has no message at {offset}; it may have been removed")
+def missing(queue: MessageQueue, offset: int) -> InvalidArgument:
+    return InvalidArgument(f"{queue} has no message at {offset}; it may have been removed")
 
 
 def place_of(request: Request) -> tuple[MessageQueue, int]:

@@ -58,14 +58,14 @@ class Descriptors:
             return opened.number
         while len(self._opened) >= self._most and self._close_oldest():
             pass
-        place = self._place_of(path)
+        full_path = self._place_of(path)
         while True:
             try:
-                number = os.open(place, os.O_RDWR)
+                number = os.open(full_path, os.O_RDWR)
                 break
             except OSError as error:
                 if error.errno not in NONE_LEFT or not self._close_oldest():
-                    number = self.open(place, os.O_RDWR)
+                    number = self.open(full_path, os.O_RDWR)
                     break
         self._opened[path] = OpenDescriptor(number)
         return number
@@ -88,9 +88,9 @@ class Descriptors:
                 if opened.is_gone and not opened.users:
                     self._give_back(opened.number)
 
-    def open(self, place: Path, flags: int) -> int:
+    def open(self, full_path: Path, flags: int) -> int:
         """Returns a descriptor that the caller owns, from the reserve if no other is left. `close` returns it."""
-        return self.with_room(lambda: os.open(place, flags, 0o666))
+        return self.with_room(lambda: os.open(full_path, flags, 0o666))
 
     def with_room(self, call: Callable[[], T]) -> T:
         """Calls a function that needs a descriptor. If none is left, frees a reserved descriptor and calls it again."""

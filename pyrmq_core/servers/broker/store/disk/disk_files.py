@@ -65,46 +65,46 @@ class DiskFiles:
         return self._listing(folder, folders=False)
 
     def size(self, path: str) -> int | None:
-        place = self.full_path(path)
-        with _named("look at", place):
+        full_path = self.full_path(path)
+        with _named("look at", full_path):
             try:
-                return place.stat().st_size
+                return full_path.stat().st_size
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
     def open(self, path: str, size: int, *, sync_name: bool = True) -> StoredFile:
-        place = self.full_path(path)
-        with _named("make", place):
-            if not place.exists():
-                self._make_folder(place.parent, sync=sync_name)
-                self._make_file(place, size, sync=sync_name)
+        full_path = self.full_path(path)
+        with _named("make", full_path):
+            if not full_path.exists():
+                self._make_folder(full_path.parent, sync=sync_name)
+                self._make_file(full_path, size, sync=sync_name)
             self._made.setdefault(path, object())
-            return DiskFile(self, path, place.stat().st_size)
+            return DiskFile(self, path, full_path.stat().st_size)
 
     def remove(self, path: str) -> None:
-        place = self.full_path(path)
-        with _named("remove", place):
+        full_path = self.full_path(path)
+        with _named("remove", full_path):
             self._forget(path)
-            if place.is_dir():
-                self._remove_folder(place)
+            if full_path.is_dir():
+                self._remove_folder(full_path)
             else:
-                place.unlink(missing_ok=True)
-            if place.parent.exists():
-                self._sync_folder(place.parent)
+                full_path.unlink(missing_ok=True)
+            if full_path.parent.exists():
+                self._sync_folder(full_path.parent)
 
     def set_aside(self, folder: str) -> Callable[[], None]:
-        place, aside = self.full_path(folder), self._root / ASIDE / str(self._set_aside)
-        if not place.is_dir():
+        full_path, aside = self.full_path(folder), self._root / ASIDE / str(self._set_aside)
+        if not full_path.is_dir():
             return _nothing
-        with _named("remove", place):
+        with _named("remove", full_path):
             self._make_folder(aside.parent)
             self._forget(folder)
             try:
-                place.rename(aside)
+                full_path.rename(aside)
             except OSError:  # the target is on another file system
-                self._remove_folder(place)
+                self._remove_folder(full_path)
             self._set_aside += 1
-            self._sync_folder(place.parent)
+            self._sync_folder(full_path.parent)
         return partial(self._free, aside)
 
     def _free(self, aside: Path) -> None:
@@ -118,67 +118,67 @@ class DiskFiles:
             del self._made[name]
         self._descriptors.forget(path)
 
-    def _remove_folder(self, place: Path) -> None:
-        self._descriptors.with_room(lambda: shutil.rmtree(place))
+    def _remove_folder(self, full_path: Path) -> None:
+        self._descriptors.with_room(lambda: shutil.rmtree(full_path))
 
     def retire(self, path: str) -> Callable[[], None]:
         """Moves the file aside, so that a new file can have its path. A file on another file system is not moved."""
-        place = self.full_path(path)
+        full_path = self.full_path(path)
         self._forget(path)
         aside = self._root / ASIDE / f"file{self._set_aside}"
         self._set_aside += 1
         try:
             self._make_folder(aside.parent)
-            place.rename(aside)
+            full_path.rename(aside)
         except OSError:
-            return partial(self._unlink, place, place.parent)
-        return partial(self._unlink, aside, place.parent)
+            return partial(self._unlink, full_path, full_path.parent)
+        return partial(self._unlink, aside, full_path.parent)
 
-    def _unlink(self, place: Path, folder: Path) -> None:
-        with _named("remove", place):
-            place.unlink(missing_ok=True)
+    def _unlink(self, full_path: Path, folder: Path) -> None:
+        with _named("remove", full_path):
+            full_path.unlink(missing_ok=True)
             if folder.exists():
                 self._sync_folder(folder)
 
     def modified_ms(self, path: str) -> int | None:
-        place = self.full_path(path)
-        with _named("look at", place):
+        full_path = self.full_path(path)
+        with _named("look at", full_path):
             try:
-                return place.stat().st_mtime_ns // 1_000_000
+                return full_path.stat().st_mtime_ns // 1_000_000
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
     def space(self, folder: str) -> DiskSpace:
-        place = self.full_path(folder)
-        with _named("look at the file system of", place):
-            while not place.exists() and place != place.parent:
-                place = place.parent
-            usage = shutil.disk_usage(place)
+        full_path = self.full_path(folder)
+        with _named("look at the file system of", full_path):
+            while not full_path.exists() and full_path != full_path.parent:
+                full_path = full_path.parent
+            usage = shutil.disk_usage(full_path)
             return DiskSpace(usage.total, usage.total - usage.used, usage.free)
 
     def load(self, path: str) -> bytes | None:
-        place = self.full_path(path)
-        with _named("read", place):
+        full_path = self.full_path(path)
+        with _named("read", full_path):
             try:
-                return self._descriptors.with_room(place.read_bytes)
+                return self._descriptors.with_room(full_path.read_bytes)
             except FileNotFoundError:
                 return None
 
     def save(self, path: str, data: bytes, *, keep_previous: bool = True) -> None:
-        place = self.full_path(path)
-        fresh = place.with_name(place.name + ".tmp")
-        with _named("write", place):
-            self._make_folder(place.parent)
+        full_path = self.full_path(path)
+        fresh = full_path.with_name(full_path.name + ".tmp")
+        with _named("write", full_path):
+            self._make_folder(full_path.parent)
             number = self._descriptors.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             try:
                 _write_all(number, data, 0)
                 os.fsync(number)
             finally:
                 self._descriptors.close(number)
-            if keep_previous and place.exists():
-                place.replace(place.with_name(place.name + ".bak"))
-            fresh.replace(place)
-            self._sync_folder(place.parent)
+            if keep_previous and full_path.exists():
+                full_path.replace(full_path.with_name(full_path.name + ".bak"))
+            fresh.replace(full_path)
+            self._sync_folder(full_path.parent)
 
     def lock(self) -> None:
         """Locks byte 0 of `lock`, as RocketMQ does: neither broker opens a store that the other has open."""
@@ -207,13 +207,13 @@ class DiskFiles:
                 self._lock = None
 
     def sync(self, path: str) -> None:
-        place, creation = self.full_path(path), self._made.get(path)
-        with _named("sync", place):
+        full_path, creation = self.full_path(path), self._made.get(path)
+        with _named("sync", full_path):
             try:
                 with self._descriptors.held(path) as opened:
                     getattr(os, "fdatasync", os.fsync)(opened.number)
                     self._check(path, creation, os.fstat(opened.number))
-                self._sync_names(place)
+                self._sync_names(full_path)
             except FileNotFoundError:
                 self._check(path, creation, None)
 
@@ -222,40 +222,40 @@ class DiskFiles:
             self._check(path, self._made.get(path), None)
 
     def _check(self, path: str, creation: object, held: os.stat_result | None) -> None:
-        place = self.full_path(path)
+        full_path = self.full_path(path)
         try:
-            on_disk: os.stat_result | None = place.stat()
+            on_disk: os.stat_result | None = full_path.stat()
         except (FileNotFoundError, NotADirectoryError):
             on_disk = None
         is_there = on_disk is not None and (held is None or os.path.samestat(held, on_disk))
         if not is_there and creation is not None and self._made.get(path) is creation:
-            raise StoreError(f"{place} was removed or replaced while the broker uses it")
+            raise StoreError(f"{full_path} was removed or replaced while the broker uses it")
 
     def _listing(self, folder: str, *, folders: bool) -> list[str]:
-        place = self.full_path(folder)
+        full_path = self.full_path(folder)
 
         def listed() -> list[str]:
-            with os.scandir(place) as entries:
+            with os.scandir(full_path) as entries:
                 return sorted(entry.name for entry in entries if entry.is_dir() == folders)
 
-        with _named("list", place):
+        with _named("list", full_path):
             try:
                 return self._descriptors.with_room(listed)
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
-    def _make_file(self, place: Path, size: int, *, sync: bool) -> None:
+    def _make_file(self, full_path: Path, size: int, *, sync: bool) -> None:
         """Makes a file of zeros. Removes it if that fails, or the sync of its name."""
-        number = self._descriptors.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        number = self._descriptors.open(full_path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
-            os.truncate(number if os.truncate in os.supports_fd else place, size)
-            self._unsynced_folders.add(place.parent)
+            os.truncate(number if os.truncate in os.supports_fd else full_path, size)
+            self._unsynced_folders.add(full_path.parent)
             if sync:
                 os.fsync(number)
-                self._sync_names(place)
+                self._sync_names(full_path)
         except OSError:
             with contextlib.suppress(OSError):
-                place.unlink()
+                full_path.unlink()
             raise
         finally:
             self._descriptors.close(number)
@@ -269,9 +269,9 @@ class DiskFiles:
             if sync:
                 self._sync_names(folder)
 
-    def _sync_names(self, place: Path) -> None:
+    def _sync_names(self, full_path: Path) -> None:
         with self._syncing_names:
-            for folder in place.parents:
+            for folder in full_path.parents:
                 if folder in self._unsynced_folders:
                     self._unsynced_folders.discard(folder)  # before the sync: a name that is made meanwhile adds it
                     try:
@@ -366,8 +366,8 @@ def _nothing() -> None:
 
 
 @contextlib.contextmanager
-def _named(what: str, place: Path) -> Iterator[None]:
+def _named(what: str, full_path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(f"cannot {what} {place}: {error.strerror or error}") from error
+        raise StoreError(f"cannot {what} {full_path}: {error.strerror or error}") from error

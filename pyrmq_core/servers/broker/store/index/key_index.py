@@ -123,10 +123,10 @@ class KeyIndex:
             return IndexFile(stored, name, self._layout, header)
         return None
 
-    def _is_stored(self, place: int, store_ms: int) -> bool:
-        if place < self._store.start:
+    def _is_stored(self, offset: int, store_ms: int) -> bool:
+        if offset < self._store.start:
             return True
-        record = next(self._store.records(place)) if place < self._store.end else None
+        record = next(self._store.records(offset)) if offset < self._store.end else None
         return isinstance(record, RawRecord) and record.store_timestamp_ms == store_ms
 
     @property
@@ -273,13 +273,13 @@ class KeyIndex:
 
     def _remove_after_gap(self) -> Iterator[None]:
         """Removes all files after a gap: a file's first record has to be the next record with keys in the log."""
-        place = self._store.start
+        offset = self._store.start
         for number, file in enumerate(self._files):
             begin = file.header.begin_offset
-            if begin > place and (yield from next_with_keys(self._store, place)) < begin:
+            if begin > offset and (yield from next_with_keys(self._store, offset)) < begin:
                 self._remove_from(number)
                 break
-            place = file.header.end_offset + 1
+            offset = file.header.end_offset + 1
 
     def mark_synced(self, file: IndexFile) -> None:
         """Records that a full file, and all files before it, are on the medium: after a kill they need no check."""

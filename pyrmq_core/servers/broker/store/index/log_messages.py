@@ -44,17 +44,17 @@ def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple
     yield messages, start
 
 
-def next_with_keys(store: MessageStore, place: int) -> Generator[None, None, int]:
-    """Returns, after some steps, the offset of the first record with keys from `place` on, or the log's end.
+def next_with_keys(store: MessageStore, offset: int) -> Generator[None, None, int]:
+    """Returns, after some steps, the offset of the first record with keys from `offset` on, or the log's end.
 
-    `place` is the offset of a record, or one byte more: then the search begins with the next record.
+    `offset` is that of a record, or one byte more: then the search begins with the next record.
     """
-    start = place if place == store.start else place - 1
+    start = offset if offset == store.start else offset - 1
     weight = 0
     for record in store.records(max(start, store.start)):
         if isinstance(record, RawRecord):
             if (
-                record.commit_log_offset >= place
+                record.commit_log_offset >= offset
                 and not _is_rolled_back(record)
                 and any(record_keys(record.properties))
             ):

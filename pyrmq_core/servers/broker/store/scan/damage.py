@@ -50,8 +50,8 @@ def record_offsets(data: bytes, base: int) -> list[int]:
         at = data.find(magic)
         while at >= 0:
             begin = at - MAGIC_POSITION
-            place = data[begin + COMMIT_LOG_OFFSET_POSITION :][:OFFSET_BYTES] if begin >= 0 else b""
-            if len(place) == OFFSET_BYTES and int.from_bytes(place) == base + begin:
+            own_offset = data[begin + COMMIT_LOG_OFFSET_POSITION :][:OFFSET_BYTES] if begin >= 0 else b""
+            if len(own_offset) == OFFSET_BYTES and int.from_bytes(own_offset) == base + begin:
                 offsets.append(base + begin)
             at = data.find(magic, at + 1)
     return sorted(offsets)

@@ -118,8 +118,8 @@ def record_bytes(log: CommitLog, offset: int) -> bytes | None:
     """
     try:
         head = log.read(offset, COMMIT_LOG_OFFSET_POSITION + PLACE.size)
-        (size, magic), (place,) = HEAD.unpack_from(head), PLACE.unpack_from(head, COMMIT_LOG_OFFSET_POSITION)
-        is_head = magic in (MAGIC_V1, MAGIC_V2) and place == offset
+        (size, magic), (own_offset,) = HEAD.unpack_from(head), PLACE.unpack_from(head, COMMIT_LOG_OFFSET_POSITION)
+        is_head = magic in (MAGIC_V1, MAGIC_V2) and own_offset == offset
         if not is_head or size > min(MAX_RECORD_BYTES, log.end - offset):
             return None
         stored = log.read(offset, size)
