@@ -1,7 +1,7 @@
-"""Messages as Arrow columns (extra `arrow`): `encoding` makes payloads of rows, `decoding` record batches of pulls, and
-`arrays` joins Arrow's arrays with NumPy's vectors for both.
+"""Messages as Arrow columns (extra `arrow`): `encoding` makes payloads of rows, `decoding` record batches of pulls.
 
-The results equal the results of `protocol/messages/payload.py` for each message alone.
+`arrays` joins Arrow's arrays with NumPy's vectors for both. The results equal the results of
+`protocol/messages/payload.py` for each message alone.
 """
 
 from __future__ import annotations

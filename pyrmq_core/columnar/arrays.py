@@ -33,7 +33,7 @@ KEPT_BYTES: Final = 16 * 1024 * 1024
 
 @cache
 def keep_freed_memory() -> None:
-    """Makes glibc keep freed blocks of up to 16 MiB for the next batch; call it before columns are encoded or decoded.
+    """Makes glibc keep freed blocks of up to 16 MiB for the next batch. Call it before columns are encoded or decoded.
 
     glibc keeps blocks up to the size of the largest block that was ever freed (its dynamic mmap threshold), so this
     allocates and frees one of 16 MiB. Otherwise each batch's memory returns to the system, and allocating it again
@@ -57,12 +57,12 @@ def spans(data: pa.Buffer, starts: Ints | Int32s, ends: Ints | Int32s, missing: 
 
 
 def windows(octets: Octets, width: int) -> npt.NDArray[np.void]:
-    """Returns an array whose element i is the bytes `octets[i:i + width]`; nothing is copied."""
+    """Returns an array whose element i is the bytes `octets[i:i + width]`. Nothing is copied."""
     return np.ndarray((len(octets) - width + 1,), f"V{width}", octets, 0, (1,))
 
 
 def take_unchecked(array: pa.Array, places: pa.Array) -> pa.Array:
-    """Returns `array[index]` for each index in `places`, null for a null index; indices are not checked."""
+    """Returns `array[index]` for each index in `places`, null for a null index. Indices are not checked."""
     return _TAKE.call([array, places], _UNCHECKED)
 
 
@@ -72,7 +72,7 @@ def strided_indices(step: int, first: int, count: int) -> pa.Array:
 
 
 def slices_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
-    """Returns the binary array whose element i is `data[bounds[i]:bounds[i + 1]]`; nothing is copied.
+    """Returns the binary array whose element i is `data[bounds[i]:bounds[i + 1]]`. Nothing is copied.
 
     An element may have a negative length if no caller reads it.
     """
@@ -82,7 +82,7 @@ def slices_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
 
 
 def fixed_spans(values: npt.NDArray[Any]) -> pa.Array:
-    """Returns the rows of a matrix of bytes as a binary array; a contiguous matrix is not copied."""
+    """Returns the rows of a matrix of bytes as a binary array. A contiguous matrix is not copied."""
     count, width = values.shape
     return slices_between(pa.py_buffer(np.ascontiguousarray(values)), np.arange(count + 1, dtype=np.int32) * width)
 
@@ -111,7 +111,7 @@ def encoded(texts: pa.Array) -> pa.DictionaryArray:
 
 
 def as_text(array: pa.Array) -> pa.Array:
-    """Returns a binary array as strings; as in Java, bytes that are not UTF-8 become U+FFFD."""
+    """Returns a binary array as strings. As in Java, bytes that are not UTF-8 become U+FFFD."""
     if is_utf8(array):
         return as_string(array)
     wrong = np.flatnonzero(not_utf8(array))
@@ -122,12 +122,12 @@ def as_text(array: pa.Array) -> pa.Array:
 
 
 def as_string(array: pa.Array) -> pa.Array:
-    """Returns the binary array with the type string; the bytes are not checked to be UTF-8."""
+    """Returns the binary array with the type string. The bytes are not checked to be UTF-8."""
     return array.view(pa.string())
 
 
 def is_utf8(array: pa.Array) -> bool:
-    """Returns whether all elements of a binary array without nulls are UTF-8; ASCII takes a sixth of the time."""
+    """Returns whether all elements of a binary array without nulls are UTF-8. ASCII takes a sixth of the time."""
     bounds = offsets_of(array)
     octets = byte_view(array)[bounds[0] : bounds[-1]]
     if not len(octets) or octets.max() < FIRST_BEYOND_ASCII:
@@ -140,7 +140,7 @@ def is_utf8(array: pa.Array) -> bool:
 
 
 def not_utf8(array: pa.Array) -> Bools:
-    """Returns a mask of the elements that are not UTF-8; only elements that are not ASCII are decoded."""
+    """Returns a mask of the elements that are not UTF-8. Only elements that are not ASCII are decoded."""
     bounds, octets = offsets_of(array), byte_view(array)
     wrong = np.zeros(len(array), np.bool_)
     beyond = np.flatnonzero(octets[: bounds[-1]] >= FIRST_BEYOND_ASCII)
@@ -154,12 +154,11 @@ def not_utf8(array: pa.Array) -> Bools:
 
 
 def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Returns a vector of native numbers as an Arrow array of `kind`; a contiguous vector is not copied."""
+    """Returns a vector of native numbers as an Arrow array of `kind`. A contiguous vector is not copied."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def constant(text: str, count: int) -> pa.Array:
-    """Returns an array that repeats the text `count` times."""
     letters = text.encode()
     bounds = np.arange(count + 1, dtype=np.int32) * np.int32(len(letters))
     return as_string(slices_between(pa.py_buffer(letters * count), bounds))
@@ -168,7 +167,7 @@ def constant(text: str, count: int) -> pa.Array:
 def name_twice(codes: Int32s, counts: Ints, name_count: int) -> Bools:
     """Returns a mask of the messages that have a property name more than once.
 
-    `codes` number the name of each pair, `counts` are the pairs of each message; there are `name_count` names.
+    `codes` number the name of each pair, `counts` are the pairs of each message, and there are `name_count` names.
     """
     twice = np.zeros(len(counts), np.bool_)
     filled = np.flatnonzero(counts)

@@ -50,7 +50,7 @@ PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class BodyColumn:
-    """A column of JSON bodies; `bodies` is the number of sampled bodies that have a value there.
+    """A column of JSON bodies. `bodies` is the number of sampled bodies that have a value there.
 
     `name` and `type` describe the column. Names are changed where two would differ by case only, also from a message's
     own columns. `json_name` and `json_type` have the names in the bodies.
@@ -90,7 +90,7 @@ class BodySchema:
 
 
 class BodySampler:
-    """The columns of the added bodies; the memory grows with the number of names, up to a bound, not of bodies."""
+    """The columns of the added bodies. The memory grows with the number of names, up to a bound, not of bodies."""
 
     def __init__(self) -> None:
         self._room = _Room()
@@ -98,7 +98,7 @@ class BodySampler:
         self._sampled = self._objects = self._texts = 0
 
     def add(self, body: bytes) -> None:
-        """Adds a body; an empty body has no form and is not counted."""
+        """Adds a body. An empty body has no form and is not counted."""
         if not body:
             return
         self._sampled += 1
@@ -113,7 +113,6 @@ class BodySampler:
             self._row.add_object(value, 0)
 
     def schema(self) -> BodySchema:
-        """Returns the schema by the bodies so far."""
         sampled = self._sampled
         if not sampled:
             return BodySchema("empty", (), 0, 0)
@@ -127,7 +126,7 @@ class BodySampler:
 
 
 def infer_body_schema(bodies: Iterable[bytes]) -> BodySchema:
-    """Returns the columns of the bodies; a body of another form than most is counted, but adds no column."""
+    """Returns the columns of the bodies. A body of another form than most is counted, but adds no column."""
     sampler = BodySampler()
     for body in bodies:
         sampler.add(body)
@@ -135,13 +134,11 @@ def infer_body_schema(bodies: Iterable[bytes]) -> BodySchema:
 
 
 class _Float(str):
-    """The text of a number with a point or an exponent."""
-
     __slots__ = ()
 
 
 def _json_object(text: str) -> Mapping[str, Any] | None:
-    """Returns the JSON object of a text; None for other texts, and for JSON that Python cannot read."""
+    """Returns the JSON object of a text, or None for other texts, and for JSON that Python cannot read."""
     try:
         value = json.loads(text, parse_float=_Float, parse_constant=_Float)
     except (ValueError, RecursionError):
@@ -159,7 +156,7 @@ class _Room:
         self.is_over = False  # whether a name got no column for want of room
 
     def takes_name(self, name: str) -> bool:
-        """Takes the room of a name and its type; returns False if there is none."""
+        """Takes the room of a name and its type. Returns False if there is none."""
         size = _name_bytes(name)
         if not self.names_left or self.bytes_left < size:
             self.is_over = True
@@ -177,7 +174,6 @@ class _Room:
         return True
 
     def give_back(self, name: str) -> None:
-        """Gives back the room of a name."""
         self.names_left += 1
         self.bytes_left += _name_bytes(name)
 
@@ -213,7 +209,7 @@ class _Shape:
         self.is_map = False
 
     def add(self, value: object, depth: int) -> None:
-        """Adds a value of any kind; nulls are ignored."""
+        """Adds a value of any kind. Nulls are ignored."""
         if value is None:
             return
         self.values += 1
@@ -242,7 +238,6 @@ class _Shape:
                 element.add(inner, depth + 1)
 
     def add_object(self, members: Mapping[str, object], depth: int) -> None:
-        """Adds the members of an object."""
         self.objects += 1
         for name, value in members.items():
             if len(self.names) >= MAX_NAMES and name not in self.names:
@@ -275,13 +270,13 @@ class _Shape:
         self.is_exact, self.whole_digits = False, DECIMAL_DIGITS + 1
 
     def _any_element(self) -> _Shape | None:
-        """Returns the shape of all elements; None if there is no room for it."""
+        """Returns the shape of all elements, or None if there is no room for it."""
         if self.element is None and self._room.takes_element():
             self.element = _Shape(self._room)
         return self.element
 
     def _member(self, name: str) -> _Shape | None:
-        """Returns the shape of the members of this name; None if it gets no column."""
+        """Returns the shape of the members of this name, or None if it gets no column."""
         if self.is_map:
             return self._any_element()
         if name not in self.names:
@@ -299,13 +294,12 @@ class _Shape:
 
     @staticmethod
     def _merge_into(target: _Shape | None, other: _Shape) -> None:
-        """Merges a shape into another; the room of its names is taken anew."""
+        """Merges a shape into another. The room of its names is taken anew."""
         other.give_back()
         if target is not None:
             target.merge(other)
 
     def give_back(self) -> None:
-        """Gives back the room of all names below."""
         for name, shape in self.names.items():
             self._room.give_back(name)
             shape.give_back()
@@ -314,7 +308,6 @@ class _Shape:
             self.element.give_back()
 
     def merge(self, other: _Shape) -> None:
-        """Adds the values of another summary."""
         self.kinds |= other.kinds
         self.values += other.values
         self.objects += other.objects

@@ -30,7 +30,7 @@ SHORT_COLUMNS: Final = [
 
 
 class ParquetWriter:
-    """The writer of one Parquet file; `close` writes the file's footer."""
+    """The writer of one Parquet file. `close` writes the file's footer."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._writer = pq.ParquetWriter(
@@ -38,11 +38,9 @@ class ParquetWriter:
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Writes a batch of `SCHEMA`."""
         self._writer.write_batch(batch)
 
     def close(self) -> None:
-        """Writes the footer, without which the file cannot be read."""
         try:
             self._writer.close()
         finally:
@@ -81,7 +79,6 @@ def _has_bytes(kind: pa.DataType) -> bool:
 
 
 def _rows_at_once(group: pq.RowGroupMetaData) -> int:
-    """Returns how many rows of a row group are read together, by the mean of what they take there."""
     if not group.num_rows:
         return 1
     mean_bytes = max(1, int(group.total_byte_size) // int(group.num_rows))

@@ -24,7 +24,7 @@ INNER_HEAD: Final = np.dtype(
 def unwrapped(rows: Rows, batches: Bools) -> Rows:
     """Returns the rows with each batch record, which `batches` marks, replaced by its messages.
 
-    These have their own offset, flag, body and properties; all other fields are those of the record.
+    These have their own offset, flag, body and properties. All other fields are those of the record.
     """
     if (batches & (rows.head("sys_flag") & COMPRESSED != 0)).any():
         raise Unreadable  # no broker stores a compressed batch record

@@ -72,7 +72,7 @@ DEFAULT_COLUMNS: Final = tuple(SOURCE_COLUMNS)[:12]
 
 
 def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
-    """Returns the schema of the named or default columns; raises `InvalidArgument` for an unknown name.
+    """Returns the schema of the named or default columns. Raises `InvalidArgument` for an unknown name.
 
     A `pa.Schema` is returned as it is: it may have other types that hold the same values.
     """
@@ -85,7 +85,7 @@ def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
 
 
 def whole_number(text: str | None, most: int) -> int | None:
-    """Parses a property's text of decimal digits, from 0 to `most`; returns None for another text."""
+    """Parses a property's text of decimal digits, from 0 to `most`. Returns None for another text."""
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
         return None
     return number if (number := int(text)) <= most else None
@@ -97,7 +97,7 @@ def _deliver_at_ms(properties: Mapping[str, str]) -> int | None:
 
 
 def source_column(name: str) -> SourceColumn:
-    """Returns the column of this name; raises `InvalidArgument` if messages have none."""
+    """Returns the column of this name. Raises `InvalidArgument` if messages have none."""
     column = SOURCE_COLUMNS.get(name)
     if column is None:
         raise InvalidArgument(f"messages have no column {name}; there are {', '.join(SOURCE_COLUMNS)}")

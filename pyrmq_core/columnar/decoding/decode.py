@@ -74,8 +74,8 @@ def decode_records(
 ) -> pa.RecordBatch:
     """Returns the messages of `pulls` that lie in `within` and have one of `tags`, as a batch of exactly `columns`.
 
-    A broker filters by hashes of tags; here their text is compared. `body` may have the type string: it is then read as
-    Java reads text. Faulty bodies are found only if `body` is one of `columns`.
+    A broker filters by hashes of tags, while here their text is compared. `body` may have the type string: it is then
+    read as Java reads text. Faulty bodies are found only if `body` is one of `columns`.
 
     Raises the errors of `decode`, `InvalidArgument` for an unknown column, and `BodyTooLarge` if decompression adds
     more than 256 MiB: `decode_batches` yields such pulls in parts.
@@ -142,7 +142,7 @@ def decode_columns(
     *,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """Yields the batches of `decode_batches` without a loop over messages; raises `Unreadable` where that fails."""
+    """Yields the batches of `decode_batches` without a loop over messages. Raises `Unreadable` where that fails."""
     keep_freed_memory()
     rows = read_rows(pulls, within, verify_crc=rules.verify_crc)
     _check_complete(rows, pulls, within, allow_gaps=allow_gaps)
@@ -169,7 +169,6 @@ def _rest(rows: Rows, following: int, pulls: Sequence[RawPull]) -> tuple[RawPull
 
 
 def _check_complete(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *, allow_gaps: bool) -> None:
-    """Raises the error of `check_complete` for the first unfiltered pull that lacks a message."""
     if not any(pull.is_unfiltered for pull in pulls):
         return
     # Each row lies in its pull's own range. If the rows' offsets are dense from the first pull's start to the last
@@ -191,7 +190,7 @@ def _check_complete(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *
 
 
 class _Columns:
-    """The columns of `rows`; parts that several columns need are computed once."""
+    """The columns of `rows`. Parts that several columns need are computed once."""
 
     def __init__(self, rows: Rows, pulls: Sequence[RawPull]) -> None:
         self.rows = rows
@@ -206,7 +205,6 @@ class _Columns:
         return offset_msg_ids(self.rows)
 
     def topic(self) -> pa.Array:
-        """Returns the topics, without the tenant's namespace."""
         topics = self._topics()
         namespaces = {pull.namespace for pull in self._pulls}
         if not any(namespaces):
@@ -230,7 +228,7 @@ class _Columns:
 
     @staticmethod
     def _check_room(text_bytes: int) -> None:
-        """Raises `Unreadable` if the repeated text would exceed the limit; the path by row then reads it."""
+        """Raises `Unreadable` if the repeated text would exceed the limit. The path by row then reads it."""
         if text_bytes > MAX_DECOMPRESSED_BYTES:
             raise Unreadable
 
@@ -303,7 +301,7 @@ BUILDERS: Final[dict[str, Callable[[_Columns], pa.Array]]] = {
 
 
 def _whole_numbers(texts: pa.Array, most: int) -> pa.Array:
-    """Returns the numbers in the texts, parsed as by `whole_number`; null for other texts."""
+    """Returns the numbers in the texts, parsed as by `whole_number`, and null for other texts."""
     digits = pc.match_substring_regex(texts, rf"\A[0-9]{{1,{len(str(most))}}}\z")
     numbers_or_null = pc.if_else(digits, texts, pa.scalar(None, pa.string())).cast(pa.int64())
     return pc.if_else(pc.less_equal(numbers_or_null, most), numbers_or_null, pa.scalar(None, pa.int64()))
@@ -316,7 +314,7 @@ def _of_type(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def host_texts(rows: Rows, name: str) -> pa.Array:
-    """Returns `ip:port` of each message's `born_host` or `store_host`; each different host is formatted once."""
+    """Returns `ip:port` of each message's `born_host` or `store_host`. Each different host is formatted once."""
     return _by_version(rows, name, _texts)
 
 

@@ -31,7 +31,6 @@ def decode_messages(
     *,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """Yields the batches of `decode_batches`, made message by message."""
     messages: list[MessageExt] = []
     part_bytes = 0
     for number, pull in enumerate(pulls):
@@ -50,7 +49,7 @@ def decode_messages(
 
 
 def batch_of(messages: Sequence[MessageExt], columns: pa.Schema) -> pa.RecordBatch:
-    """Returns the messages as a batch; raises `RecordError` for a time that no timestamp holds."""
+    """Returns the messages as a batch. Raises `RecordError` for a time that no timestamp holds."""
     return pa.RecordBatch.from_arrays([_array(field, messages) for field in columns], schema=columns)
 
 

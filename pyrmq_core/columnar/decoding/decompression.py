@@ -23,7 +23,7 @@ PART_BYTES: Final = 32 * 1024 * 1024
 
 
 def with_decompressed_bodies(rows: Rows, rules: BodyRules) -> Iterator[tuple[Rows, int]]:
-    """Yields all rows in parts, with decompressed bodies; each part comes with the number of the first row after it.
+    """Yields all rows in parts, with decompressed bodies. Each part comes with the number of the first row after it.
 
     Raises `Unreadable` for a body that cannot be decompressed, unless the rules keep such a body as it is stored.
     """
@@ -46,7 +46,6 @@ def with_decompressed_bodies(rows: Rows, rules: BodyRules) -> Iterator[tuple[Row
 
 
 def _undone(rows: Rows, compressed: Ints, flags: Ints, rules: BodyRules) -> Iterator[tuple[int, bytes]]:
-    """Yields each decompressed body with the number of its row."""
     view, (starts, ends) = rows.octets.data, rows.body
     for row in compressed.tolist():
         try:

@@ -49,13 +49,12 @@ class Layout:
     ends: Int32s
 
     def value(self, number: int) -> tuple[Int32s, Int32s]:
-        """Returns the start and the end of the value of pair `number` in each string."""
         return self.ends[:, 2 * number] + 1, self.ends[:, 2 * number + 1]
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutPairs:
-    """The properties of `count` messages, by layout; a message in no layout has no properties."""
+    """The properties of `count` messages, by layout. A message in no layout has no properties."""
 
     data: pa.Buffer
     count: int
@@ -137,7 +136,7 @@ def _show_many(texts: list[bytes]) -> bool:
 
 
 def _separators(octets: Octets, bounds: Int32s) -> tuple[Int32s, Ints]:
-    """Returns the positions of all separators; and for each string the number of its first one, and last their count.
+    """Returns the positions of all separators, for each string the number of its first one, and last their count.
 
     The end of a string without its last separator, as 4.9 writes it, counts as a separator.
     """
@@ -152,7 +151,7 @@ def _separators(octets: Octets, bounds: Int32s) -> tuple[Int32s, Ints]:
 
 
 def _split(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> Iterator[Layout | None]:
-    """Yields the layouts of strings with equally many pairs; None for strings without a layout."""
+    """Yields the layouts of strings with equally many pairs, or None for strings without a layout."""
     whole = _layout(octets, rows, starts, ends)
     if whole is not None:
         yield whole
@@ -180,9 +179,9 @@ def _signatures(octets: Octets, starts: Int32s, ends: Int32s) -> np.ndarray[tupl
 
 
 def _layout(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> Layout | None:
-    """Returns the layout of the strings; None if their names differ, or the pairs of any are not plain.
+    """Returns the layout of the strings, or None if their names differ, or the pairs of any are not plain.
 
-    Each name is compared with the separators around it; the first has none in front.
+    Each name is compared with the separators around it. The first has none in front.
     """
     names, begin = [], int(starts[0])
     for name_end, value_end in ends[0].reshape(-1, 2).tolist():

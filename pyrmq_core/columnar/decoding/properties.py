@@ -40,9 +40,9 @@ VALUE_END: Final = 2
 
 @dataclass(frozen=True)
 class Pairs:
-    """The properties of messages, pair after pair in the order of messages; a message has no name twice.
+    """The properties of messages, pair after pair in the order of messages. A message has no name twice.
 
-    Three messages, the second one without properties; 1 and 2 mean the separators 0x01 and 0x02:
+    Three messages, the second one without properties. 1 and 2 mean the separators 0x01 and 0x02:
 
         place     0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17
         data      T  A  G  S  1  a  2  K  1  v  2  T  A  G  S  1  b  2
@@ -97,7 +97,6 @@ class Pairs:
 
     @cached_property
     def _elements(self) -> pa.Array:
-        """The names and values of all pairs, at the indices that the function `_elements` describes."""
         return _elements(self.data, self.bounds)
 
 
@@ -117,7 +116,7 @@ def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
 
 
 def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
-    """Returns the pairs, or a mask of messages found not to be plain; a call without these may find more."""
+    """Returns the pairs, or a mask of messages found not to be plain. A call without these may find more."""
     bounds = offsets_of(strings)
     octets = byte_view(strings)[: bounds[-1]]
     starts, ends = bounds[:-1], bounds[1:]
@@ -205,6 +204,6 @@ def _with_messages(read: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
 def _elements(data: pa.Buffer, pairs: Int32s) -> pa.Array:
     """Returns an array whose element 4 i is the name of pair i, and 4 i + 2 its value.
 
-    The elements between are separators, or bytes that belong to no pair; no caller reads them.
+    The elements between are separators, or bytes that belong to no pair. No caller reads them.
     """
     return slices_between(data, pairs.ravel() if len(pairs) else np.zeros(1, np.int32))

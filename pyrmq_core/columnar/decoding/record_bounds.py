@@ -2,7 +2,7 @@
 
 A stretch is a sequence of items without gaps. An item begins with its size, so the next item's position is known only
 after that is read. If the first size divides the stretch, all items are assumed to have that size, and checked.
-Otherwise many stretches are followed together, one item of each in a step; few stretches are followed by a loop.
+Otherwise many stretches are followed together, one item of each in a step. Few stretches are followed by a loop.
 Nanoseconds for an item in 2 MiB of records: 10 for equal sizes, 30 with 200 stretches, 100 with few.
 """
 
@@ -48,7 +48,7 @@ def items(octets: Octets, starts: Ints, ends: Ints, least: int) -> tuple[Ints, I
 
 
 def _equal_sizes(sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[Ints, Ints]:
-    """Returns the positions of items in stretches with items of one size; other stretches get the count 0."""
+    """Returns the positions of items in stretches with items of one size. Other stretches get the count 0."""
     first, lengths = sizes[starts].astype(np.int64), ends - starts
     likely = (first >= least) & (lengths % np.maximum(first, 1) == 0)
     counts = np.where(likely, lengths // np.maximum(first, 1), 0)
@@ -93,7 +93,7 @@ def _one_by_one(octets: Octets, sizes: Sizes, starts: Ints, ends: Ints, least: i
 
 
 def _walk(data: memoryview, place: int, last: int, least: int, walked: list[int]) -> None:
-    """Appends the positions of one stretch's items to `walked`; `last` is the last position of an item's start."""
+    """Appends the positions of one stretch's items to `walked`. `last` is the last position of an item's start."""
     unpack, append = SIZE.unpack_from, walked.append
     while place <= last:
         append(place)

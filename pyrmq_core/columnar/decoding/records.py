@@ -50,7 +50,7 @@ except ImportError:
 
 
 def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool = False) -> Rows:
-    """Returns the messages of `pulls` that lie both in `within` and in their pull's own range; bodies are as stored.
+    """Returns the messages of `pulls` that lie both in `within` and in their pull's own range. Bodies are as stored.
 
     Batch records become their messages. With `verify_crc` the batch records, but no others, are first compared with
     their CRC.
@@ -72,7 +72,7 @@ def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool
 
 
 def check_crcs(rows: Rows, which: Ints) -> None:
-    """Raises `Unreadable` unless the bodies of these rows match the CRC of their records; skips empty bodies.
+    """Raises `Unreadable` unless the bodies of these rows match the CRC of their records. Skips empty bodies.
 
     Each row has to be a complete record, not a message inside a batch record.
     """

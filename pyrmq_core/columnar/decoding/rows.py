@@ -60,7 +60,7 @@ class Rows:
                      |        body[0][i]
                      places[i]
 
-    `heads[i]` is a copy of that header in the form with IPv4 hosts; hosts are read from `octets`, by `host`. `pull[i]`
+    `heads[i]` is a copy of that header in the form with IPv4 hosts. Hosts are read from `octets`, by `host`. `pull[i]`
     is the number of the pull that the message came with. The messages inside a batch record share its position, header
     and topic, and have their own spans of body and properties. A decompressed body lies after all records.
 
@@ -92,7 +92,6 @@ class Rows:
         return native if self.record is None else native[self.record]
 
     def spans(self, bounds: tuple[Ints, Ints]) -> pa.Array:
-        """Returns the binary array of one part of each message: `body`, `properties` or `topic`."""
         return spans(self.data, *bounds)
 
     def host(self, name: str, v6: bool) -> Octets:
@@ -112,11 +111,10 @@ class Rows:
         return has
 
     def only(self, chosen: Bools) -> Rows:
-        """Returns the messages that are marked."""
         return self if chosen.all() else self.at(np.flatnonzero(chosen))
 
     def at(self, rows: Ints) -> Rows:
-        """Returns the messages with these numbers, in this order; a number may repeat."""
+        """Returns the messages with these numbers, in this order. A number may repeat."""
         return Rows(
             octets=self.octets,
             heads=self.heads[rows] if self.record is None else self.heads,
@@ -132,7 +130,7 @@ class Rows:
 
 
 def gathered(octets: Octets, places: Ints, width: int) -> npt.NDArray[np.void]:
-    """Returns `width` bytes from each position as opaque elements; a structured type would take twenty times longer."""
+    """Returns `width` bytes from each position as opaque elements. A structured type would take twenty times longer."""
     if not len(places):
         return np.empty(0, f"V{width}")
     return windows(octets, width)[places]

@@ -7,7 +7,7 @@
     counter              16 bits more of the hash
 
 A column's bytes are read as words of 8 bytes. Each word is multiplied by a factor that depends on its position, and the
-products are added up (multilinear hashing); so are the sums of the columns, by factors of their names. This is done
+products are added up (multilinear hashing). So are the sums of the columns, by factors of their names. This is done
 twice, with different factors. Two different rows at the same position share an id with a probability of about 2**-64.
 """
 
@@ -45,7 +45,7 @@ BYTES_AT_ONCE: Final = 512 * 1024
 
 
 def content_ids(rows: pa.RecordBatch, seed: bytes, first: int) -> pa.Array:
-    """Returns an id of 32 digits for each row; `first` is the first row's position in the part that `seed` names."""
+    """Returns an id of 32 digits for each row. `first` is the first row's position in the part that `seed` names."""
     position = np.arange(first, first + rows.num_rows, dtype=np.uint64)
     start = np.frombuffer(hashlib.blake2b(seed, digest_size=16).digest(), np.uint64)
     high, low = position * FIRST_FACTOR + start[0], position * SECOND_FACTOR + start[1]
@@ -58,7 +58,7 @@ def content_ids(rows: pa.RecordBatch, seed: bytes, first: int) -> pa.Array:
 
 
 def _hashed(column: pa.Array) -> Hashes:
-    """Returns the two hashes of each element; null is a value of its own."""
+    """Returns the two hashes of each element. Null is a value of its own."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _hashed(column.dictionary_decode())
@@ -108,7 +108,7 @@ def _folded_bytes(column: pa.Array) -> Hashes:
 
 
 def _block_end(words: Ints, start: int) -> int:
-    """Returns the end of a block of about `BYTES_AT_ONCE` from row `start` on; `words` are ascending sizes of rows."""
+    """Returns the end of a block of about `BYTES_AT_ONCE` from row `start` on. `words` are ascending sizes of rows."""
     count = max(1, BYTES_AT_ONCE // (WORD_BYTES * max(1, int(words[start]))))
     end = min(start + count, len(words))
     while end - start > 1 and (end - start) * int(words[end - 1]) * WORD_BYTES > 2 * BYTES_AT_ONCE:
@@ -142,7 +142,7 @@ def _words_of(octets: npt.NDArray[np.uint8], starts: Ints, length: Ints) -> Word
 
 
 def _folded_lists(column: pa.Array, elements: Hashes) -> Hashes:
-    """Returns the hashes of lists; `elements` are the hashes of the elements of all lists."""
+    """Returns the hashes of lists. `elements` are the hashes of the elements of all lists."""
     bounds = column.offsets.to_numpy().astype(np.int64)
     starts, ends = bounds[:-1], bounds[1:]
     count = (ends - starts).astype(np.uint64)
@@ -156,7 +156,6 @@ def _folded_lists(column: pa.Array, elements: Hashes) -> Hashes:
 
 
 def _factors(count: int) -> Hashes:
-    """Returns the factors of the first `count` positions, for each of the two hashes."""
     odd = _mixed(np.arange(1, 2 * count + 1, dtype=np.uint64) * STEP) | np.uint64(1)
     return odd[0::2].copy(), odd[1::2].copy()
 

@@ -87,7 +87,7 @@ class BatchLimit:
 
     @property
     def max_batched_body_bytes(self) -> int:
-        """The largest body that always fits into a batch with its properties; a larger body is sent alone."""
+        """The largest body that always fits into a batch with its properties. A larger body is sent alone."""
         return self.max_message_bytes - MAX_PROPERTIES_BYTES - 64
 
     @property
@@ -110,7 +110,7 @@ class Run:
 
 
 def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[Run]:
-    """Yields the rows in runs of one kind, in order; with `alone` no two rows share a request."""
+    """Yields the rows in runs of one kind, in order. With `alone` no two rows share a request."""
     largest = int(body_bytes.max(initial=0))
     compressed_from = limit.compress_over_bytes if limit.compression is not None else largest + 1
     if largest < min(compressed_from, limit.max_batched_body_bytes + 1):
@@ -125,7 +125,7 @@ def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[R
 
 
 def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterator[Cut]:
-    """Yields the rows of each request, as many as `limit` allows; row i ends at byte `ends[i]` of all rows.
+    """Yields the rows of each request, as many as `limit` allows. Row i ends at byte `ends[i]` of all rows.
 
     `stops` are the ascending numbers of rows that begin a new request.
     """
@@ -149,7 +149,7 @@ def stops_within(stops: Sequence[int], start: int, end: int) -> Sequence[int]:
 
 
 def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[Cut]]:
-    """Yields groups of neighbouring cuts that have no more than `most_bytes` together; a larger cut is alone."""
+    """Yields groups of neighbouring cuts that have no more than `most_bytes` together. A larger cut is alone."""
     group: list[Cut] = []
     for cut in cuts:
         if group and ends[cut[1] - 1] - ends[group[0][0]] > most_bytes:
@@ -161,7 +161,7 @@ def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[C
 
 
 def pieces_of(body_bytes: Int32s, run: Run, most_bytes: int) -> Iterator[Cut]:
-    """Yields the run in pieces whose bodies have no more than `most_bytes` together; a larger body is alone."""
+    """Yields the run in pieces whose bodies have no more than `most_bytes` together. A larger body is alone."""
     for start, end in cuts_of(
         np.cumsum(body_bytes[run.start : run.end], dtype=np.int64), BatchLimit(run.end - run.start, most_bytes)
     ):
@@ -263,14 +263,12 @@ def encode_columns(
     stops: Sequence[int] = (),
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Yields the payloads of `encode_batches` by columns; only rows that are compressed or sent alone need a loop."""
+    """Yields the payloads of `encode_batches` by columns. Only rows that are compressed or sent alone need a loop."""
     keep_freed_memory()
     return _Encoder(topic, limit, waits, single_tag, compress_all).payloads(rows, ids, stops, alone=alone)
 
 
 class _Encoder:
-    """Encodes rows of one topic by columns."""
-
     def __init__(self, topic: str, limit: BatchLimit, waits: bool, single_tag: bool, compress_all: CompressAll) -> None:
         self._topic = topic
         self._limit = limit

@@ -16,9 +16,9 @@ from pyrmq_core.protocol.java.string_hash import string_hash_code
 
 
 def by_topic(rows: pa.RecordBatch, topic: str | None = None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yields each topic with its rows, without the column `topic`; topics by their first appearance.
+    """Yields each topic with its rows, without the column `topic`. Topics are in the order of their first appearance.
 
-    The argument `topic` overrides the column; `InvalidArgument` is raised if there is neither. Rows whose topic is null
+    The argument `topic` overrides the column. `InvalidArgument` is raised if there is neither. Rows whose topic is null
     are left out (`first_fault` names them).
     """
     named = "topic" in rows.schema.names
@@ -71,7 +71,7 @@ def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa
 
 
 def string_hash_codes(texts: pa.Array) -> Ints:
-    """Returns `string_hash_code` of each text; only texts beyond ASCII are hashed one by one."""
+    """Returns `string_hash_code` of each text. Only texts beyond ASCII are hashed one by one."""
     texts = texts.cast(pa.string())
     bounds, octets = offsets_of(texts), byte_view(texts)
     codes, lengths = np.zeros(len(texts), np.uint32), np.diff(bounds)

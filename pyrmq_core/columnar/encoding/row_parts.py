@@ -3,8 +3,8 @@
 A part is constant bytes, numbers, or a column of bytes. Arrow's join costs about 100 instructions for each argument and
 row, so neighbours of fixed width are first copied into one argument. Columns whose elements have one size are copied as
 well (`column_part`). Two arguments are joined with a third as Arrow's separator. This made `send_arrow` of 1,000 rows
-take 1.16 million instructions for rows of 100 B and 1.36 for 1 KiB, instead of 1.75 and 1.95 (callgrind); with keys and
-tags of any length 1.73 instead of 1.79.
+take 1.16 million instructions for rows of 100 B and 1.36 for 1 KiB, instead of 1.75 and 1.95 (callgrind). With keys and
+tags of any length it took 1.73 instead of 1.79.
 
 Properties strings have the bytes of `protocol/messages/properties.py`, in its order: KEYS, UNIQ_KEY, WAIT, TAGS,
 __SHARDINGKEY, then the user's own.
@@ -29,14 +29,14 @@ from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS, UN
 
 
 class FixedWidth(NamedTuple):
-    """A value of fixed width for each row, in the bytes of `kind` (such as `>i4`; `V32` for 32 opaque bytes)."""
+    """A value of fixed width for each row, in the bytes of `kind` (such as `>i4`, or `V32` for 32 opaque bytes)."""
 
     kind: str
     values: npt.NDArray[Any]
 
 
 class OptionalConstant(NamedTuple):
-    """Constant bytes in the rows that the mask `there` selects; other rows have none."""
+    """Constant bytes in the rows that the mask `there` selects. Other rows have none."""
 
     raw: bytes
     there: Bools
@@ -99,7 +99,6 @@ def column_part(array: pa.Array) -> RowPart:
 
 
 def part_of(part: RowPart, start: int, end: int) -> RowPart:
-    """Returns the part for the rows from `start` up to `end`."""
     if isinstance(part, bytes):
         return part
     if isinstance(part, OptionalConstant):
@@ -112,7 +111,6 @@ def part_of(part: RowPart, start: int, end: int) -> RowPart:
 
 
 def ids_of(ids: Ids, count: int) -> list[RowPart]:
-    """Returns the next ids of `count` rows, as parts to be joined."""
     produced = ids(count)
     if isinstance(produced, pa.Array):
         texts = produced.cast(pa.string())
@@ -127,7 +125,7 @@ def ids_of(ids: Ids, count: int) -> list[RowPart]:
 
 
 class IdsOfRows(Sequence[str]):
-    """The ids of the rows from `first` up to `end`; an id becomes text when it is read, since few are."""
+    """The ids of the rows from `first` up to `end`. An id becomes text when it is read, since few are."""
 
     __slots__ = ("_end", "_first", "_parts")
 
@@ -164,12 +162,10 @@ def _element(part: RowPart, row: int) -> bytes:
 
 
 def id_texts(parts: Sequence[RowPart], count: int) -> list[str]:
-    """Returns the ids of the parts as texts."""
     return [raw.decode() for raw in joined(parts, 0, count).to_pylist()]
 
 
 def property_parts(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> list[RowPart]:
-    """Returns the parts of the properties strings, for `joined`."""
     return [
         *_text_parts(rows, "keys"),
         UNIQ_KEY.encode() + NAME_END,
@@ -217,7 +213,7 @@ def _optional_bytes(part: OptionalConstant, first: int, count: int) -> pa.Array:
 
 
 def _together(fixed: Sequence[bytes | FixedWidth], first: int, count: int) -> pa.Array:
-    """Copies neighbours of fixed width into one argument, for 1 ns a row; another argument of the join costs 8 ns."""
+    """Copies neighbours of fixed width into one argument, for 1 ns a row. Another argument of the join costs 8 ns."""
     pattern = b"".join([part if isinstance(part, bytes) else bytes(np.dtype(part.kind).itemsize) for part in fixed])
     rows, width, start = bytearray(pattern) * count, len(pattern), 0
     for part in fixed:
@@ -242,7 +238,7 @@ def _counted(runs: Sequence[IdRun], count: int) -> list[RowPart]:
 
 
 def _digits(first: int, count: int) -> npt.NDArray[np.uint32]:
-    """Returns the digits of `count` counters from `first` on; FFFF is followed by 0000."""
+    """Returns the digits of `count` counters from `first` on. FFFF is followed by 0000."""
     if first + count <= len(COUNTERS):  # a slice of the table is cheaper than a look-up for each counter
         return COUNTERS[first : first + count]
     return COUNTERS.take(np.arange(first, first + count), mode="wrap")
@@ -263,7 +259,7 @@ def _text_parts(rows: SinkRows, name: str) -> list[RowPart]:
 
 
 def _user_parts(properties: UserProperties) -> list[RowPart]:
-    """Returns the parts for the users' properties; if names differ between rows, each row's pairs are joined first."""
+    """Returns the parts for the users' properties. If names differ between rows, each row's pairs are joined first."""
     if properties.names is None:
         return [_strings_of_pairs(properties)]
     parts: list[RowPart] = []

@@ -3,7 +3,7 @@
     column        may be                                   becomes
     body          binary or string                         binary
     tags          string                                   binary (UTF-8)
-    keys          string, words separated by spaces, or    binary (UTF-8); its words too, where it was a list
+    keys          string, words separated by spaces, or    binary (UTF-8), and its words where it was a list
                   list<string>
     shardingKey   string                                   binary (UTF-8)
     properties    map<string, string>                      map<string, string>
@@ -42,7 +42,7 @@ JOINED_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BytesColumn:
-    """A column of bytes with its elements' sizes; the mask `there` selects non-empty elements, None means all."""
+    """A column of bytes with its elements' sizes. The mask `there` selects non-empty elements, None means all."""
 
     array: pa.Array
     sizes: Int32s
@@ -66,7 +66,7 @@ class BytesColumn:
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """Rows in known types; `texts` has the existing text columns. The values are unchecked and may be null."""
+    """Rows in known types. `texts` has the existing text columns. The values are unchecked and may be null."""
 
     body: BytesColumn
     texts: dict[str, BytesColumn] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class SinkRows:
 class CheckedRows:
     """Checked rows: only the rows with these `numbers`, in their order, or all rows if that is None.
 
-    It is divided like a `RecordBatch`; only `to_encode` copies the values, after all divisions.
+    It is divided like a `RecordBatch`. Only `to_encode` copies the values, after all divisions.
     """
 
     batch: pa.RecordBatch
@@ -153,7 +153,7 @@ class CheckedRows:
 
 
 def batches_of(rows: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yields the rows in their order; small neighbouring batches of a table are joined, which copies them."""
+    """Yields the rows in their order. Small neighbouring batches of a table are joined, which copies them."""
     together: list[pa.RecordBatch] = []
     count = size = 0
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
@@ -189,7 +189,7 @@ def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def _is_large(rows: pa.RecordBatch) -> bool:
-    """Returns whether the rows exceed `WINDOW_BYTES`; first compares the size of their buffers, which is quick."""
+    """Returns whether the rows exceed `WINDOW_BYTES`. First compares the size of their buffers, which is quick."""
     return bool(rows.get_total_buffer_size() > WINDOW_BYTES and rows.nbytes > WINDOW_BYTES)
 
 
@@ -200,7 +200,7 @@ def outgoing_parts(rows: pa.RecordBatch) -> Iterator[SinkRows]:
 
 
 def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
-    """Casts the rows to known types; raises `InvalidArgument` for a column of another type, or without a body."""
+    """Casts the rows to known types. Raises `InvalidArgument` for a column of another type, or without a body."""
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     _check_body(rows.schema.names)
     words = columns.get("keys")
@@ -237,7 +237,7 @@ def check_columns(rows: object) -> None:
 
 
 def _check_body(names: Sequence[str]) -> None:
-    """Raises `InvalidArgument` if no column is named `body`; checked first, as a wrong name may be meant for it."""
+    """Raises `InvalidArgument` if no column is named `body`. Checked first, as a wrong name may be meant for it."""
     if "body" not in names:
         raise InvalidArgument(f"the rows have no column body; they have {', '.join(names) or 'none'}")
 
@@ -273,7 +273,6 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _joined_words(words: pa.Array) -> pa.Array:
-    """Returns each list's words joined by spaces, and null for a list without words."""
     joined = pc.binary_join(words, " ")
     return pc.if_else(pc.equal(pc.list_value_length(words), 0), pa.scalar(None, pa.string()), joined)
 

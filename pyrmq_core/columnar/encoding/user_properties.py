@@ -31,12 +31,11 @@ class UserProperties:
         return type(self)(self.array.slice(start, count), self.names)
 
     def take(self, numbers: pa.Array) -> Self:
-        """Returns the properties of the rows of these numbers."""
         array = self.array.take(numbers)
         return type(self)(array, _names_of_all(array) if self.names is None or not len(array) else self.names)
 
     def pairs(self) -> tuple[Ints, Ints]:
-        """Returns the number of each row's first pair, and of the pair after its last; a null row has no pairs."""
+        """Returns the number of each row's first pair, and of the pair after its last. A null row has no pairs."""
         offsets = self.array.offsets.to_numpy().astype(np.int64)
         first, last = offsets[:-1], offsets[1:]
         if self.array.null_count:
@@ -44,14 +43,12 @@ class UserProperties:
         return first, last
 
     def known_names(self) -> list[str]:
-        """Returns each name that some row has."""
         if self.names is not None:
             return list(dict.fromkeys(self.names))
         names: list[str] = _flat_names(self.array).unique().to_pylist()
         return names
 
     def has_name_twice(self) -> bool:
-        """Returns whether some row has a name more than once."""
         if self.names is not None:
             return len(set(self.names)) < len(self.names)
         coded = _flat_names(self.array).dictionary_encode()

@@ -56,7 +56,7 @@ RowFaults = Iterator[tuple[Bools, str]]
 
 
 class Fault(NamedTuple):
-    """The reason why row `row` of a batch, counted from 0, cannot be sent; its value in `column` is at fault."""
+    """The reason why row `row` of a batch, counted from 0, cannot be sent. Its value in `column` is at fault."""
 
     row: int
     column: str
@@ -64,7 +64,7 @@ class Fault(NamedTuple):
 
 
 def check(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> list[CheckedRows] | Fault:
-    """Returns the rows for `encode_rows`, in parts of at most `WINDOW_BYTES`; or the lowest row's fault.
+    """Returns the rows for `encode_rows`, in parts of at most `WINDOW_BYTES`, or the lowest row's fault.
 
     Raises `InvalidArgument` for a column of another type.
     """
@@ -81,13 +81,13 @@ def check(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> list
 
 
 def first_fault(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
-    """Returns the first fault by row, or None; raises `InvalidArgument` for a column of another type."""
+    """Returns the first fault by row, or None. Raises `InvalidArgument` for a column of another type."""
     checked = check(rows, max_body_bytes)
     return checked if isinstance(checked, Fault) else None
 
 
 def fault_of(rows: SinkRows, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
-    """Returns the first fault of rows in known types, or None; does not check their topics."""
+    """Returns the first fault of rows in known types, or None. Does not check their topics."""
     faults = [*_body_faults(rows.body, max_body_bytes)]
     for name, text in rows.texts.items():
         if name == "keys" and rows.words is not None:
@@ -195,7 +195,6 @@ def _too_long(rows: SinkRows, size: Ints) -> Iterator[Fault]:
 
 
 def _topic_fault(topics: pa.Array) -> Fault | None:
-    """Returns the fault of the first row without a topic, or with an invalid topic."""
     coded = encoded(topics)
     wrong = {-1: NO_TOPIC}
     for code, name in enumerate(coded.dictionary.to_pylist()):
@@ -209,7 +208,7 @@ def _topic_fault(topics: pa.Array) -> Fault | None:
 
 
 def _holding(text: pa.Array, byte_values: tuple[int, ...]) -> Bools | None:
-    """Returns a mask of the elements that contain any of the bytes; None if no element does."""
+    """Returns a mask of the elements that contain any of the bytes, or None if no element does."""
     bounds, octets = offsets_of(text), byte_view(text)
     used = octets[bounds[0] : bounds[-1]]
     if not len(used) or used.min() > max(byte_values):
@@ -237,7 +236,7 @@ def _of_rows(column: str, row_faults: RowFaults) -> Iterator[Fault]:
 
 
 def _of_elements(column: str, offsets: Int32s, elements: pa.Array, row_faults: RowFaults) -> Iterator[Fault]:
-    """Yields the faults of elements inside lists or maps; `offsets` are where each row's elements begin."""
+    """Yields the faults of elements inside lists or maps. `offsets` are where each row's elements begin."""
     for broken, reason in row_faults:
         places = np.flatnonzero(broken)
         if len(places):
