@@ -42,7 +42,6 @@ def first_millisecond(when: datetime) -> int:
 
 
 def whole_number(name: str, value: object, least: int, most: int = MAX_INT) -> int:
-    """Returns the number, checked against its bounds."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidArgument(f"{name}={shown(value)}: it is a whole number")
     if not least <= value <= most:
@@ -61,7 +60,7 @@ def queue_of(queue: object) -> MessageQueue:
 
 
 def chosen_by(select: object, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """Returns the queue that the caller's function `select` chooses; raises its errors unchanged."""
+    """Returns the queue that the caller's function `select` chooses. Raises its errors unchanged."""
     if not callable(select):
         raise InvalidArgument(f"select={shown(select)}: it is a function of the queues and the message")
     if inspect.iscoroutinefunction(select):
@@ -70,14 +69,12 @@ def chosen_by(select: object, queues: Sequence[MessageQueue], message: Message) 
 
 
 def context_of(tls: object) -> ssl.SSLContext | None:
-    """Returns the TLS context or None; raises `InvalidArgument` for any other object."""
     if tls is not None and not isinstance(tls, ssl.SSLContext):
         raise InvalidArgument(f"tls={shown(tls)}: it is an ssl.SSLContext, such as ssl.create_default_context()")
     return tls
 
 
 def instance_of(name: str, value: object, kind: type[T], words: str) -> T:
-    """Returns the value; raises `InvalidArgument` with `words` if it is no `kind`."""
     if not isinstance(value, kind):
         raise InvalidArgument(f"{name}={shown(value)}: it is {words}")
     return value
@@ -91,12 +88,10 @@ def tuple_of(name: str, values: Iterable[T], words: str) -> tuple[T, ...]:
 
 
 def offset_of(name: str, value: object) -> int:
-    """Returns the value; raises `InvalidArgument` unless it is a possible queue offset."""
     return whole_number(name, value, 0, MAX_LONG)
 
 
 def text_of(name: str, value: object) -> str:
-    """Returns the text; raises `InvalidArgument` for any other object."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{name}={shown(value)}: it is a text")
     return value

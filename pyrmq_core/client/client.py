@@ -18,11 +18,11 @@ from pyrmq_core.client.service_state import ServiceState
 class Client(AsyncOnly):
     """Connections, routes and heartbeats.
 
-    `nameserver` is `"host:port;host:port"` or a list; without it NAMESRV_ADDR is used. With `nameserver_url` instead,
+    `nameserver` is `"host:port;host:port"` or a list. Without it NAMESRV_ADDR is used. With `nameserver_url` instead,
     the list is fetched from there, at the start and every 2 minutes. Times are seconds. `tls` is the context for every
     connection. Requests are signed when `access_key` and `secret_key` are set, after all `rpc_hooks`. `namespace_v2`
     goes with every request as 5.x's header fields. `unit_name` is appended to the client's id and, as RocketMQ's unit,
-    to `nameserver_url`; `unit_mode` is set in every message.
+    to `nameserver_url`. `unit_mode` is set in every message.
     """
 
     @parameters_of(ClientSettings)

@@ -1,6 +1,6 @@
 """`ClientSession`: a client as the library uses it, behind the public `Client`.
 
-One session is one set of connections and one background nursery; it lives as long as its `async with` block.
+One session is one set of connections and one background nursery. It lives as long as its `async with` block.
 Source: client/impl/factory/MQClientInstance.java (scheduled tasks).
 """
 
@@ -50,9 +50,7 @@ LEAST_SECONDS: Final = 1.0
 class Callbacks(Protocol):
     """The handlers of one kind of requests that brokers send to a client."""
 
-    def handlers(self) -> Mapping[int, Handler]:
-        """Returns the handler of each request code."""
-        ...
+    def handlers(self) -> Mapping[int, Handler]: ...
 
 
 C = TypeVar("C", bound=Callbacks)
@@ -180,7 +178,7 @@ class ClientSession:
         return await self.caller.line(address, timeout=timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
-        """Sends one request that expects no answer; returns when it is written."""
+        """Sends one request that expects no answer. Returns when it is written."""
         await self.caller.send_oneway(address, command, timeout=timeout)
 
     async def send_oneway_over(self, peer: Peer, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
@@ -195,7 +193,7 @@ class ClientSession:
         timeout: float = CALL_TIMEOUT_SECONDS,
         namespace: str | None = None,
     ) -> Command:
-        """Sends one request to the master of the queue's broker; `ResponseError` for any answer but SUCCESS.
+        """Sends one request to the master of the queue's broker. Raises `ResponseError` for any answer but SUCCESS.
 
         With `namespace` the queue, which errors name, is the tenant's own. A request that fails by the network is sent
         once more if the broker has another address by then, as when its master died and a slave is left.
@@ -224,9 +222,9 @@ class ClientSession:
         return current is not None and current != address
 
     async def master_address(self, queue: MessageQueue, *, timeout: float, namespace: str | None = None) -> str:
-        """Returns the master's address of the queue's broker; fetches the route when the broker is not known yet.
+        """Returns the master's address of the queue's broker. Fetches the route when the broker is not known yet.
 
-        Without a master it is the address of the slave with the lowest id; raises `BrokerNotFound` if there is no
+        Without a master it is the address of the slave with the lowest id. Raises `BrokerNotFound` if there is no
         slave.
         """
         try:
@@ -246,11 +244,11 @@ class ClientSession:
         return address
 
     def namespace_or_own(self, namespace: str | None) -> str | None:
-        """Returns the namespace of a producer or consumer: by the argument, else by the address; None for `""`."""
+        """Returns the namespace of a producer or consumer: by the argument, else by the address. None for `""`."""
         return self.namespace if namespace is None else namespace_of(namespace)
 
     def register_producer(self, group: str, *, transactional: bool = False) -> None:
-        """Reports the group to brokers now and in every heartbeat; raises `InvalidState` if the group is registered."""
+        """Reports the group to brokers now and in every heartbeat. Raises `InvalidState` if the group is registered."""
         if group in self.heartbeats.producer_groups:
             raise InvalidState(
                 f"The producer group[{group}] has been created before, specify another name please. "
@@ -261,11 +259,11 @@ class ClientSession:
         self._nursery.start_soon(self._round, "sending heartbeats", self.heartbeats.send_round)
 
     async def unregister_producer(self, group: str) -> None:
-        """Removes the group from brokers; an unreachable broker forgets it when the connection ends."""
+        """Removes the group from brokers. An unreachable broker forgets it when the connection ends."""
         await self.heartbeats.remove(producer=group)
 
     def callbacks(self, kind: type[C]) -> C:
-        """Returns the client's only object of the class `kind`; the first call makes it and registers its handlers.
+        """Returns the client's only object of the class `kind`. The first call makes it and registers its handlers.
 
         A client that only pulls never calls this, and so does not load the modules of these requests.
         """
@@ -276,15 +274,14 @@ class ClientSession:
         return existing
 
     def serve(self, code: RequestCode, handler: Handler) -> None:
-        """Registers `handler` for requests with this code that brokers send over the client's connections."""
         self._handlers[code] = handler
 
     def close_connection(self, address: str) -> None:
-        """Drops the connection to a server that does not answer; the next call opens a new connection."""
+        """Drops the connection to a server that does not answer. The next call opens a new connection."""
         self.caller.close(address)
 
     async def _leave(self, heartbeats: Heartbeats) -> None:
-        """Unregisters from the brokers, also when cancelled; waits `CLOSE_SECONDS` at most."""
+        """Unregisters from the brokers, also when cancelled. Waits `CLOSE_SECONDS` at most."""
         try:
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
                 for group in sorted(heartbeats.producer_groups):
@@ -351,7 +348,7 @@ class ClientSession:
                 await trio.sleep_until(began + LEAST_SECONDS)
 
     async def _round(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs one round of scheduled work; a failure is logged, and the next round still runs."""
+        """Runs one round of scheduled work. A failure is logged, and the next round still runs."""
         try:
             await work()
         except* Exception as group:

@@ -45,17 +45,16 @@ class ClientSettings:
         object.__setattr__(self, "rpc_hooks", tuple_of("rpc_hooks", self.rpc_hooks, "hooks"))
 
     def nameserver_or_environment(self) -> str | Sequence[str]:
-        """Returns `nameserver`; NAMESRV_ADDR when neither it nor `nameserver_url` is set."""
+        """Returns `nameserver`, or NAMESRV_ADDR when neither it nor `nameserver_url` is set."""
         if self.nameserver is None and self.nameserver_url is None:
             return os.environ.get("NAMESRV_ADDR", "")
         return self.nameserver or ""
 
     def credentials(self) -> Credentials | None:
-        """Returns the keys that requests are signed with, if any."""
         return credentials_of(self.access_key, self.secret_key, self.security_token)
 
     def hooks(self) -> RpcHooks:
-        """Returns the hooks around every request; the hook that adds `namespace_v2` runs first."""
+        """Returns the hooks around every request. The hook that adds `namespace_v2` runs first."""
         tenant = namespace_of(self.namespace_v2)
         return RpcHooks([*([NamespaceV2(tenant)] if tenant else []), *self.rpc_hooks])
 
@@ -75,9 +74,8 @@ class ClientChoice(Generic[AnyClient]):
             raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
 
     def shared_client(self, face: type[AnyClient], name: str) -> AnyClient | None:
-        """Returns the shared client or None; raises `InvalidArgument` for a client of another face."""
+        """Returns the shared client or None. Raises `InvalidArgument` for a client of another face."""
         return None if self.client is None else instance_of("client", self.client, face, f"a {name}")
 
     def own_client(self) -> ClientSettings:
-        """Returns the settings of a client of its own."""
         return ClientSettings(nameserver=self.nameserver, instance_name=self.instance_name)

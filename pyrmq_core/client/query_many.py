@@ -18,7 +18,7 @@ V = TypeVar("V")
 async def query_many(
     keys: Iterable[K], ask: Callable[[K], Awaitable[V]], limit: trio.CapacityLimiter | None = None
 ) -> dict[K, V]:
-    """Returns the answer for each key, queried together; the first failure ends the rest and is raised as it is.
+    """Returns the answer for each key, queried together. The first failure ends the rest and is raised as it is.
 
     With `limit` they share one bound with other calls: each query holds a token of the limiter.
     """

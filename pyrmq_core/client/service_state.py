@@ -32,7 +32,7 @@ class Life:
         self._name = name
 
     def starting(self) -> None:
-        """Begins the start; raises `InvalidState` if there was a start before."""
+        """Begins the start. Raises `InvalidState` if there was a start before."""
         if self.state is not ServiceState.CREATE_JUST:
             raise InvalidState(
                 f"The {self._kind} service state not OK, maybe started once, {self.state.value}: {self._kind} "
@@ -51,7 +51,6 @@ class Life:
         self.state = ServiceState.SHUTDOWN_ALREADY
 
     def check_running(self) -> None:
-        """Raises `InvalidState` unless the producer or client is running."""
         if self.state is not ServiceState.RUNNING:
             raise self.not_running()
 
@@ -63,7 +62,7 @@ class Life:
 
 
 def check_trio() -> None:
-    """Raises `InvalidState` outside a trio program; the error names the face to use there."""
+    """Raises `InvalidState` outside a trio program. The error names the face to use there."""
     if trio.lowlevel.in_trio_run():
         return
     asyncio = sys.modules.get("asyncio")  # loaded only in a program that uses asyncio

@@ -38,13 +38,13 @@ class SessionOwner(AsyncOnly, Generic[S]):
         self._configure()
 
     def _configure(self) -> None:
-        """Makes the parts that need no loop; subclasses define it."""
+        """Makes the parts that need no loop. Subclasses define it."""
 
     async def _opens(self, stack: AsyncExitStack) -> None:
-        """Makes the parts that need the open session; subclasses define it. `InvalidState` ends the opening."""
+        """Makes the parts that need the open session. Subclasses define it. `InvalidState` ends the opening."""
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Ends the work under way, in order unless the block has failed; subclasses define it."""
+        """Ends the work under way, in order unless the block has failed. Subclasses define it."""
 
     @property
     def state(self) -> ServiceState:

@@ -35,7 +35,6 @@ class UniqueIds:
         self._prefix = ""
 
     def draw_one(self) -> str:
-        """Returns the next id."""
         with self._lock:
             counter = self._counter
             if counter >= IDS_A_MILLISECOND or time.time_ns() >= self._ends_ns:
@@ -47,7 +46,6 @@ class UniqueIds:
             return f"{self._prefix}{BYTE_TEXTS[counter >> 8]}{BYTE_TEXTS[counter & 0xFF]}"
 
     def draw(self, count: int) -> list[str]:
-        """Returns `count` ids."""
         return list(chain.from_iterable([run.ids() for run in self.draw_runs(count)]))
 
     def draw_runs(self, count: int) -> list[IdRun]:
@@ -66,7 +64,7 @@ class UniqueIds:
             return runs
 
     def _turn_clock(self) -> None:
-        """Moves to the present millisecond, or to the next one if all its ids are used; never moves back."""
+        """Moves to the present millisecond, or to the next one if all its ids are used. Never moves back."""
         now_ms = time.time_ns() // 1_000_000
         if now_ms <= self._now_ms and self._counter < IDS_A_MILLISECOND:
             return
@@ -98,7 +96,7 @@ def unique_ids(count: int) -> list[str]:
 
 
 def unique_id_runs(count: int) -> list[IdRun]:
-    """Returns `count` UNIQ_KEYs as runs of consecutive ids; encoding by columns does not need their texts."""
+    """Returns `count` UNIQ_KEYs as runs of consecutive ids. Encoding by columns does not need their texts."""
     return _ids.draw_runs(count)
 
 

@@ -43,7 +43,7 @@ async def in_thread(work: Callable[[*Arguments], Result], *arguments: *Arguments
 
 
 async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None]) -> AsyncGenerator[list[Result], None]:
-    """Yields lists of the results of `keep` that are not None; both the iterator and `keep` run in a thread.
+    """Yields lists of the results of `keep` that are not None. Both the iterator and `keep` run in a thread.
 
     A list has the results of one step, so that the caller can put a large body aside before the next is unpacked.
     """
@@ -73,7 +73,7 @@ async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None])
 async def unpacked_messages(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the result of `messages_of`; bodies that are compressed are unpacked in a thread."""
+    """Returns the result of `messages_of`. Bodies that are compressed are unpacked in a thread."""
     if not has_compressed(pull.records):
         return messages_of(pull, within, rules, allow_gaps=allow_gaps)
 

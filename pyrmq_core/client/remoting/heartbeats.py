@@ -1,4 +1,4 @@
-"""Heartbeats: report a client's groups to brokers; each broker's version is in its answer.
+"""Heartbeats report a client's groups to brokers. Each broker's version is in its answer.
 
 A broker pushes transaction checks and replies only over a connection it had a heartbeat on. While the client has no
 consumers, only masters get heartbeats. Source: client/impl/factory/MQClientInstance.java (sendHeartbeatToAllBroker).
@@ -39,8 +39,6 @@ RETURN_SECONDS: Final = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 class Heartbeats:
-    """The groups of one client, and the brokers' answers about themselves."""
-
     def __init__(
         self, client_id: str, caller: RemotingClient, brokers: Callable[[], Iterable[BrokerData]], problems: Problems
     ) -> None:
@@ -78,7 +76,7 @@ class Heartbeats:
         self._beat = None
 
     def version_of(self, address: str) -> int | None:
-        """Returns the broker's version by common/MQVersion.java; None before its first answer."""
+        """Returns the broker's version by common/MQVersion.java, None before its first answer."""
         return self._versions.get(address)
 
     def was_reached(self, address: str) -> bool:
@@ -86,7 +84,7 @@ class Heartbeats:
         return address in self._reached
 
     async def send_round(self) -> None:
-        """Sends a heartbeat to every broker that should know the groups; a failed one waits for the next round."""
+        """Sends a heartbeat to every broker that should know the groups. A failed one waits for the next round."""
         limit = trio.CapacityLimiter(TOLD_AT_ONCE)
         addresses = self._addresses()
         self._problems.keep(HEARTBEAT, addresses)
@@ -96,7 +94,7 @@ class Heartbeats:
                 nursery.start_soon(self._introduce, address, limit)
 
     async def tell(self, address: str, *, timeout: float = TIMEOUT_SECONDS) -> int:
-        """Sends a heartbeat to a broker now; returns its version. Raises `NetworkError` and `ResponseError`."""
+        """Sends a heartbeat to a broker now, and returns its version. Raises `NetworkError` and `ResponseError`."""
         with trio.move_on_after(timeout):
             async with self._locks[address]:
                 return await self._tell(address, timeout)
@@ -107,7 +105,7 @@ class Heartbeats:
         )
 
     async def introduce(self, address: str) -> None:
-        """Sends a heartbeat to a broker now; a failure is recorded among the client's problems."""
+        """Sends a heartbeat to a broker now. A failure is recorded among the client's problems."""
         try:
             await self.tell(address)
         except RocketMQError as error:
@@ -122,7 +120,7 @@ class Heartbeats:
             await self.introduce(address)
 
     def disconnected(self, address: str) -> bool:
-        """Records that the broker forgot the groups when the connection ended; returns whether to `return_to` it.
+        """Records that the broker forgot the groups when the connection ended. Returns whether to `return_to` it.
 
         A broker with transactions of this client's producers has no other way to query about them.
         """
@@ -146,7 +144,6 @@ class Heartbeats:
             return
 
     async def remove(self, *, producer: str | None = None, consumer: str | None = None) -> None:
-        """Unregisters a group at the brokers that may know it."""
         if producer is not None:
             self._producers.discard(producer)
             self._transactional.discard(producer)
@@ -212,7 +209,7 @@ class Heartbeats:
 
 
 async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, address: str, *, timeout: float) -> None:
-    """Raises `InvalidMessage` if the queue's broker is older than 5.0; a heartbeat fetches an unknown version.
+    """Raises `InvalidMessage` if the queue's broker is older than 5.0. A heartbeat fetches an unknown version.
 
     Raises `NetworkError` when the broker does not answer: then the message was not sent.
     """

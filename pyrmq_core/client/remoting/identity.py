@@ -16,7 +16,7 @@ UNIT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The keys for signatures; neither the secret nor the token is ever shown."""
+    """The keys for signatures. Neither the secret nor the token is ever shown."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -26,7 +26,7 @@ class Credentials:
 def credentials_of(
     access_key: str | None, secret_key: str | None, security_token: str | None = None
 ) -> Credentials | None:
-    """Returns the credentials, None without keys; raises `InvalidArgument` for one key alone, or only a token."""
+    """Returns the credentials, None without keys. Raises `InvalidArgument` for one key alone, or only a token."""
     for name, key in (("access_key", access_key), ("secret_key", secret_key), ("security_token", security_token)):
         if key is not None and not _is_text(key):
             raise InvalidArgument(f"{name} is a {type(key).__name__}; it is a text")
@@ -49,7 +49,7 @@ def client_id(
     draw: int,
     unit_name: str | None = None,
 ) -> str:
-    """Returns `ip@instance#...[@unit]`, unique by process, cluster, credentials and client; `draw` is random.
+    """Returns `ip@instance#...[@unit]`, unique by process, cluster, credentials and client. `draw` is random.
 
     Brokers keep one channel for each client id, and divide a group's queues by it: two clients with one id would take
     each other's queues.
@@ -73,14 +73,14 @@ def offsets_id(own_id: str, ip: str, instance_name: str | None, unit_name: str |
 
 
 def checked_unit_name(unit_name: str | None) -> str | None:
-    """Returns the name, or None if it is empty; raises `InvalidArgument` if it cannot be in a client id or URL."""
+    """Returns the name, or None if it is empty. Raises `InvalidArgument` if it cannot be in a client id or URL."""
     if unit_name and not (_is_text(unit_name) and UNIT_NAME.fullmatch(unit_name)):
         raise InvalidArgument(f"unit_name={unit_name!r}: letters, digits, _ and - only")
     return unit_name or None
 
 
 def namespace_of(namespace: str | None) -> str | None:
-    """Checks the namespace by the rules of a group's name; returns None for an empty namespace."""
+    """Checks the namespace by the rules of a group's name. Returns None for an empty namespace."""
     if namespace:
         check_group(namespace)
     return namespace or None

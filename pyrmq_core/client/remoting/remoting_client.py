@@ -45,10 +45,10 @@ class RemotingClient:
         self.writes_from_threads = not rpc_hooks and pool.tls is None
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
-        """Returns the answer, whatever its code; `timeout` in seconds. Raises `NetworkError`s and `ProtocolError`s.
+        """Returns the answer, whatever its code. `timeout` in seconds. Raises `NetworkError`s and `ProtocolError`s.
 
         The answer is REQUEST_CODE_NOT_SUPPORTED, and nothing is sent, if the server's release does not know the
-        request; the release is queried first, within the same timeout.
+        request. The release is queried first, within the same timeout.
         """
         if command.code in KNOWN_SINCE:
             if address not in self._versions:
@@ -71,15 +71,14 @@ class RemotingClient:
         return answer
 
     async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
-        """Returns when a request to the address can be written at once; raises as `call`, with nothing sent."""
+        """Returns when a request to the address can be written at once. Raises as `call`, with nothing sent."""
         await self._pool.wait_ready(address, command, timeout=timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
-        """Returns when the request is written."""
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
     def begin(self, address: str, command: Request, deadline: float, timeout: float) -> Call | None:
-        """Sends a request and returns its `Call`, the first half of `call`; the task has to wait for the call at once.
+        """Sends a request and returns its `Call`, the first half of `call`. The task has to wait for the call at once.
 
         Returns None, and sends nothing, if the caller would have to wait for a connection or for room, or there are
         hooks to call.
@@ -93,7 +92,7 @@ class RemotingClient:
     def post(
         self, address: str, command: Request, deadline: float, timeout: float, done: Done, loop: LoopAccess = ON_LOOP
     ) -> Callable[[], None] | None:
-        """Sends a request without waiting; `done` receives the answer or the error, once, on the loop.
+        """Sends a request without waiting. `done` receives the answer or the error, once, on the loop.
 
         Returns a function that abandons the call. Returns None, and sends nothing, if no connection to the address is
         open, if much waits to be written there, or if `Connection.post_until` returns None.
@@ -108,7 +107,7 @@ class RemotingClient:
         return connection.post_until(command, deadline, timeout, done, loop)
 
     async def line(self, address: str, *, timeout: float) -> PinnedConnection:
-        """Returns a connection to post requests to; raises `ConnectFailed`."""
+        """Returns a connection to post requests to. Raises `ConnectFailed`."""
         return PinnedConnection(self, await self._pool.connection(address, timeout=timeout), plain=self._plain)
 
     def prepared(self, address: str, command: Command) -> Command:
@@ -116,7 +115,7 @@ class RemotingClient:
         return self._signed(self._hooks.before(address, command))
 
     def close(self, address: str) -> None:
-        """Drops the connection; the next call opens a new connection."""
+        """Drops the connection. The next call opens a new connection."""
         self._pool.close(address)
 
     def forget(self, address: str) -> None:
@@ -150,7 +149,7 @@ def _unknown_there(request_code: int, version: int) -> Command:
 
 
 class PinnedConnection:
-    """A fixed connection to one server, for requests sent without a task each; a callback receives each answer.
+    """A fixed connection to one server, for requests sent without a task each. A callback receives each answer.
 
     Hooks and signatures are those of `RemotingClient.call`. It is not renewed: when it `is_closed`, open another.
     """
@@ -173,12 +172,12 @@ class PinnedConnection:
         self._connection.lend_answers(form)
 
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
-        """Sends a request; `done` receives the answer, whatever its code, or the error. As `Connection.post`."""
+        """Sends a request. `done` receives the answer, whatever its code, or the error. As `Connection.post`."""
         request, hooked = self._remoting.hooked(self._connection.address, command, done)
         return self._connection.post(request, timeout=timeout, done=hooked)
 
     def post_all(self, form: RequestForm, requests: Sequence[BulkCall], *, timeout: float) -> None:
-        """Sends requests of one form; each receives its answer or error once, even after a failure in a hook."""
+        """Sends requests of one form. Each receives its answer or error once, even after a failure in a hook."""
         if self._plain:
             self._connection.post_all(form, requests, timeout=timeout)
             return

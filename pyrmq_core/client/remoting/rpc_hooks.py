@@ -1,4 +1,4 @@
-"""A client's hooks around each request to a NameServer or a broker; a client takes them by `rpc_hooks=`.
+"""A client's hooks around each request to a NameServer or a broker. A client takes them by `rpc_hooks=`.
 
 Source: remoting/RPCHook.java.
 """
@@ -30,8 +30,6 @@ RPC_HOOKS: Final = (("do_before_request", "do_after_response"),)
 
 
 class RpcHooks:
-    """A client's hooks around requests."""
-
     def __init__(self, hooks: Sequence[RpcHook]) -> None:
         check_hooks(hooks, RPC_HOOKS)
         self._hooks = tuple(hooks)
@@ -51,7 +49,7 @@ class RpcHooks:
 
 
 class NamespaceV2:
-    """An RPC hook that adds `namespace_v2` to requests; it runs before all others."""
+    """An RPC hook that adds `namespace_v2` to requests. It runs before all others."""
 
     def __init__(self, namespace: str) -> None:
         self._fields = {"nsd": "true", "ns": namespace}

@@ -1,7 +1,7 @@
 """The routes that a client knows, the NameServers that it queries for them, and its knowledge of batch topics.
 
-    route_table        `Routes`: routes by topic, fetched when first needed and refreshed; `BatchTopics`: topics whose
-                       brokers store a batch as one record
+    route_table        `Routes`: routes by topic, fetched when first needed and refreshed, and `BatchTopics`: topics
+                       whose brokers store a batch as one record
     name_servers       `NameServers`: a query to one NameServer, and to the next one after a failure
     name_server_url    the list of NameServers, fetched from a URL
 

@@ -31,12 +31,12 @@ class Discovery:
         self.url = f"{url}-{unit_name}?nofix=1" if unit_name else url
 
     async def start(self, nursery: trio.Nursery, nameservers: NameServers) -> None:
-        """Fetches the list once, with or without success; `nursery` runs the later fetches."""
+        """Fetches the list once, with or without success. `nursery` runs the later fetches."""
         await self.fetch(nameservers)
         nursery.start_soon(self._keep_fetching, nameservers)
 
     async def fetch(self, nameservers: NameServers) -> None:
-        """Fetches the list; a failure is a problem of the client, and the known list stays."""
+        """Fetches the list. A failure is a problem of the client, and the known list stays."""
         try:
             text = await fetch_text(self.url, timeout=TIMEOUT_SECONDS)
             addresses = parse_nameservers(text.strip().splitlines()[0] if text.strip() else "")

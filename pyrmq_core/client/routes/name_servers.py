@@ -1,7 +1,7 @@
 """Queries to NameServers: to the chosen one while it answers, else to the next in turn, until the time is over.
 
 NameServers share nothing: without its brokers a NameServer answers as if the topic did not exist. So if the chosen
-NameServer lacks a topic, broker or value, the others are queried first; Java's client believes the first answer.
+NameServer lacks a topic, broker or value, the others are queried first. Java's client believes the first answer.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ class Asking(Protocol):
 
 
 class NameServers:
-    """The list of NameServers, and the chosen NameServer (remoting/netty/NettyRemotingClient.java,
-    getAndCreateNameserverChannel)."""
+    """The list of NameServers, and the chosen NameServer.
+
+    Source: remoting/netty/NettyRemotingClient.java (getAndCreateNameserverChannel).
+    """
 
     def __init__(self, pool: Asking, addresses: Sequence[str], *, random_start: int) -> None:
         self._pool = pool
@@ -66,7 +68,7 @@ class NameServers:
         return {address: self._failures[address] for address in self.addresses if address in self._failures}
 
     def set_addresses(self, addresses: Sequence[str], *, random_start: int) -> None:
-        """Sets another list; the chosen NameServer stays if it is listed. Another order alone changes nothing."""
+        """Sets another list. The chosen NameServer stays if it is listed. Another order alone changes nothing."""
         before = self._choice
         if set(addresses) == set(before.addresses):
             return
@@ -93,7 +95,7 @@ class NameServers:
         """Returns the first result of `read(answer, address)` that `lacks` does not reject, or else the first result.
 
         By default None and empty results are rejected. Each NameServer is tried once, with a fair share of the time
-        left. A `ProtocolError` of `read` counts as that NameServer's failure, and the next one is tried; any other
+        left. A `ProtocolError` of `read` counts as that NameServer's failure, and the next one is tried. Any other
         error of `read` is raised. `NoNameServer` names all NameServers tried, and why each failed.
         """
         if not self.addresses:
@@ -142,7 +144,7 @@ class NameServers:
         lacks: Callable[[T], bool],
         seconds: float,
     ) -> list[T]:
-        """Returns the first result of these NameServers that `lacks` does not reject, in a list; empty without one."""
+        """Returns the first result of these NameServers that `lacks` does not reject, in a list, empty without one."""
         results: list[T] = []
 
         async def ask(address: str) -> None:
@@ -160,7 +162,7 @@ class NameServers:
         return results
 
     async def _one(self, address: str, command: Command, read: Callable[[Command, str], T], seconds: float) -> T:
-        """Returns the result of one NameServer; records its failure in `failures`."""
+        """Returns the result of one NameServer. Records its failure in `failures`."""
         try:
             result = read(await self._call(address, command, seconds), address)
         except RocketMQError as error:
@@ -170,7 +172,7 @@ class NameServers:
         return result
 
     async def _call(self, address: str, command: Command, seconds: float) -> Command:
-        """Returns the answer of one NameServer; tries once more after a closed connection, as after its restart."""
+        """Returns the answer of one NameServer. Tries once more after a closed connection, as after its restart."""
         deadline = trio.current_time() + seconds
         try:
             try:

@@ -79,7 +79,7 @@ class _Question:
 class Routes:
     """Routes by topic, and the publish infos and broker addresses made from them.
 
-    When a topic's route changes, the event `changed` is set, and replaced by a new event; so is `brokers_changed` when
+    When a topic's route changes, the event `changed` is set, and replaced by a new event. So is `brokers_changed` when
     the addresses of brokers change.
     """
 
@@ -108,11 +108,10 @@ class Routes:
 
     @property
     def brokers(self) -> tuple[BrokerData, ...]:
-        """Every broker of every known route."""
         return tuple(self._brokers.values())
 
     def broker(self, broker_name: str) -> BrokerData:
-        """Returns the broker's addresses; `BrokerNotFound` when no known route names the broker."""
+        """Returns the broker's addresses. Raises `BrokerNotFound` when no known route names the broker."""
         try:
             return self._brokers[broker_name]
         except KeyError:
@@ -127,24 +126,23 @@ class Routes:
         return self._questions[topic].count if topic in self._questions else 0
 
     def known_master(self, broker_name: str) -> str | None:
-        """Returns the address of the broker's master; None if it has none, or no known route names the broker."""
+        """Returns the address of the broker's master, or None if it has none, or no known route names the broker."""
         broker = self._brokers.get(broker_name)
         return None if broker is None else broker.broker_addrs.get(MASTER_ID)
 
     def awaits_master(self, topic: str) -> bool:
-        """Returns whether the topic could be written to if one of its brokers had a master."""
         info = self._publish_infos.get(topic)
         return info is not None and not info.queues and bool(info.without_master)
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """Returns `publish_info`'s result if it is known; None if it needs a query."""
+        """Returns `publish_info`'s result if it is known, or None if it needs a query."""
         info = self._publish_infos.get(topic)
         if info is None or not info.queues or (info.borrowed and topic not in self._lent):
             return None
         return info
 
     async def route(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData:
-        """Returns the topic's route, fetched if it is not known; `NoRoute` when the NameServer has none."""
+        """Returns the topic's route, fetched if it is not known. Raises `NoRoute` when the NameServer has none."""
         route = self._routes.get(topic)
         if route is None:
             await self.refresh(topic, timeout=timeout)
@@ -156,7 +154,7 @@ class Routes:
     async def publish_info(
         self, topic: str, *, create_topic_key: str, default_topic_queue_nums: int, timeout: float
     ) -> TopicPublishInfo:
-        """Returns the queues to write the topic to; an unknown topic borrows the queues of TBW102.
+        """Returns the queues to write the topic to. An unknown topic borrows the queues of TBW102.
 
         All callers share the result's counter, so that they take the queues in turn. Borrowed queues serve until the
         next query for the topic, by the next poll or after a failure, and longer while no NameServer answers. So each
@@ -182,12 +180,12 @@ class Routes:
         return info
 
     def no_route(self, topic: str) -> NoRoute:
-        """Returns the error for a topic that no NameServer knows; it names the brokers that had it, as far as known."""
+        """Returns the error for a topic that no NameServer knows. It names the brokers that had it, as far as known."""
         route = self._routes.get(topic)
         return no_route(topic, self._nameservers, () if route is None else route.broker_datas)
 
     async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
-        """Queries a NameServer and returns its answer; None for a topic that does not exist.
+        """Queries a NameServer and returns its answer, or None for a topic that does not exist.
 
         Calls during a query share its answer. A topic that no longer exists keeps its last route here, as in Java's
         client. Raises `NoNameServer` if no NameServer gives a readable answer, `ResponseError` for a refusal.
@@ -208,7 +206,7 @@ class Routes:
                 del self._questions[topic]
 
     async def refresh_all(self) -> None:
-        """Refreshes all known topics; a topic that fails is a problem of the client, and does not delay the others."""
+        """Refreshes all known topics. A topic that fails is a problem of the client, and does not delay the others."""
         topics = self._publish_infos.keys() | self._routes.keys()
         left = iter(topics)
         async with trio.open_nursery() as nursery:
@@ -228,8 +226,8 @@ class Routes:
         """Returns the route by a query of this task, or by another task's query that ended in the meantime.
 
         Only one query of a topic runs at a time. A call that waited for its turn returns the result of the query that
-        ended meanwhile; with `count`, the result of a query after that number. It shares a failure only if that query
-        had at least as much time as this call has left.
+        ended meanwhile, or with `count`, the result of a query after that number. It shares a failure only if that
+        query had at least as much time as this call has left.
         """
         deadline = trio.current_time() + timeout
         question = self._questions[topic]
@@ -262,7 +260,7 @@ class Routes:
         question.count += 1
 
     def _read(self, question: _Question, topic: str, answer: Command, address: str) -> TopicRouteData | None:
-        """Returns the route in an answer; None when the NameServer does not know the topic."""
+        """Returns the route in an answer, or None when the NameServer does not know the topic."""
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if answer.code != ResponseCode.SUCCESS:
@@ -295,7 +293,7 @@ class Routes:
             self._publish_infos[topic] = info
 
     def _learn(self, topic: str, route: TopicRouteData) -> None:
-        """Records the route; does nothing if it equals the known route (topicRouteDataIsChange)."""
+        """Records the route. Does nothing if it equals the known route (topicRouteDataIsChange)."""
         if _same(self._routes.get(topic), route):
             return
         self._publish_infos[topic] = publish_info_of(topic, route, counter_start=self._random_start())
@@ -366,7 +364,7 @@ class BatchTopics:
         return answer is not None and answer[1]
 
     async def is_batch_topic(self, topic: str, broker_name: str, address: str, *, timeout: float) -> bool:
-        """Returns whether the broker stores the topic's batches as one record; False if it refuses the request.
+        """Returns whether the broker stores the topic's batches as one record. False if it refuses the request.
 
         Raises `NetworkError`s and `ProtocolError`s.
         """
@@ -380,7 +378,7 @@ class BatchTopics:
             return self._known[place][1]
 
     async def any_batch_topic(self, topic: str, info: TopicPublishInfo, *, timeout: float) -> bool:
-        """Returns whether `keeps_whole` is True at any broker of the topic; queries all brokers at once."""
+        """Returns whether `keeps_whole` is True at any broker of the topic. Queries all brokers at once."""
         answers: list[bool] = []
 
         async def ask(place: Place) -> None:
@@ -394,14 +392,14 @@ class BatchTopics:
         return any(answers)
 
     def keeps_whole_nowait(self, topic: str, broker_name: str) -> bool | None:
-        """Returns `is_batch_topic`'s answer if it is known and fresh; None if it needs a query to the broker."""
+        """Returns `is_batch_topic`'s answer if it is known and fresh, or None if it needs a query to the broker."""
         place = topic, broker_name
         return self._known[place][1] if self._is_fresh(place) else None
 
     async def keeps_whole(self, topic: str, broker_name: str, *, timeout: float) -> bool:
         """Returns the answer of `is_batch_topic`, but never raises, so that it fails no send.
 
-        If the broker does not answer, its previous answer is used; if it never answered, the topic counts as plain.
+        If the broker does not answer, its previous answer is used. If it never answered, the topic counts as plain.
         """
         try:
             if (address := self._routes.known_master(broker_name)) is not None:

@@ -12,10 +12,10 @@ from pyrmq_core.errors import InvalidArgument
 
 
 def parse_nameservers(nameserver: str | Sequence[str]) -> tuple[str, ...]:
-    """Returns the addresses of `host:port;host:port` or of a list; blanks around them are ignored.
+    """Returns the addresses of `host:port;host:port` or of a list. Blanks around them are ignored.
 
-    An address may be `http://host:port` (an endpoint, common/utils/NameServerAddressUtils.java). `InvalidArgument` for
-    any other form.
+    An address may be `http://host:port` (an endpoint, common/utils/NameServerAddressUtils.java). Raises
+    `InvalidArgument` for any other form.
     """
     parts = nameserver.split(";") if isinstance(nameserver, str) else _texts(nameserver)
     addresses = tuple(dict.fromkeys(part.strip().rpartition("//")[2].rstrip("/") for part in parts if part.strip()))
@@ -52,5 +52,4 @@ class NameServerChoice:
         return self.addresses[self.chosen]
 
     def next(self) -> NameServerChoice:
-        """Returns the choice of the next NameServer in turn."""
         return replace(self, chosen=(self.chosen + 1) % len(self.addresses))

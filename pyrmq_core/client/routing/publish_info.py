@@ -51,7 +51,7 @@ class TopicPublishInfo:
         self._counter = counter_start
 
     def select_one_message_queue(self, last_broker_name: str | None = None) -> MessageQueue:
-        """Returns the next queue; after a failure at `last_broker_name`, another broker's next queue, if any.
+        """Returns the next queue, or after a failure at `last_broker_name` another broker's next queue, if any.
 
         Raises `NoRoute` when there is no queue to write to.
         """
@@ -70,7 +70,7 @@ class TopicPublishInfo:
         return self._next()
 
     def select(self, accept: Callable[[MessageQueue], bool]) -> MessageQueue | None:
-        """Returns the next queue for which `accept` is true, within one cycle; None if it accepts no queue."""
+        """Returns the next queue for which `accept` is true, within one cycle, or None if it accepts no queue."""
         for _ in self.queues:
             queue = self._next()
             if accept(queue):
@@ -107,7 +107,7 @@ class TopicPublishInfo:
         self._counter = counter
 
     def next_number(self) -> int:
-        """Returns the counter after its next step; 2,147,483,647 is followed by 0."""
+        """Returns the counter after its next step. 2,147,483,647 is followed by 0."""
         self._counter = (self._counter + 1) & COUNTER_MASK
         return self._counter
 
@@ -119,7 +119,7 @@ class TopicPublishInfo:
 def publish_info_of(
     topic: str, route: TopicRouteData, *, counter_start: int, borrowed: bool = False
 ) -> TopicPublishInfo:
-    """Returns the queues of a route to which the topic may be written; raises `BodyError` as `publish_queues` does."""
+    """Returns the queues of a route to which the topic may be written. Raises `BodyError` as `publish_queues` does."""
     without_master = brokers_without_master(route)
     return TopicPublishInfo(
         topic,
@@ -133,10 +133,10 @@ def publish_info_of(
 
 
 def publish_queues(topic: str, route: TopicRouteData, *, needs_master: bool = True) -> tuple[MessageQueue, ...]:
-    """Returns the queues a producer may write to, in RocketMQ's order: by the order configuration, else by broker name.
+    """Returns the queues a producer may write to, by the order configuration, else by broker name.
 
-    Without an order configuration, a broker needs write permission and, with `needs_master`, a master. `BodyError` for
-    an order configuration that cannot be read.
+    Without an order configuration, a broker needs write permission and, with `needs_master`, a master. Raises
+    `BodyError` for an order configuration that cannot be read.
     """
     if route.order_topic_conf:
         return tuple(_order_queues(topic, route.order_topic_conf))
@@ -150,14 +150,13 @@ def publish_queues(topic: str, route: TopicRouteData, *, needs_master: bool = Tr
 
 
 def brokers_without_master(route: TopicRouteData) -> tuple[str, ...]:
-    """Returns the brokers that may be written to but have only slaves now."""
     masters = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
     writable = {data.broker_name for data in route.queue_datas if data.perm & Permission.WRITE}
     return tuple(sorted(writable - masters))
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """Returns the queues a consumer may read from; a broker with only a slave is enough."""
+    """Returns the queues a consumer may read from. A broker with only a slave is enough."""
     return _read_queues(topic, route, Permission.READ)
 
 
@@ -176,8 +175,7 @@ def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
 
 
 def not_readable(topic: str, route: TopicRouteData) -> ResponseError | None:
-    """Returns the error for the brokers at which the topic has queues without the READ permission; None if all may be
-    read.
+    """Returns the error for the brokers at which the topic has queues without the READ permission, if there are any.
 
     A broker would refuse a pull by the same code, but queues that may not be read are never pulled from.
     """
@@ -224,7 +222,7 @@ def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> Topi
 
 
 def broker_addresses(routes: Sequence[TopicRouteData]) -> dict[str, BrokerData]:
-    """Returns the addresses of all brokers in the routes, by broker name; the last route with a broker counts."""
+    """Returns the addresses of all brokers in the routes, by broker name. The last route with a broker counts."""
     return {broker.broker_name: broker for route in routes for broker in route.broker_datas}
 
 
