@@ -1,4 +1,4 @@
-"""Every error that pyrmq raises, in one tree; each class answers "what broke, and may I retry?".
+"""Every error that pyrmq raises, in one tree. Each class answers "what broke, and may I retry?".
 
     RocketMQError
     ├── LocalError                  you broke a rule: nothing left this process
@@ -21,7 +21,7 @@
     │       └── RecordError         a stored message
     │           ├── BodyDamaged     its body does not have the CRC in its record
     │           └── BodyTooLarge    its body, decompressed, or all bodies of one answer exceed a limit
-    ├── NetworkError                the connection failed; `request_left` says if the peer may have the request
+    ├── NetworkError                the connection failed: `request_left` says if the peer may have the request
     │   ├── ConnectFailed
     │   ├── ConnectionClosed
     │   └── CallTimeout
@@ -93,7 +93,7 @@ def _remade(kind: type[RocketMQError], args: tuple[object, ...], facts: dict[str
 
 
 class LocalError(RocketMQError):
-    """A rule broken by the caller; nothing was sent."""
+    """A rule broken by the caller. Nothing was sent."""
 
     condition = "RMQ_LOCAL"
 
@@ -123,7 +123,7 @@ class MissingLibrary(LocalError, ImportError):
 
 
 class SendForbidden(LocalError):
-    """A check-forbidden hook refused the message; nothing was sent."""
+    """A check-forbidden hook refused the message. Nothing was sent."""
 
     condition = "RMQ_SEND_FORBIDDEN"
 
@@ -238,7 +238,7 @@ class BodyTooLarge(RecordError):
 
 
 class NetworkError(RocketMQError):
-    """The connection failed; `request_left` is False only when no byte of the request can have reached the peer."""
+    """The connection failed. `request_left` is False only when no byte of the request can have reached the peer."""
 
     condition = "RMQ_NETWORK"
 
@@ -249,7 +249,7 @@ class NetworkError(RocketMQError):
 
 
 class ConnectFailed(NetworkError):
-    """No connection could be opened in time; nothing was sent."""
+    """No connection could be opened in time. Nothing was sent."""
 
     condition = "RMQ_CONNECT_FAILED"
 
@@ -277,7 +277,7 @@ class RequestTimeout(RocketMQError):
 
 
 class DataLost(RocketMQError):
-    """Requested messages, offsets `start` to `end`, are no longer there; `min_offset` to `max_offset` are kept."""
+    """Requested messages, offsets `start` to `end`, are no longer there. `min_offset` to `max_offset` are kept."""
 
     condition = "RMQ_DATA_LOSS"
 
@@ -305,7 +305,7 @@ class StoreError(RocketMQError):
 
 
 class SendFailed(RocketMQError):
-    """A failed send; `outcome` is its result at the broker, `attempts` its tries in order."""
+    """A failed send. `outcome` is its result at the broker, `attempts` its tries in order."""
 
     condition = "RMQ_SEND_FAILED"
 
@@ -329,7 +329,7 @@ BatchPart: TypeAlias = "Sequence[SendResult] | StoredRows | RocketMQError"
 
 
 class BatchFailed(SendFailed):
-    """Some parts of a divided batch failed; `parts` has, in order, each part's results or its error.
+    """Some parts of a divided batch failed. `parts` has, in order, each part's results or its error.
 
     For `send_arrow`, `parts` are the summary of the stored rows, and the error.
     """
@@ -342,7 +342,7 @@ class BatchFailed(SendFailed):
 
 
 class QueueNotFound(SendFailed):
-    """The broker does not have the queue that the caller named; nothing is stored."""
+    """The broker does not have the queue that the caller named. Nothing is stored."""
 
     condition = "RMQ_QUEUE_NOT_FOUND"
 

@@ -45,8 +45,8 @@ class Message:
     """A message for a producer to send (common/message/Message.java).
 
     `keys` are words under which a broker's index finds the message (a string is split at spaces). `tags` is one word
-    that brokers filter by. `sharding_key` keeps messages of one key in one queue, in order. `delay_level` is 1 to 18
-    (1 s to 2 h); `deliver_at` and `delay` need a broker of 5.0 or later. `flag` is stored and never interpreted.
+    that brokers filter by. `sharding_key` keeps messages of one key in one queue, in order. `delay_level` is 1 to 18 (1
+    s to 2 h), while `deliver_at` and `delay` need a broker of 5.0 or later. `flag` is stored and never interpreted.
     `priority`, from 0 on, is the queue that brokers of 5.4 or later store the message in, or the last one of the topic.
     """
 
@@ -146,7 +146,7 @@ class MessageQueue:
 class MessageExt:
     """A message as a broker stored it (common/message/MessageExt.java).
 
-    `msg_id` is the producer's UNIQ_KEY, or `offset_msg_id` if there is none. `body` is decompressed; `sys_flag` is as
+    `msg_id` is the producer's UNIQ_KEY, or `offset_msg_id` if there is none. `body` is decompressed, `sys_flag` is as
     stored. `properties` are all of the message, RocketMQ's own too, as Java's `getProperties()` returns them. A message
     within a record of a batch topic has its own queue offset, and the record's commit-log offset and times.
     """
@@ -199,7 +199,7 @@ class MessageExt:
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue of `topic`; a retried message shows its first topic, and the queue of its retry topic."""
+        """The queue of `topic`. A retried message shows its first topic, and the queue of its retry topic."""
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
     @property
@@ -214,7 +214,7 @@ class MessageExt:
 
 
 class SendStatus(enum.Enum):
-    """The safety of a stored message (client/producer/SendStatus.java); the value is the response code."""
+    """The safety of a stored message (client/producer/SendStatus.java). The value is the response code."""
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 10
@@ -237,7 +237,7 @@ class SendResult:
 
 
 class LocalTransactionState(enum.IntEnum):
-    """The state of a local transaction (client/producer/LocalTransactionState.java); the value is the wire's number.
+    """The state of a local transaction (client/producer/LocalTransactionState.java). The value is the wire's number.
 
     UNKNOW is RocketMQ's own spelling: the broker checks again later.
     """
@@ -261,7 +261,7 @@ class TransactionSendResult:
 
 
 class PullStatus(enum.Enum):
-    """The result of a pull (client/consumer/PullStatus.java); the value is the response code."""
+    """The result of a pull (client/consumer/PullStatus.java). The value is the response code."""
 
     FOUND = 0
     NO_NEW_MSG = 19
@@ -271,7 +271,7 @@ class PullStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """The answer to one pull; the next pull starts at `next_offset`, also when `messages` is empty."""
+    """The answer to one pull. The next pull starts at `next_offset`, also when `messages` is empty."""
 
     status: PullStatus
     messages: tuple[MessageExt, ...]
@@ -310,7 +310,7 @@ class TopicQueues:
 
     @property
     def all(self) -> tuple[MessageQueue, ...]:
-        """All queues; queues that may not be read come last."""
+        """All queues. Queues that may not be read come last."""
         return self.readable + self.unreadable
 
 
@@ -326,7 +326,7 @@ class ConsumeFromWhere(enum.Enum):
 
 
 class MessageModel(enum.Enum):
-    """The division of messages in a group (remoting/protocol/heartbeat/MessageModel.java); the value is Java's name.
+    """The division of messages in a group (remoting/protocol/heartbeat/MessageModel.java). The value is Java's name.
 
     CLUSTERING: each message goes to one consumer of the group. BROADCASTING: each goes to all of them.
     """
@@ -360,7 +360,7 @@ class Permission(enum.IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A broker's settings of one topic (common/TopicConfig.java); `attributes` are new in 5.0, such as `queue.type`."""
+    """A broker's settings of one topic (common/TopicConfig.java). `attributes` are new in 5.0, such as `queue.type`."""
 
     topic: str
     read_queue_nums: int = 16

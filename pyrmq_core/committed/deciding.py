@@ -71,7 +71,7 @@ def next_record(
     without_decided: int,
     named: bool = True,
 ) -> CommitRecord | None:
-    """Returns the record to append for a batch to a manifest that ends at `seen`; None if the batch is decided.
+    """Returns the record to append for a batch to a manifest that ends at `seen`, or None if the batch is decided.
 
     `commit` is unique to this attempt. A writer that commits once is not `named`, and no later record lists it. Raises
     `ManifestError` for a batch of more than a million ranges, which no reader accepts.
@@ -141,7 +141,7 @@ def _may_decide(record: Entry | None, offset: int) -> TypeGuard[CommitRecord]:
 
 
 def _is_first(entries: Entries, offset: int, record: CommitRecord) -> bool:
-    """Returns whether no earlier record decides the batch; a record that contradicts itself may be first."""
+    """Returns whether no earlier record decides the batch. A record that contradicts itself may be first."""
     if offset - record.seen > LONGEST_LOOK_BACK:
         return False
     between = ((earlier, entries.get(earlier)) for earlier in range(record.seen, offset))
@@ -189,10 +189,8 @@ def decided_at(
 ) -> tuple[DecidedBatches, int] | None:
     """Returns the decided batches at `end`, and how many records follow their last list.
 
-    None if the last list lies in earlier entries.
-
-    `entries` are the entries from `start` on. If `start` is 0 they need no list. Lists at the offsets `disbelieved` do
-    not count.
+    None if the last list lies in earlier entries. `entries` are the entries from `start` on. If `start` is 0 they need
+    no list. Lists at the offsets `disbelieved` do not count.
     """
     for offset in range(end - 1, start - 1, -1):
         record = entries.get(offset)

@@ -19,7 +19,7 @@ MANIFEST_NAMESPACE: Final = "PYRMQ_MANIFEST"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CommittedRange:
-    """Committed messages of a queue from `start` to before `end`; `ids` are the ids of some of them, by offset.
+    """Committed messages of a queue from `start` to before `end`. `ids` are the ids of some of them, by offset.
 
     They are the first and the last message of each range that a writer stored.
     """
@@ -45,7 +45,7 @@ def manifests_in(kinds: Iterable[str], orders: Mapping[str, str]) -> frozenset[s
 
 
 def ranges_to_read(commits: Iterable[Commit], topic: str) -> list[CommittedRange]:
-    """Returns the ranges of one topic by queue and offset; adjacent ranges are joined, and none overlaps."""
+    """Returns the ranges of one topic by queue and offset. Adjacent ranges are joined, and none overlaps."""
     stored = sorted(
         (part for commit in commits for part in commit.ranges if part.queue.topic == topic and part.count),
         key=lambda part: (part.queue, part.start),
@@ -65,7 +65,6 @@ def ranges_to_read(commits: Iterable[Commit], topic: str) -> list[CommittedRange
 
 
 def ids_by_queue(ranges: Iterable[CommittedRange]) -> dict[MessageQueue, list[tuple[int, str]]]:
-    """Returns the ids that messages of the ranges must have, by queue and in the order of their offsets."""
     ids: dict[MessageQueue, list[tuple[int, str]]] = {}
     for part in ranges:
         ids.setdefault(part.queue, []).extend(part.ids)

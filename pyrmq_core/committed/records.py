@@ -50,7 +50,7 @@ class StoredRange:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The latest batch of a writer that is decided, and its rows; offset and store time of its record, if known.
+    """The latest batch of a writer that is decided, its rows, and offset and store time of its record, if known.
 
     A writer that is not `is_named` commits once.
     """
@@ -88,14 +88,12 @@ class CommitRecord:
 
     @property
     def is_contradictory(self) -> bool:
-        """True for a record that has all of its ranges, if they are not `rows` rows; it decides nothing then."""
+        """True for a record that has all of its ranges, if they are not `rows` rows. It decides nothing then."""
         return not self.parts and sum(part.count for part in self.ranges) != self.rows
 
 
 @dataclass(frozen=True, slots=True)
 class RangesPart:
-    """A part of the ranges of a later commit record."""
-
     commit: str
     ranges: tuple[StoredRange, ...]
 
@@ -111,7 +109,7 @@ class NoEntry:
 
 
 def joined(ranges: Iterable[StoredRange]) -> list[StoredRange]:
-    """Returns the ranges by queue and offset; ranges without a gap between them are joined."""
+    """Returns the ranges by queue and offset. Ranges without a gap between them are joined."""
     whole: list[StoredRange] = []
     for part in sorted(ranges, key=lambda part: (part.queue, part.start)):
         last = whole[-1] if whole else None
@@ -123,7 +121,7 @@ def joined(ranges: Iterable[StoredRange]) -> list[StoredRange]:
 
 
 def commit_messages(record: CommitRecord, manifest: str) -> Iterator[Message]:
-    """Yields the messages that commit the record, to be sent in order; the last message is the decision itself."""
+    """Yields the messages that commit the record, to be sent in order. The last message is the decision itself."""
     for body in _bodies(record):
         yield Message(manifest, body, properties={MANIFEST_VERSION: VERSION})
 
@@ -192,7 +190,7 @@ def _entry(data: Any, stored_ms: int) -> Entry:
 
 
 def _decided(batches: Sequence[Any], records: Sequence[Any] | None) -> DecidedBatches:
-    """Returns the decided batches of a list; earlier releases did not add where their records are."""
+    """Returns the decided batches of a list. Earlier releases did not add where their records are."""
     records = [(-1, 0)] * len(batches) if records is None else records
     return {
         _text(writer): Decided(_count(number), _count(rows), _count(offset + 1) - 1, _count(stored_ms))

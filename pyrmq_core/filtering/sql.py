@@ -1,7 +1,7 @@
 """An SQL92 expression over message properties (`MessageSelector.bySql`), which the broker evaluates.
 
 It needs a broker with `enablePropertyFilter`. A broker that cannot compile an expression answers every message, so the
-client first requests a check of the expression (CHECK_CLIENT_CONFIG). Source: common/filter/ExpressionType.java;
+client first requests a check of the expression (CHECK_CLIENT_CONFIG). Source: common/filter/ExpressionType.java,
 remoting/protocol/filter/FilterAPI.java.
 """
 
@@ -18,7 +18,7 @@ from pyrmq_core.filtering.sql92 import parse
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """The expression as the broker receives it; only messages of batch topics are filtered again by the client."""
+    """The expression as the broker receives it. Only messages of batch topics are filtered again by the client."""
 
     KIND: ClassVar[str] = "SQL92"
     expression: str
@@ -36,7 +36,7 @@ class SqlFilter:
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:
         """Returns the test of a message's properties, for messages that a broker cannot filter.
 
-        `InvalidArgument` for an expression that is no SQL92.
+        Raises `InvalidArgument` for an expression that is no SQL92.
         """
         return _parsed(self.expression)
 

@@ -3,9 +3,9 @@
     a > 3 AND (region IN ('eu', 'us') OR name IS NULL) AND TAGS <> 'x' AND NOT (done = TRUE)
 
 It is RocketMQ's dialect, with its surprises: parsing ends where the expression could end, and any further text is
-ignored; a minus before a property gives null; two missing properties are equal; 0.0 is no number. A message passes only
-if the result is TRUE. Source: filter/parser/SelectorParser.jj, filter/expression/*.java (5.4.0). RocketMQ does not have
-the limits below.
+ignored. A minus before a property gives null, two missing properties are equal, and 0.0 is no number. A message passes
+only if the result is TRUE. Source: filter/parser/SelectorParser.jj, filter/expression/*.java (5.4.0). RocketMQ does not
+have the limits below.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHOWN_CHARS: Final = 200
 
 
 def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]:
-    """Returns the test of a message's properties; `InvalidArgument` says why RocketMQ refuses the expression.
+    """Returns the test of a message's properties. `InvalidArgument` says why RocketMQ refuses the expression.
 
     Without `text_tests` it is the dialect before 5.1.3, in which CONTAINS, STARTSWITH and ENDSWITH are plain names.
     """
@@ -56,7 +56,7 @@ def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]
 
 
 def ignored_rest(text: str, *, text_tests: bool = True) -> str:
-    """Returns the part at an expression's end that RocketMQ ignores; empty for most, and for a refused expression."""
+    """Returns the part at an expression's end that RocketMQ ignores, empty for most, and for a refused expression."""
     try:
         parser = _Parser(text, text_tests)
         parser.condition()
@@ -66,7 +66,7 @@ def ignored_rest(text: str, *, text_tests: bool = True) -> str:
 
 
 class _Parser:
-    """A recursive-descent parser; `kind` and `token` describe the next token."""
+    """A recursive-descent parser. `kind` and `token` describe the next token."""
 
     def __init__(self, text: str, text_tests: bool) -> None:
         if len(text) > MAX_CHARS:
@@ -80,7 +80,6 @@ class _Parser:
         self._advance()
 
     def condition(self) -> Part:
-        """Parses and returns a complete condition."""
         try:
             return conditions.condition_of(self._either())
         except UnfitOperand as reason:
@@ -168,7 +167,7 @@ class _Parser:
         return frozenset(texts)
 
     def _unary(self) -> Part:
-        """Returns a part with the signs and NOTs before it; pairs of equal ones cancel out, and add no level."""
+        """Returns a part with the signs and NOTs before it. Pairs of equal ones cancel out, and add no level."""
         prefixes = []
         while self.token in ("+", "-") or self._is_next("NOT"):
             prefixes.append(self._advance())
@@ -202,7 +201,7 @@ class _Parser:
         return conditions.property_named(self._advance())
 
     def _checked(self, part: Part) -> Part:
-        """Returns the part; raises `InvalidArgument` if it exceeds the number of conditions or their depth."""
+        """Returns the part. Raises `InvalidArgument` if it exceeds the number of conditions or their depth."""
         self._conditions += 1
         if self._conditions > MAX_CONDITIONS:
             raise InvalidArgument(
@@ -245,7 +244,6 @@ class _Parser:
         return True
 
     def _advance(self) -> str:
-        """Returns the next token, and moves past it."""
         token = self.token
         self._at = self._after_blanks(self._next_at)
         match = TOKEN.match(self._text, self._at)
@@ -259,7 +257,7 @@ class _Parser:
         return token
 
     def _after_blanks(self, at: int) -> int:
-        """Returns the position after blanks and comments; a comment that begins with `--` needs an end of line."""
+        """Returns the position after blanks and comments. A comment that begins with `--` needs an end of line."""
         while True:
             match = BLANKS.match(self._text, at)
             at = at if match is None else match.end()

@@ -47,7 +47,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of an expression; `value` is the value of a constant, `level` the depth of nested conditions."""
+    """A piece of an expression. `value` is the value of a constant, `level` the depth of nested conditions."""
 
     kind: Kind
     evaluate: Evaluation
@@ -69,7 +69,7 @@ def constant(value: Value) -> Part:
 
 
 def condition_of(part: Part) -> Part:
-    """Returns the part as a condition; a property alone is a condition that is never true."""
+    """Returns the part as a condition. A property alone is a condition that is never true."""
     if part.kind is Kind.PROPERTY:
         evaluate = part.evaluate
         return Part(Kind.CONDITION, lambda properties: None if evaluate(properties) is None else False)
@@ -111,7 +111,6 @@ def any_of(parts: list[Part]) -> Part:
 
 
 def opposite(part: Part) -> Part:
-    """Returns NOT of a part."""
     evaluate = condition_of(part).evaluate
 
     def negated(properties: Properties) -> Value:
@@ -122,7 +121,7 @@ def opposite(part: Part) -> Part:
 
 
 def negative(part: Part) -> Part:
-    """Returns the negative of a part after a minus sign; null for anything but a number."""
+    """Returns the negative of a part after a minus sign, null for anything but a number."""
     number = _number_of(part)
     if number is not None:
         minus = Long(-number) if isinstance(number, Long) else -number
@@ -139,7 +138,7 @@ def negative(part: Part) -> Part:
 
 
 def equal(left: Part, right: Part, *, negated: bool) -> Part:
-    """Returns a comparison by = or <>. Two missing values are equal; the result for one depends on its side."""
+    """Returns a comparison by = or <>. Two missing values are equal, and the result for one depends on its side."""
     for part in (left, right):
         if part.is_constant and part.value is None:
             raise UnfitOperand("compares with NULL: write IS NULL or IS NOT NULL")
@@ -163,7 +162,7 @@ def is_null(part: Part, *, negated: bool) -> Part:
 
 
 def ordered(sign: str, left: Part, right: Part) -> Part:
-    """Returns a comparison by the order of numbers; two properties are compared as decimal numbers."""
+    """Returns a comparison by the order of numbers. Two properties are compared as decimal numbers."""
     for part in (left, right):
         _check_ordered(part, f"by {sign}")
     order, left_value, other = ORDERS[sign], left.evaluate, right.evaluate

@@ -15,7 +15,7 @@ from pyrmq_core.protocol.java.integers import parse_int, parse_long
 
 
 class Long(int):
-    """A whole number that Java keeps in 64 bits; for a plain `int` Java uses 32 bits."""
+    """A whole number that Java keeps in 64 bits. For a plain `int` Java uses 32 bits."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class Incomparable(Exception):
 
 
 def compare(left: bool | Number | str, right: bool | Number | str) -> int:
-    """Returns -1, 0 or 1; -1 also for values that are never equal. Raises `Incomparable` where Java raises."""
+    """Returns -1, 0 or 1, and -1 also for values that are never equal. Raises `Incomparable` where Java raises."""
     if isinstance(left, bool):
         if isinstance(right, str):
             raise Incomparable
@@ -51,7 +51,7 @@ def compare(left: bool | Number | str, right: bool | Number | str) -> int:
 
 
 def compare_doubles(left: str, right: str) -> int:
-    """Returns the order of two texts as numbers; raises `Incomparable` if a text is no number."""
+    """Returns the order of two texts as numbers. Raises `Incomparable` if a text is no number."""
     return _order_doubles(_double(left), _double(right))
 
 
@@ -69,7 +69,6 @@ def _rank(number: float) -> int:
 
 
 def _read(text: str, like: bool | Number) -> bool | Number:
-    """Parses the text as a value of the same kind as `like`."""
     if isinstance(like, bool):
         return text.lower() == "true"
     if isinstance(like, float):

@@ -14,7 +14,7 @@ JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # the blanks of Java's Stri
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """The tags that pass; with an empty set every message passes, tagged or not.
+    """The tags that pass. With an empty set every message passes, tagged or not.
 
     A broker compares only hashes, so the reader compares the tags' text again.
     """
@@ -24,7 +24,7 @@ class TagFilter:
 
     @classmethod
     def parse(cls, expression: str | None) -> Self:
-        """Returns the filter of an expression; raises `InvalidArgument` if it names no tag."""
+        """Returns the filter of an expression. Raises `InvalidArgument` if it names no tag."""
         if expression is not None and not _is_text(expression):
             raise InvalidArgument(f'tags={expression!r}: it is a text such as "TagA || TagB", or "*"')
         if expression is None or expression.strip(JAVA_BLANKS) in ("", ALL_TAGS):

@@ -68,7 +68,7 @@ class Portal:
             raise not_started(self._start_error) from self._start_error
 
     def submit(self, call: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
-        """Starts the call on the loop and returns its future; cancelling the future cancels the call.
+        """Starts the call on the loop and returns its future. Cancelling the future cancels the call.
 
         The call has a copy of the caller's context variables, so that a trace continues in it.
         """
@@ -102,7 +102,7 @@ class Portal:
     def soon(
         self, function: Callable[..., object], *args: object, ended: Callable[[LoopEnded], object] | None = None
     ) -> None:
-        """Schedules a call on the loop; from any thread.
+        """Schedules a call on the loop, from any thread.
 
         If the loop has ended, `ended` is called with the error. If `ended` is None the error is raised, or the function
         is dropped if the loop ends at this moment.
@@ -126,12 +126,11 @@ class Portal:
         """Calls `function` in this thread and returns its result, if the loop is idle waiting for I/O.
 
         Otherwise, and while functions passed to `soon` have not run, returns False without calling it. The function
-        must not use trio's functions; of the loop it may use only `access_here`.
+        must not use trio's functions. Of the loop it may use only `access_here`.
         """
         return not self._queue and self._loop_lock.try_run(function, *args)
 
     def now(self) -> float:
-        """Returns the loop's time, in any thread."""
         assert self._clock is not None
         return self._clock.current_time()
 
@@ -145,7 +144,6 @@ class Portal:
         self._crash_ends[owner] = end
 
     def forget(self, owner: object) -> None:
-        """Cancels an `on_crash`."""
         self._crash_ends.pop(owner, None)
 
     def stop(self) -> None:
@@ -170,7 +168,7 @@ class Portal:
             self._end_queue()
 
     def _crashed(self, error: BaseException) -> None:
-        """Ends every caller's wait with an error; the next use of the library starts another loop."""
+        """Ends every caller's wait with an error. The next use of the library starts another loop."""
         log.critical("the library's loop ended by a defect", exc_info=error)
         self.crash = crash = LoopEnded(
             f"the library's loop ended by a defect ({type(error).__name__}: {error}); what was under way is perhaps "
@@ -197,7 +195,7 @@ class Portal:
                     log.exception("a function on the library's loop raised")
 
     def _end_queue(self) -> None:
-        """Reports `LoopEnded` for the queued functions, which cannot run without a loop; in any thread."""
+        """Reports `LoopEnded` for the queued functions, which cannot run without a loop. Runs in any thread."""
         self._woken = False
         with suppress(IndexError):
             while True:
@@ -244,7 +242,7 @@ class HeldContext(Generic[T]):
     """An async context manager that a task on the loop keeps open until `close`, in this process alone."""
 
     def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T], *, wait: bool = True) -> None:
-        """Opens the context, and waits until it is open; with `wait=False`, `opening` has its value later."""
+        """Opens the context, and waits until it is open. With `wait=False`, `opening` has its value later."""
         self._portal = portal
         self._pid = os.getpid()
         self._scope = trio.CancelScope()
@@ -262,7 +260,7 @@ class HeldContext(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value of the `async with`; raises `InvalidState` in a child after `fork`, which has another loop."""
+        """The value of the `async with`. Raises `InvalidState` in a child after `fork`, which has another loop."""
         if self._pid != os.getpid():
             raise InvalidState(f"opened in process {self._pid}; a child after fork opens its own")
         if self._portal.crash is not None:
@@ -276,11 +274,11 @@ class HeldContext(Generic[T]):
 
     @property
     def has_opened(self) -> bool:
-        """True once the context has opened, also in a child after `fork`; it stays true after the close."""
+        """True once the context has opened, also in a child after `fork`. It stays true after the close."""
         return self._has_value
 
     def close(self, seconds: float = 0.0) -> None:
-        """Leaves the context and waits until it has ended; raises its exception. A second call does nothing.
+        """Leaves the context and waits until it has ended. Raises its exception. A second call does nothing.
 
         Leaving may take `seconds` and a fixed bound. After that the wait ends with a line in the log, since something
         else blocks the loop.
@@ -298,7 +296,7 @@ class HeldContext(Generic[T]):
             self.close_timed_out(seconds)
 
     def begin_close(self) -> Future[None] | None:
-        """Begins to leave the context, and returns the future of its end; None in another process."""
+        """Begins to leave the context, and returns the future of its end, or None in another process."""
         if self._pid != os.getpid():
             return None
         self._portal.check_outside()
@@ -308,7 +306,6 @@ class HeldContext(Generic[T]):
         return self._task
 
     def close_timed_out(self, seconds: float) -> None:
-        """Logs that leaving took longer than `seconds` and the fixed bound."""
         log.error(
             "closing %s did not end within %.0f s and is not waited for: a callback, a hook or a filter holds up "
             "the library's loop",
@@ -321,7 +318,7 @@ class HeldContext(Generic[T]):
         self._portal.on_crash(self, end)
 
     def abandon(self) -> None:
-        """Cancels the context's work; does not wait."""
+        """Cancels the context's work without waiting."""
         if self._pid == os.getpid():
             with suppress(InvalidState):
                 self._portal.soon(self._scope.cancel)
@@ -339,7 +336,7 @@ _lock = threading.Lock()
 
 
 def portal() -> Portal:
-    """Returns this process's loop, started if needed; raises `LoopNotStarted` if that is impossible."""
+    """Returns this process's loop, started if needed. Raises `LoopNotStarted` if that is impossible."""
     global _portal
     check_unpatched()
     with _lock:
@@ -349,7 +346,7 @@ def portal() -> Portal:
 
 
 def _settle(future: Future[Any], *, result: object = None, error: BaseException | None = None) -> None:
-    """Ends the future unless it has ended or was cancelled; logs exceptions of its callbacks."""
+    """Ends the future unless it has ended or was cancelled. Logs exceptions of its callbacks."""
     try:
         if not future.done():
             if error is not None:

@@ -49,7 +49,7 @@ def not_started(error: BaseException) -> LoopNotStarted:
 
 
 class LoopLock(trio.abc.Instrument):
-    """The lock that lets another thread use a loop's state while the loop waits for I/O; an instrument of trio's.
+    """The lock that lets another thread use a loop's state while the loop waits for I/O. It is an instrument of trio's.
 
     The loop holds the lock whenever it runs, and releases it around each wait: a thread that holds the lock has the
     loop's state to itself. trio's own functions work in the loop's thread only, so the other thread must not call them.
@@ -79,7 +79,7 @@ class LoopLock(trio.abc.Instrument):
         self._loop_waits = False
 
     def try_run(self, function: Callable[..., bool], *args: object) -> bool:
-        """Calls the function in this thread and returns its result; False, without a call, if the loop is running."""
+        """Calls the function in this thread and returns its result. Returns False at once if the loop runs."""
         return self._loop_waits and self._run(function, args)
 
     def _run(self, function: Callable[..., bool], args: tuple[object, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""The OpenTelemetry API; importing it without the library raises `MissingLibrary`, which names the extra."""
+"""The OpenTelemetry API. Importing it without the library raises `MissingLibrary`, which names the extra."""
 
 from __future__ import annotations
 

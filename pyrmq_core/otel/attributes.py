@@ -56,20 +56,18 @@ def of_process(context: ConsumeContext) -> Attributes:
 
 
 def add_server(attributes: Attributes, address: str) -> None:
-    """Adds the address of a broker, `host:port`."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and len(port) <= 5:
         attributes[SERVER], attributes[PORT] = host, int(port)
 
 
 def error_type(error: RocketMQError) -> str:
-    """Returns the broker's response code by its name, if it refused; else the name of the error's class."""
+    """Returns the broker's response code by its name, if it refused, or else the name of the error's class."""
     cause = error if isinstance(error, ResponseError) else error.__cause__
     return code_name(cause.code) if isinstance(cause, ResponseError) else type(error).__qualname__
 
 
 def code_name(code: int) -> str:
-    """Returns the name of a response code, or its number."""
     try:
         return ResponseCode(code).name
     except ValueError:
@@ -77,7 +75,6 @@ def code_name(code: int) -> str:
 
 
 def request_name(code: int) -> str:
-    """Returns the name of a request code, or its number."""
     try:
         return RequestCode(code).name
     except ValueError:

@@ -17,8 +17,8 @@ class Instrumentation:
     """Metrics and traces by OpenTelemetry's conventions for messaging.
 
     `Producer(..., hooks=[otel])`, `PushConsumer(..., hooks=[otel])`, `LitePullConsumer(..., hooks=[otel])` and
-    `Client(..., rpc_hooks=[otel])`; one object serves all of a process. Without arguments the global providers are
-    used; `metrics=False` or `traces=False` switches metrics or traces off.
+    `Client(..., rpc_hooks=[otel])`. One object serves all of a process. Without arguments the global providers are
+    used. `metrics=False` or `traces=False` switches metrics or traces off.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Instrumentation:
             self._spans.process_began(context)
 
     def consume_message_after(self, context: ConsumeContext) -> None:
-        """Reports a call of the handler; its span ends even if a meter raises."""
+        """Reports a call of the handler. Its span ends even if a meter raises."""
         try:
             if self._metrics is not None:
                 self._metrics.processed(context)

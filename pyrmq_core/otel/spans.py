@@ -51,8 +51,6 @@ class _Open(NamedTuple):
 
 
 class Spans:
-    """The spans of one tracer."""
-
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer
 
@@ -106,7 +104,7 @@ class Spans:
         span.end(ended)
 
     def process_began(self, context: ConsumeContext) -> None:
-        """Begins the span of a call of the handler; it is current in the handler's task or thread."""
+        """Begins the span of a call of the handler. It is current in the handler's task or thread."""
         messages, parent, links = context.messages, otel_context.Context(), list[trace.Link]()
         if len(messages) == 1:
             parent = propagate.extract(messages[0].properties, otel_context.Context())
@@ -131,7 +129,6 @@ class Spans:
         context.properties[OPEN_SPAN] = _Open(span, within, before)
 
     def process_ended(self, context: ConsumeContext) -> None:
-        """Ends the span of a call of the handler."""
         begun = context.properties.pop(OPEN_SPAN, None)
         if not isinstance(begun, _Open):
             return
