@@ -107,7 +107,6 @@ def no_clients_of_a_driver() -> Iterator[None]:
 
 
 def encodable(text: str) -> str:
-    """Returns the text with halves of surrogates written as their escapes."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -15,7 +15,7 @@ APART = ("hostile", "hostile_pages", "instructions", "kafka")
 
 
 def main() -> int:
-    """Runs the benchmarks in name order; exits with 2 for an unknown name, returns 1 when there is none to run."""
+    """Runs the benchmarks in name order. Exits with 2 for an unknown name, returns 1 when there is none to run."""
     modules = pkgutil.iter_modules(benchmarks.__path__)
     programs = sorted(module.name for module in modules if not module.ispkg and module.name != "__main__")
     there_are = ", ".join(programs) or "none yet"

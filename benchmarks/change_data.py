@@ -2,7 +2,7 @@
 
     python -m benchmarks change_data
 
-Bodies lie in the memory of one session; pairs run A B B A. A figure is the rate of the changes divided by that of
+Bodies lie in the memory of one session, and pairs run A B B A. A figure is the rate of the changes divided by that of
 `from_json` with the whole schema of the message: 1 is as fast. Each run is of all rows and of a tenth of them, and the
 difference counts, so that planning and compiling a query do not.
 """
@@ -59,7 +59,6 @@ def main(*, quick: bool) -> None:
 
 
 def messages(spark: SparkSession, bodies: list[str], rows: int) -> DataFrame:
-    """Returns rows of a topic in memory, with the bodies again and again."""
     each = spark.createDataFrame([(body.encode(),) for body in bodies], "body binary").coalesce(1)
     times = -(-rows // len(bodies))
     frame = each.crossJoin(spark.range(0, times, 1, 2)).limit(rows).repartition(2)
@@ -88,13 +87,13 @@ def compared(
 
 
 def difference(frames: Sequence[DataFrame]) -> tuple[float, float]:
-    """Computes both frames; returns the seconds that the second took beyond the first, as `drop` does."""
+    """Computes both frames. Returns the seconds that the second took beyond the first, as `drop` does."""
     (clock, cpu), (all_clock, all_cpu) = (drop(frame) for frame in frames)
     return all_clock - clock, all_cpu - cpu
 
 
 def drop(frame: DataFrame) -> tuple[float, float]:
-    """Computes all rows; returns the seconds by the clock, and those of the processors."""
+    """Computes all rows. Returns the seconds by the clock, and those of the processors."""
     cpu, began = cpu_seconds(SPARK), time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - began, cpu_seconds(SPARK) - cpu

@@ -4,7 +4,7 @@
 
 The routes lie in a NameServer of ours. The brokers are one process with one port, which answers at an address of its
 own for each of them, 127.1.x.y. Each topic and each group is on 8 brokers, a topic with 4 queues at each. A third
-process holds one client with a producer, an `Admin` and a push consumer; the figures are those of that process.
+process holds one client with a producer, an `Admin` and a push consumer. The figures are those of that process.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def host_of(broker: int) -> str:
 
 
 class Answers:
-    """The answers of all brokers; all queues are empty, and a pull waits for a message as long as its client allows."""
+    """The answers of all brokers. All queues are empty, and a pull waits for a message as long as its client allows."""
 
     def __init__(self, size: Size) -> None:
         self._client_ids: tuple[str, ...] = ()
@@ -156,7 +156,6 @@ class Answers:
                 return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request code {request.code}")
 
     async def run(self) -> None:
-        """Answers the pulls whose time is over."""
         nothing = replace(success(PULLED_NOTHING), code=ResponseCode.PULL_NOT_FOUND)
         while True:
             await trio.sleep(LOOK_AGAIN_SECONDS)
@@ -169,7 +168,6 @@ class Answers:
 
 
 def run_client(nameserver: str, size: Size) -> None:
-    """Prints the rows of the table."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     trio.run(_use, nameserver, size)
 

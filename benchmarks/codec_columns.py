@@ -2,7 +2,7 @@
 
     python -m benchmarks.codec_columns [--quick] [--rounds N]
 
-Messages are those of `user_rows`, and carry UNIQ_KEY, WAIT and their keys, tags and user properties; pulls hold 32 of
+Messages are those of `user_rows`, and carry UNIQ_KEY, WAIT and their keys, tags and user properties. Pulls hold 32 of
 them. Both ways run in turn, and their results are compared once. Each figure is the least of the rounds, which other
 work on the machine disturbs least, then the median.
 """
@@ -36,8 +36,6 @@ NO_PROPERTIES = ["topic", "brokerName", "queueId", "queueOffset", "body", "bornT
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Nanoseconds a message."""
-
     least: float
     median: float
 
@@ -80,7 +78,7 @@ def decoders(
 
 
 def measured(count: int, rounds: int, *ways: Callable[[], object]) -> list[Figure]:
-    """Times the ways in turn, every second round from the last to the first; the first round only warms up."""
+    """Times the ways in turn, every second round from the last to the first. The first round only warms up."""
     times: list[list[float]] = [[] for _ in ways]
     inner = max(1, 2000 // count)
     for number in range(rounds + 1):
@@ -102,7 +100,6 @@ def line(name: str, count: int, case: Case, rounds: int, ways: tuple[Callable[[]
 
 
 def main(*, quick: bool = False, rounds: int = 25) -> None:
-    """Prints the table."""
     rounds = 2 if quick else rounds
     print(f"{'ns a message: least (median)':36} {'rows':>10} {'N':>7} {'columns':>17} {'by message':>17} {'ratio':>8}")
     schemas = {

@@ -2,7 +2,7 @@
 
     python -m benchmarks committed
 
-A real Apache RocketMQ 5.4.0, rows of `user_rows`, pairs run A B B A; a ratio above 1 is what committed delivery costs.
+A real Apache RocketMQ 5.4.0, rows of `user_rows`, pairs run A B B A. A ratio above 1 is what committed delivery costs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(*, quick: bool) -> None:
 
 
 def costs(spark: SparkSession, nameserver: str, frame: DataFrame, kind: str, pairs: int, of: str) -> Iterator[str]:
-    """Yields the lines of a write and of a read; the committed read is of a topic that holds no other rows."""
+    """Yields the lines of a write and of a read. The committed read is of a topic that holds no other rows."""
     name = topic(nameserver, kind)
     write(nameserver, name, frame, **COMMITTED)  # makes the manifest, and warms the JVM
     plain, committed = partial(write, nameserver, name, frame), partial(write, nameserver, name, frame, **COMMITTED)
@@ -62,7 +62,7 @@ def costs(spark: SparkSession, nameserver: str, frame: DataFrame, kind: str, pai
 
 
 def topic(nameserver: str, kind: str) -> str:
-    """Creates one more topic, for messages or for batches; returns its name."""
+    """Creates one more topic, for messages or for batches, and returns its name."""
     name = f"t{next(TOPICS)}"
     attributes = {"message.type": "NORMAL"} if kind == "normal" else {"message.type": "NORMAL", "queue.type": "BatchCQ"}
     with Admin(nameserver=nameserver) as admin:
@@ -71,14 +71,14 @@ def topic(nameserver: str, kind: str) -> str:
 
 
 def write(nameserver: str, name: str, frame: DataFrame, **options: str) -> tuple[float, float]:
-    """Writes the rows; returns the seconds by the clock, and those of the job's processors."""
+    """Writes the rows. Returns the seconds by the clock, and those of the job's processors."""
     cpu, began = cpu_seconds(SPARK), time.perf_counter()
     frame.write.format("rocketmq").options(nameServer=nameserver, topic=name, **options).mode("append").save()
     return time.perf_counter() - began, cpu_seconds(SPARK) - cpu
 
 
 def read(spark: SparkSession, nameserver: str, name: str, **options: str) -> tuple[float, float]:
-    """Reads all columns; returns the seconds as `write` does."""
+    """Reads all columns. Returns the seconds as `write` does."""
     cpu, began = cpu_seconds(SPARK), time.perf_counter()
     frame = spark.read.format("rocketmq").options(nameServer=nameserver, topic=name, **options).load()
     frame.write.format("noop").mode("overwrite").save()

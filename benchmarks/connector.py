@@ -122,7 +122,6 @@ def main(
     cases: Sequence[str] = tuple(ROWS),
     output: Path = OUTPUT,
 ) -> None:
-    """Prints the table, and writes it as JSON."""
     compared: list[Compared] = []
     with spark_session() as spark, shared_broker(spark) if quick else nullcontext():
         for name in cases[:1] if quick else cases:

@@ -2,9 +2,9 @@
 
     python -m benchmarks consumers [--quick]
 
-A topic of four queues is filled before with rows of `user_rows`; each run reads all of it, a push consumer in a group
+A topic of four queues is filled before with rows of `user_rows`. Each run reads all of it, a push consumer in a group
 of its own, with a handler that only counts. `warm` are the rates of the second half, when Java's machine has compiled
-its code. Lite pull reads the topic twice and counts the second time. Each row is a pair, run A B B A; the verdict is
+its code. Lite pull reads the topic twice and counts the second time. Each row is a pair, run A B B A. The verdict is
 the median of the pairs' ratios with its spread. `CPU` is the processor time of this process for one message: the firmer
 figure where others use the machine.
 """
@@ -156,7 +156,7 @@ def java_lite_pull(cluster: ApacheCluster, topic: str, count: int) -> float:
 
 
 def java_output(program: Path, *arguments: str) -> str:
-    """Runs a program in a machine of its own; again if it fails, as Java's first request does at times."""
+    """Runs a program in a machine of its own, and again if it fails, as Java's first request does at times."""
     for _ in range(TRIES - 1):
         with suppress(JavaFailed):
             return run_java("5.4.0", program, *arguments, timeout=300, java_options=())

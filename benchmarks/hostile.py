@@ -3,8 +3,8 @@
     python -m benchmarks hostile [--quick]
 
 Each attack runs for a few seconds in a process of its own, on this machine alone. The client asks one question after
-the other (a route of the NameServer; a small send to the broker) before, during and after it. A server that ended, or
-no longer answers, is booted again for the next attack.
+the other (a route of the NameServer, or a small send to the broker) before, during and after it. A server that ended,
+or no longer answers, is booted again for the next attack.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WORSE: Final = 1.5
 
 @dataclass(slots=True)
 class Seen:
-    """The honest client's waits in one phase, in seconds; `failed` questions had no answer, or a code other than 0."""
+    """The honest client's waits in one phase, in seconds. `failed` questions had no answer, or a code other than 0."""
 
     waits: list[float] = field(default_factory=list)
     failed: int = 0
@@ -59,8 +59,6 @@ class Seen:
 
 @dataclass(slots=True)
 class Row:
-    """The figures of one attack on one server."""
-
     attack: str
     server: str
     before: Seen
@@ -83,7 +81,7 @@ class Asker(ABC):
     """Asks one question after the other over a connection that is opened again after a loss."""
 
     def ask_while(self, goes_on: Callable[[], bool], look: Callable[[], None] = lambda: None) -> Seen:
-        """Returns the waits for answers; calls `look` after each."""
+        """Returns the waits for answers, and calls `look` after each."""
         seen = Seen()
         while goes_on() or not (seen.waits or seen.failed):
             began = time.perf_counter()
@@ -101,8 +99,6 @@ class Asker(ABC):
 
 
 class Client(Asker):
-    """An honest client of a server of RocketMQ."""
-
     def __init__(self, address: str, question: Callable[[], tuple[int, dict[str, object], bytes]]) -> None:
         self._address = address
         self._question = question
@@ -187,7 +183,7 @@ def attack_row(kind: str, attack: str, address: str, process_id: int, seconds: f
 
 
 def rows(kind: str, seconds: float, calm_seconds: float) -> Iterator[Row]:
-    """Yields a row for each attack; boots the cluster again when a server ended or no longer answers."""
+    """Yields a row for each attack. Boots the cluster again when a server ended or no longer answers."""
     waiting = [*NAMESERVER_ATTACKS, *BROKER_ATTACKS]
     while waiting:
         with booted(kind) as cluster:

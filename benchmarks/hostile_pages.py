@@ -4,7 +4,7 @@
 
 Each attack runs for some seconds in a process of its own, from another address of this machine. The viewer asks for one
 page after the other over one connection, and the client does one small send after the other, before, during and after
-it. The page is a process of its own; the metrics are the broker's.
+it. The page is a process of its own. The metrics are the broker's.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ GIVEN_BACK_SECONDS: Final = 12.0
 
 
 class Viewer(Asker):
-    """Asks for one path."""
-
     def __init__(self, address: str, path: str) -> None:
         self._address = address
         self._path = path
@@ -73,8 +71,6 @@ class Target:
 
 @dataclass(slots=True)
 class Phase:
-    """The waits of viewer and client at the same time."""
-
     viewer: Seen
     client: Seen
 
@@ -116,7 +112,7 @@ def row(target: Target, attack: str, seconds: float, calm_seconds: float) -> str
 
 
 def threads_of(process_id: int) -> int:
-    """Returns the number of a process's threads; trio's worker threads end ten seconds after their last work."""
+    """Returns the number of a process's threads. trio's worker threads end ten seconds after their last work."""
     return len(list(Path(f"/proc/{process_id}/task").iterdir()))
 
 
@@ -157,7 +153,6 @@ def main(quick: bool = False) -> None:
 
 
 def make_topics(address: str) -> None:
-    """Sends a message to each of 300 topics."""
     client = Client(address, small_send)
     with contextlib.closing(client):
         client.ask_while(for_seconds(0.2))

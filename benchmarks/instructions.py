@@ -3,7 +3,7 @@
     python -m benchmarks.instructions [--against COMMIT] [--cases PATTERN]
 
 Both run under callgrind (package `valgrind`), with one seed of hashes, at the same servers. The cases and the other
-ends are this checkout's (`benchmarks.support.counted_cases`); pyrmq, and helpers of the older benchmarks, are each
+ends are this checkout's (`benchmarks.support.counted_cases`). pyrmq, and helpers of the older benchmarks, are each
 one's own. What the kernel does is not counted. Cases with sockets differ from run to run by a few percent: where one
 seems slower, its pattern alone runs it again in a minute.
 """
@@ -49,7 +49,6 @@ def main(*, quick: bool = False, against: str = "HEAD", cases: str = "") -> None
 
 @contextmanager
 def checkout(commit: str) -> Iterator[Path]:
-    """Makes a worktree of the commit, for the time of the block."""
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory) / "other"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", place, commit], cwd=ROOT, check=True)
@@ -61,7 +60,7 @@ def checkout(commit: str) -> Iterator[Path]:
 
 @contextmanager
 def cluster() -> Iterator[str]:
-    """Runs a NameServer and a broker with filled topics in a process of its own; yields the NameServer's address."""
+    """Runs a NameServer and a broker with filled topics in a process of its own. Yields the NameServer's address."""
     command = [sys.executable, "-m", "pyrmq_core.tools.cli", "dev", "--brokers", "1", "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:

@@ -88,7 +88,7 @@ class NoRoom(Exception):
 
 
 def chosen_rows(patterns: Sequence[str]) -> list[str]:
-    """Returns the rows that any pattern selects, in their order; raises `ValueError` for one that selects none."""
+    """Returns the rows that any pattern selects, in their order. Raises `ValueError` for one that selects none."""
     for pattern in patterns:
         if not any(fnmatch(row, pattern) for row in ROWS):
             raise ValueError(f"no row {pattern!r}; there are: {', '.join(ROWS)}")
@@ -96,7 +96,7 @@ def chosen_rows(patterns: Sequence[str]) -> list[str]:
 
 
 def bulk(at: KafkaSitting, case: str, kinds: Sequence[str], rows: int, pairs: int) -> Iterator[None]:
-    """Runs the rows of one case; yields after each pair. Without `write`, all pairs read the same topics."""
+    """Runs the rows of one case, and yields after each pair. Without `write`, all pairs read the same topics."""
     warm = {side: at.filled(side, rows // WARM_SHARE, case) for side in BULK_SIDES}
     for kind, job in JOBS.items():
         if kind in kinds:
@@ -121,14 +121,12 @@ def bulk(at: KafkaSitting, case: str, kinds: Sequence[str], rows: int, pairs: in
 
 
 def making(at: KafkaSitting, case: str, rows: int, runs: int) -> None:
-    """Measures what it takes to make the rows that are written."""
     job: dict[str, Any] = {"rows": rows, "case": case, "partitions": QUEUES}
     for number in range(runs):
         at.compare(f"making-{case}", number, TWO_SIDES, rows, lambda _, session: session.run("make", **job))
 
 
 def fixed(at: KafkaSitting, kinds: Sequence[str], runs: int) -> None:
-    """Measures what a small job takes, after one of each to warm up."""
     topics = {side: at.filled(side, FIXED_ROWS, FEW) for side in TWO_SIDES}
     for kind in kinds:
         job_sides = tuple(side for side in sides(kind) if side == small_job(side))
@@ -140,7 +138,7 @@ def fixed(at: KafkaSitting, kinds: Sequence[str], runs: int) -> None:
 
 
 def small(at: KafkaSitting, name: str, batches: int, pairs: int) -> Iterator[None]:
-    """Runs the small batches of a stream; one query of each side goes before to warm up."""
+    """Runs the small batches of a stream. One query of each side goes before to warm up."""
     rows = SMALL_ROWS * batches
     filled = name == "small-read"
     topics = {side: at.filled(side, rows, FEW) if filled else at.new_topic(side) for side in TWO_SIDES}
@@ -155,7 +153,6 @@ def small(at: KafkaSitting, name: str, batches: int, pairs: int) -> Iterator[Non
 
 
 def count(at: KafkaSitting, queues: int, pairs: int) -> Iterator[None]:
-    """Counts a topic of many queues with one row each."""
     topics = {side: at.new_topic(side, queues) for side in TWO_SIDES}
     for side, topic in topics.items():
         at.session(side).run("scatter", topic=topic, rows=queues)
@@ -176,7 +173,6 @@ def running(job: str, topics: Mapping[str, str], **arguments: int) -> Job:
 
 
 def sides(kind: str) -> tuple[str, ...]:
-    """Returns the sides of a bulk job or of small batches."""
     if kind in SMALL:
         return SMALL_SIDES
     return (*BULK_SIDES, UNIX, UNIX_BATCH) if kind in UNIX_BULK else BULK_SIDES
@@ -205,7 +201,7 @@ def write_results(at: KafkaSitting, output: Path) -> list[str]:
 
 
 def parts(at: KafkaSitting, rows: Sequence[str], pairs: int, *, quick: bool) -> Iterator[None]:
-    """Runs the chosen rows, part by part, each on an empty store; yields after each pair."""
+    """Runs the chosen rows, part by part, each on an empty store, and yields after each pair."""
     share, runs = (QUICK_SHARE, 1) if quick else (1, FIXED_RUNS)
     kinds = {case: [kind for kind in BULK if f"{kind}-{case}" in rows] for case in MESSAGES}
     reads = [kind for kind in JOBS if any(kind in case_kinds for case_kinds in kinds.values())]

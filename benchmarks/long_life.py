@@ -95,7 +95,7 @@ async def wait_for_readers(admin: Admin) -> None:
 
 
 async def receive(nameserver: str) -> None:
-    """Consumes until it is killed; prints how many messages came, the ends of their queues together, and the tasks."""
+    """Consumes until it is killed. Prints how many messages came, the ends of their queues together, and the tasks."""
     received, ends = 0, Counter[int]()
     async with PushConsumer(
         GROUP,
@@ -170,7 +170,7 @@ class Role:
 
 
 def live(messages: int, minutes: float, samples: int, output: Path | None) -> tuple[list[Sample], dict[str, int]]:
-    """Returns the samples, and how many messages each reader lacks; the file has the samples so far meanwhile."""
+    """Returns the samples, and how many messages each reader lacks. The file has the samples so far meanwhile."""
     kept: list[Sample] = []
     with ExitStack() as stack:
         checkpoint = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyrmq-", ignore_cleanup_errors=True)))

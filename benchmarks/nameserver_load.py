@@ -40,7 +40,7 @@ BOOTED = "The Name Server boot success. serializeType=JSON, address "
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The size of a load: every broker registers all `topics`; each of the two later phases lasts `seconds`."""
+    """The size of a load: every broker registers all `topics`, and each of the two later phases lasts `seconds`."""
 
     brokers: int
     topics: int
@@ -61,7 +61,6 @@ class Phase:
 
 @contextlib.contextmanager
 def our_nameserver() -> Iterator[tuple[str, int]]:
-    """Runs our NameServer, and yields its address and its process id."""
     command = [sys.executable, "-m", "pyrmq_core.servers.nameserver", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
@@ -79,7 +78,7 @@ def connect(address: str) -> socket.socket:
 
 
 def receive_frame(connected: socket.socket) -> bytes:
-    """Receives one answer; no other may be on its way."""
+    """Receives one answer. No other may be on its way."""
     received = connected.recv(65_536)
     size = 4 + int.from_bytes(received[:4], "big")
     while len(received) < size:
@@ -119,7 +118,7 @@ def receive_success(connected: socket.socket) -> None:
 
 
 class Bodies:
-    """The registrations of all brokers, with the same topics; each version has its own CRC-32."""
+    """The registrations of all brokers, with the same topics. Each version has its own CRC-32."""
 
     def __init__(self, load: Load) -> None:
         topics = tuple(TopicConfig(load.topic(number), 8, 8) for number in range(load.topics))
@@ -164,7 +163,6 @@ def ask_steadily(
 
 
 def under_load(load: Load) -> None:
-    """Prints the table of the times of look-ups."""
     print(f"{load.brokers} brokers with {load.topics} topics each, a question every {ASK_EVERY_SECONDS * 1000:g} ms")
     print("\n| while | questions | p50 ms | p99 ms | longest ms |\n|---|---|---|---|---|")
     with our_nameserver() as (address, process_id):

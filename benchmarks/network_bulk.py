@@ -3,8 +3,8 @@
     python -m benchmarks.network_bulk [--quick] [--pairs N] [--megabytes N]
 
 A plain process at the other end receives large requests and sends small answers, or the reverse, as a broker does for
-batches and pulls; their lengths vary around the size, or are equal. Four are under way at once. Each row is a pair, run
-A B B A; the verdict is the median of the pairs' ratios, its spread beside it. `s/GB` is the CPU of this process for a
+batches and pulls. Their lengths vary around the size, or are equal. Four are under way at once. Each row is a pair, run
+A B B A. The verdict is the median of the pairs' ratios, its spread beside it. `s/GB` is the CPU of this process for a
 gigabyte of bodies.
 """
 
@@ -55,7 +55,7 @@ class PlainPeer:
         self._start = self._end = 0
 
     def receive(self) -> tuple[bytes, memoryview] | None:
-        """Returns the next frame's opaque, in digits, and its body; None once the connection is closed."""
+        """Returns the next frame's opaque, in digits, and its body, or None once the connection is closed."""
         if not self._fill(8):
             return None
         length, word = struct.unpack_from(">II", self._buffer, self._start)
@@ -145,7 +145,6 @@ def ours(port: int, request_bytes: int, body_bytes: int, count: int, *, equal: b
 
 
 def all_bytes(mean: int, count: int, *, equal: bool) -> int:
-    """Returns the bytes of so many bodies."""
     bodies = bodies_of(mean, equal=equal)
     return sum(map(len, islice(cycle(bodies), count)))
 
@@ -169,7 +168,6 @@ def pairs(count: int, first: Callable[[], Figure], second: Callable[[], Figure])
 
 
 def main(*, quick: bool = False, count: int = 5, megabytes: int = 500) -> None:
-    """Prints the table."""
     if quick:
         count, megabytes = 2, 100
     context = multiprocessing.get_context("fork")

@@ -2,9 +2,9 @@
 
     python -m benchmarks.network_calls [--quick] [--pairs N] [--calls N] [--server-us N]
 
-The echo server is a process of its own and answers as a broker answers a send; it spends `--server-us` microseconds of
+The echo server is a process of its own and answers as a broker answers a send. It spends `--server-us` microseconds of
 CPU on each request (a real broker about 18). `serve` is our own server with a handler that answers at once. Each row is
-a pair, run A B B A; the verdict is the median of the pairs' ratios, its spread beside it. `s/M` is the CPU of this
+a pair, run A B B A. The verdict is the median of the pairs' ratios, its spread beside it. `s/M` is the CPU of this
 process for a million calls: the firmer figure where others use the machine. `ours` sends a new `SendMessage` each time,
 `form` the same header written once but for two fields.
 """
@@ -46,7 +46,7 @@ class Figure:
 
 
 def plain_echo(listener: socket.socket, server_us: float = 0.0) -> None:
-    """Answers every frame; reads and writes are joined, and only the opaque is parsed."""
+    """Answers every frame. Reads and writes are joined, and only the opaque is parsed."""
     head, tail = _split_at_opaque(1, ANSWER.to_command())
     while True:
         connection, _ = listener.accept()
@@ -196,7 +196,6 @@ def report(name: str, figure_pairs: list[tuple[Figure, Figure]], measure: str) -
 
 
 def main(*, quick: bool = False, count: int = 5, calls: int = 40_000, server_us: float = 15.0) -> None:
-    """Prints the table."""
     if quick:
         count, calls = 1, 5_000
     context = multiprocessing.get_context("fork")

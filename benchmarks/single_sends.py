@@ -1,9 +1,9 @@
 """Single sends beside others, on a real Apache RocketMQ 5.4.0: librocketmq, the Java client, plain blocking sockets.
 
-Each row is a pair, run A B B A; the verdict is the median of the pairs' ratios with its spread. `CPU` is the processor
+Each row is a pair, run A B B A. The verdict is the median of the pairs' ratios with its spread. `CPU` is the processor
 time of this process for one send of ours, and the Java client's for one of its own: the firmer figure where others use
 the machine. Messages are those of `user_rows`, of 100 bytes in the mean. librocketmq is the one inside
-`rocketmq==0.4.4`; its rows are left out where that cannot be installed.
+`rocketmq==0.4.4`. Its rows are left out where that cannot be installed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(*, quick: bool) -> None:
 
 
 class Bench:
-    """The rows of the table; `share` divides the number of messages that each run sends."""
+    """The rows of the table. `share` divides the number of messages that each run sends."""
 
     def __init__(self, cluster: ApacheCluster, *, pairs: int, share: int) -> None:
         self._cluster = cluster
@@ -215,7 +215,7 @@ def _works(python: Path, *arguments: str) -> bool:
 
 
 def alone(*command: str) -> float:
-    """Returns the figure that a process of its own prints; its writes under the user's home are thrown away."""
+    """Returns the figure that a process of its own prints. Its writes under the user's home are thrown away."""
     with temporary_directory("peer") as home:
         environment = {**os.environ, "HOME": str(home)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)

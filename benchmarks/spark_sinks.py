@@ -1,9 +1,9 @@
-"""The cost of Spark's sink beyond a plain write: ids, properties, keys, commits; and a batch beside a trivial sink's.
+"""The cost of Spark's sink beyond a plain write: ids, properties, keys and commits, and of a batch.
 
     python -m benchmarks spark_sinks
 
 Jobs write rows of `user_rows` to a real Apache RocketMQ 5.4.0, pairs run A B B A. A cost is the ratio of the processor
-time of Spark and its Python workers to that of the same rows without the option; times by the clock scatter more on a
+time of Spark and its Python workers to that of the same rows without the option. Times by the clock scatter more on a
 shared machine.
 """
 
@@ -81,7 +81,7 @@ def frame(spark: SparkSession, rows: int, case: Case) -> DataFrame:
 
 
 def write(spark: SparkSession, rows: DataFrame, nameserver: str, **options: str) -> tuple[float, float]:
-    """Writes the rows; returns the seconds by the clock, and those of the job's processors."""
+    """Writes the rows. Returns the seconds by the clock, and those of the job's processors."""
     cpu, began = cpu_seconds(SPARK), time.perf_counter()
     writer = rows.write.format("rocketmq").options(nameServer=nameserver, topic="t", **options)
     writer.mode("append").save()

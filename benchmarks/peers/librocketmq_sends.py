@@ -1,4 +1,4 @@
-"""Run by a Python of its own that has `rocketmq==0.4.4`: NAMESERVER TOPIC THREADS COUNT; prints sends a second."""
+"""Run by a Python of its own that has `rocketmq==0.4.4`: NAMESERVER TOPIC THREADS COUNT. Prints sends a second."""
 
 import sys
 import threading

@@ -57,17 +57,15 @@ class Kafka:
         return {"kafka.bootstrap.servers": self._address, "topic": topic}
 
     def body_only(self, topic: str) -> DataFrame:
-        """Returns the body alone; Spark then builds no other column."""
+        """Returns the body alone. Spark then builds no other column."""
         return self._spark.read.format("kafka").options(**self.source(topic), **self.ends).load().select("value")
 
     def properties(self, column: Column) -> Column:
-        """Returns the user properties as a column of the sink."""
         return F.transform(
             F.map_entries(column), lambda pair: F.struct(pair["key"], pair["value"].cast("binary").alias("value"))
         )
 
     def scattered(self, numbers: DataFrame) -> DataFrame:
-        """Returns one row for each number, in the partition of that number."""
         return numbers.select(F.lit(b"x").alias("value"), F.col("id").cast("int").alias("partition"))
 
     def create(self, topic: str, partitions: int) -> None:
@@ -92,7 +90,7 @@ class Kafka:
 
 
 class RocketMQ:
-    """The options and columns of ours; the benchmark makes its topics itself."""
+    """The options and columns of ours. The benchmark makes its topics itself."""
 
     name = "rocketmq"
     ends: Mapping[str, str] = {}
@@ -122,7 +120,7 @@ class RocketMQ:
 
 
 class Registered(RocketMQ):
-    """Ours, registered by the driver; else Spark finds it."""
+    """Ours, registered by the driver. Otherwise Spark finds it."""
 
     def __init__(self, spark: SparkSession, address: str) -> None:
         from pyrmq_spark import RocketMQDataSource
@@ -135,7 +133,7 @@ CONNECTORS: dict[str, type[Kafka] | type[RocketMQ]] = {"kafka": Kafka, "rocketmq
 
 
 class Jobs:
-    """The jobs of one session; a result's `seconds` are those of the job alone."""
+    """The jobs of one session. A result's `seconds` are those of the job alone."""
 
     def __init__(self, spark: SparkSession, connector: Kafka | RocketMQ) -> None:
         self._spark = spark
@@ -152,7 +150,6 @@ class Jobs:
         return {}
 
     def make(self, rows: int, case: str, partitions: int) -> Answer:
-        """Makes the rows of `write` and drops them."""
         return timed(self.frame(rows, case, partitions))
 
     def write(self, topic: str, rows: int, case: str, partitions: int) -> Answer:
@@ -162,7 +159,6 @@ class Jobs:
         return {"seconds": time.perf_counter() - began}
 
     def scatter(self, topic: str, rows: int) -> Answer:
-        """Writes one row to each of so many queues."""
         frame = self._connector.scattered(self._spark.range(0, rows, 1, 4))
         frame.write.format(self._connector.name).options(**self._connector.sink(topic)).mode("append").save()
         return {}
@@ -179,7 +175,6 @@ class Jobs:
         return {"seconds": time.perf_counter() - began, "rows": rows}
 
     def available_now(self, topic: str) -> Answer:
-        """Drains the topic by a new query."""
         with tempfile.TemporaryDirectory() as directory:
             began = time.perf_counter()
             writer = self._stream(topic).writeStream.format("noop").option("checkpointLocation", directory)
@@ -203,7 +198,7 @@ class Jobs:
         return batch_times(frame, self._connector.name, self._connector.sink(topic), batches)
 
     def frame(self, rows: int, case: str, partitions: int) -> DataFrame:
-        """Returns the case's rows with the names that the sink gives its columns; Kafka has none for tags."""
+        """Returns the case's rows with the names that the sink gives its columns. Kafka has none for tags."""
         frame, names = messages(self._spark, CASES[case], rows, partitions), self._connector.columns
         columns = {name: F.col(name) for name in frame.columns if name in names}
         if "properties" in columns:
@@ -221,7 +216,6 @@ class Jobs:
 
 
 def timed(frame: DataFrame) -> Answer:
-    """Runs the frame into the sink `noop`."""
     began = time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
     return {"seconds": time.perf_counter() - began}
@@ -245,7 +239,7 @@ def batch_times(frame: DataFrame, sink: str, options: Mapping[str, str], batches
 
 
 def wait_for(query: StreamingQuery, batches: int) -> None:
-    """Waits until the query has done so many batches; raises the error that ended it, or `TimeoutError`."""
+    """Waits until the query has done so many batches. Raises the error that ended it, or `TimeoutError`."""
     deadline = time.monotonic() + STREAM_SECONDS
     while (last := query.lastProgress) is None or last.batchId < batches - 1:
         if query.awaitTermination(1):  # seconds; raises its error

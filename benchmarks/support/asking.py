@@ -2,7 +2,7 @@
 
     python -m benchmarks.support.asking ADDRESS SECONDS UNDER_WAY
 
-Eight connections, so many questions under way on each; prints how many were answered and in how many seconds. All
+Eight connections, so many questions under way on each. It prints how many were answered and in how many seconds. All
 answers have the same length (the topics' names and the numbers of the questions do), so bytes are counted, not frames.
 """
 
@@ -68,7 +68,6 @@ def answer_bytes(connected: socket.socket, requests: Sequence[bytes]) -> int:
 
 
 def ask(address: str, seconds: float, under_way: int) -> tuple[int, float]:
-    """Returns the number of answers, and the seconds they took."""
     requests = questions()
     connections = {connected.fileno(): connected for connected in (connect(address) for _ in range(CONNECTIONS))}
     size = answer_bytes(next(iter(connections.values())), requests)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.support.attacks NAME ADDRESS SECONDS
 
-An attack is repeated for so many seconds; then only the state that the server keeps is left of it.
+An attack is repeated for so many seconds. Then only the state that the server keeps is left of it.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def long_header(address: str) -> None:
 
 
 def idle_connections(address: str) -> None:
-    """Opens 10,000, or as many as this process's descriptors allow; they send nothing."""
+    """Opens 10,000, or as many as this process's descriptors allow. They send nothing."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with ExitStack() as stack:

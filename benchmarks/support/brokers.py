@@ -1,4 +1,4 @@
-"""Real brokers for paths that are compared: each on a fresh store, warmed first; a quick run shares one."""
+"""Real brokers for paths that are compared: each on a fresh store, warmed first. A quick run shares one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WARM_ROWS: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Sitting:
-    """The session, broker, topics and sizes with which one path is measured; the topics are empty."""
+    """The session, broker, topics and sizes with which one path is measured. The topics are empty."""
 
     spark: SparkSession
     nameserver: str
@@ -42,7 +42,7 @@ class Sitting:
     batched: str
 
     def readable(self, topic: str) -> float:
-        """Waits until the whole topic is readable; returns the seconds."""
+        """Waits until the whole topic is readable, and returns the seconds."""
         began = perf_counter()
         with raw.Line(self.address) as line:
             raw.wait_readable(line, topic, QUEUES, self.rows)
@@ -55,7 +55,7 @@ _sittings = count(1)
 
 @contextmanager
 def one_broker(settings: Mapping[str, str]) -> Iterator[ApacheCluster]:
-    """Yields Apache RocketMQ 5.4.0 with one broker on an empty store; within `shared_broker`, that one as it is."""
+    """Yields Apache RocketMQ 5.4.0 with one broker on an empty store, or that of `shared_broker` as it is."""
     if _shared:
         yield _shared[-1]
         return
@@ -85,7 +85,6 @@ def shared_broker(spark: SparkSession) -> Iterator[None]:
 def sitting(
     spark: SparkSession, rows: int, case: Case, settings: Mapping[str, str] = BROKER_SETTINGS
 ) -> Iterator[Sitting]:
-    """Yields a warmed broker and empty topics for one path."""
     with one_broker(settings) as cluster:
         if cluster not in _shared:
             warm(spark, cluster, case)

@@ -1,6 +1,6 @@
 """Requests of a program to the callgrind that runs it: count from here, stop, write what was counted.
 
-Valgrind knows them by a sequence of instructions that does nothing elsewhere (`valgrind.h`, x86-64, Linux); they are
+Valgrind knows them by a sequence of instructions that does nothing elsewhere (`valgrind.h`, x86-64, Linux). They are
 made here as bytes, so that no compiler is needed. Outside the requests callgrind counts nothing, and a program runs
 several times as fast: importing pyarrow would else take longer than all cases.
 """
@@ -20,7 +20,7 @@ ZERO_STATS, DUMP_STATS_AT, START_INSTRUMENTATION, STOP_INSTRUMENTATION = BASE + 
 
 
 class CallgrindRequests:
-    """The requests; one does nothing in a process that callgrind does not run."""
+    """The requests. One does nothing in a process that callgrind does not run."""
 
     def __init__(self) -> None:
         self._code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -29,7 +29,6 @@ class CallgrindRequests:
         self._call: Callable[[int], int] = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(address)
 
     def start(self) -> None:
-        """Counts from here on."""
         self._request(START_INSTRUMENTATION)
         self._request(ZERO_STATS)
 

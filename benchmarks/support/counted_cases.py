@@ -1,6 +1,6 @@
 """The cases of `benchmarks.instructions`: run under callgrind, by path, with the packages of either checkout.
 
-Only what both checkouts have is used: the public API, and helpers of their own benchmarks; the rows are those of
+Only what both checkouts have is used: the public API, and helpers of their own benchmarks. The rows are those of
 `user_rows` beside this file, in both. Each case runs once to warm up, and once counted. Servers and clients at the
 other end are processes of their own, which nothing counts.
 
@@ -226,7 +226,7 @@ async def run_peer(peers: str, *arguments: str) -> None:
 
 @contextmanager
 def peer(peers: str, *arguments: str) -> Iterator[str]:
-    """Runs a process of the other end; yields the first line that it prints."""
+    """Runs a process of the other end. Yields the first line that it prints."""
     command = [sys.executable, "-P", peers, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=peer_environment()) as process:
         try:

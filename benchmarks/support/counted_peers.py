@@ -17,13 +17,13 @@ SECONDS = 600.0
 
 
 def echo() -> None:
-    """Answers requests as a broker does; prints its port."""
+    """Answers requests as a broker does, and prints its port."""
     with listening() as listener:
         network_calls.plain_echo(listener)
 
 
 def bulk(answer_bytes: str) -> None:
-    """Receives large requests, or sends large answers; prints its port."""
+    """Receives large requests, or sends large answers, and prints its port."""
     with listening() as listener:
         while True:
             network_bulk.serve_plain(listener, int(answer_bytes))

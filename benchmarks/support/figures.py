@@ -29,7 +29,7 @@ class Figure:
 
 
 class Stopwatch:
-    """Time and CPU between entering `timed` and leaving it; more time may be added, such as until all is readable."""
+    """Time and CPU between entering `timed` and leaving it. More time may be added, such as until all is readable."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -61,7 +61,7 @@ class Pair:
 
 @dataclass(slots=True)
 class Sittings:
-    """The figures of each path, one a sitting; a path that was left out has a shorter list."""
+    """The figures of each path, one a sitting. A path that was left out has a shorter list."""
 
     figures: dict[str, list[Figure]] = field(default_factory=dict)
 
@@ -75,8 +75,6 @@ class Sittings:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One row of the table."""
-
     pair: Pair
     ours: Sequence[Figure]
     theirs: Sequence[Figure]
@@ -110,7 +108,6 @@ class Compared:
 
 
 def write_json(path: Path, rows: Sequence[Compared], **more: object) -> None:
-    """Writes the rows with the machine and the versions they were measured on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"machine": machine(), "rows": [row.as_json() for row in rows], **more}, indent=1)
     path.write_text(text + "\n")

@@ -67,7 +67,7 @@ class Growth:
 
 
 def growths(samples: Sequence[Sample]) -> list[Growth]:
-    """Returns the growth of each figure of each process; raises `ValueError` for too few samples after the warm-up."""
+    """Returns the growth of each figure of each process. Raises `ValueError` for too few samples after the warm-up."""
     last = max(sample.messages for sample in samples)
     results = []
     for process in dict.fromkeys(sample.process for sample in samples):
@@ -98,7 +98,7 @@ def figures_of(process_id: int) -> dict[str, float]:
 
 
 def disk_mib(directory: Path) -> float:
-    """Returns the blocks that the files below a directory take; one that is removed meanwhile counts nothing."""
+    """Returns the blocks that the files below a directory take. One that is removed meanwhile counts nothing."""
     blocks = 0
     for folder, _, files in os.walk(directory):
         for file in files:

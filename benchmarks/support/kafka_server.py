@@ -42,7 +42,7 @@ class KafkaServer:
 
 @contextmanager
 def boot_kafka() -> Iterator[KafkaServer]:
-    """Yields a server with an empty store, memory-backed where possible; kills it and removes the store on leaving.
+    """Yields a server with an empty store, memory-backed where possible. Kills it and removes the store on leaving.
 
     Raises `ApacheUnavailable` without Maven or network, and `JavaFailed` if it does not start.
     """
@@ -63,7 +63,7 @@ def boot_kafka() -> Iterator[KafkaServer]:
 
 
 def _settings(port: int, data: Path) -> str:
-    """Returns the settings of one node; what differs from the defaults serves a single node or a small store."""
+    """Returns the settings of one node. What differs from the defaults serves a single node or a small store."""
     settings = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -91,7 +91,7 @@ def _format_store(classes: str, settings: Path) -> None:
 
 
 def _answers(port: int) -> bool:
-    """Returns whether the server answers; it accepts connections before."""
+    """Returns whether the server answers. It accepts connections before."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS) as peer:
             peer.sendall(API_VERSIONS)

@@ -80,13 +80,12 @@ class KafkaSitting:
         return topic
 
     def filled(self, side: str, rows: int, case: str) -> str:
-        """Returns a new topic with that many rows."""
         topic = self.new_topic(side)
         self.write(side, topic, rows, case)
         return topic
 
     def write(self, side: str, topic: str, rows: int, case: str) -> Mapping[str, float]:
-        """Writes rows; a write of ours ends when all of it is readable, as one of Kafka does by itself."""
+        """Writes rows. A write of ours ends when all of it is readable, as one of Kafka does by itself."""
         figures = self.session(side).run("write", topic=topic, rows=rows, case=case, partitions=QUEUES)
         began = time.perf_counter()
         self.wait_readable(side, topic, rows)
@@ -98,7 +97,7 @@ class KafkaSitting:
                 raw.wait_readable(line, topic, queues, rows)
 
     def drop(self, topics: Mapping[str, str]) -> None:
-        """Frees the memory of Kafka's topics; that of ours is freed by `fresh_store`."""
+        """Frees the memory of Kafka's topics. That of ours is freed by `fresh_store`."""
         if KAFKA in topics:
             self.session(KAFKA).run("delete", topic=topics[KAFKA])
 
@@ -118,7 +117,7 @@ class KafkaSitting:
         *,
         better: Better = Better.MORE_ROWS_A_SECOND,
     ) -> None:
-        """Runs every side once, in the reverse order in every second pair; a side that fails goes without this run."""
+        """Runs every side once, in the reverse order in every second pair. A side that fails goes without this run."""
         row = self.rows.setdefault(name, Row(name, better))
         for side in sides[:: -1 if pair % 2 else 1]:
             try:
@@ -166,11 +165,10 @@ def compile_packages() -> None:
 
 @contextmanager
 def kafka_sitting(heaps: tuple[str, str], *, unix: bool, broker_settings: Mapping[str, str]) -> Iterator[KafkaSitting]:
-    """Yields a sitting; with `unix` there is a second session of ours, as the quick start has it.
+    """Yields a sitting. With `unix` there is a second session of ours, as the quick start has it.
 
-    `heaps` are those of a session without settings and of one with them.
-
-    Raises `ApacheUnavailable` for what cannot be fetched, and `JavaFailed` or `JobFailed` for what does not start.
+    `heaps` are those of a session without settings and of one with them. Raises `ApacheUnavailable` for what cannot be
+    fetched, and `JavaFailed` or `JobFailed` for what does not start.
     """
     heap, unix_heap = heaps
     compile_packages()

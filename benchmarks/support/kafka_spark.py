@@ -20,7 +20,7 @@ INSTALL_SECONDS: Final = 900
 
 
 def python_with_spark() -> Path:
-    """Returns the Python of an environment with this release of PySpark; installs it the first time (450 MB).
+    """Returns the Python of an environment with this release of PySpark. Installs it the first time (450 MB).
 
     Two processes at once are safe. Raises `ApacheUnavailable` when pip cannot install it.
     """

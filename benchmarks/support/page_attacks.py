@@ -91,7 +91,7 @@ def _flood(address: str, end: float, *, reads: bool) -> None:
 
 
 def _read(connection: socket.socket, connections: list[socket.socket]) -> None:
-    """Reads what has come; forgets a connection that has ended."""
+    """Reads what has come, and forgets a connection that has ended."""
     try:
         while connection.recv(1 << 20):
             pass

@@ -1,4 +1,4 @@
-"""Paired runs: A B, then B A, and so on; the verdict is the median of the pairs' ratios, with its spread."""
+"""Paired runs: A B, then B A, and so on. The verdict is the median of the pairs' ratios, with its spread."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Pairs:
-    """Rates of two paths run in turn; larger is better."""
+    """Rates of two paths run in turn. Larger is better."""
 
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
 
     def run(self, ours: Callable[[], float], theirs: Callable[[], float]) -> None:
-        """Runs one pair; every second one in the other order."""
+        """Runs one pair, every second one in the other order."""
         if len(self.ours) % 2:
             their_rate = theirs()
             self.ours.append(ours())

@@ -1,7 +1,7 @@
 """The raw path: bytes prepared beforehand over plain blocking sockets, as fast as a broker takes and gives them.
 
 Frozen, so that figures of different days compare: one connection, batches of 1,000 with 4 under way, pulls of 32 with
-64 under way; the messages are those of `user_rows`.
+64 under way. The messages are those of `user_rows`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ def frame(code: int, ext: dict[str, str], body: bytes = b"") -> bytearray:
 
 
 def batch_body(count: int, case: Case) -> bytes:
-    """Returns messages as a batch request holds them."""
     parts = []
     for number in range(count):
         body, properties = case.body(number), case.property_text(number).encode()
@@ -116,7 +115,7 @@ def write(address: str, topic: str, queues: int, count: int, case: Case, *, prop
 
 
 def read(address: str, topic: str, queues: int) -> tuple[float, float]:
-    """Pulls everything that is there, and drops it; returns the seconds, and those of this process's CPU.
+    """Pulls everything that is there, and drops it. Returns the seconds, and those of this process's CPU.
 
     The requests are prepared before the time runs, and those that follow the answers of one receipt leave together.
     """
@@ -148,7 +147,7 @@ def _send_fields(topic: str, queue: int) -> dict[str, str]:
 
 
 def _pulls(topic: str, ends: Sequence[int]) -> list[bytearray]:
-    """Returns the requests for all of the queues; they share one opaque, and a broker answers them in order."""
+    """Returns the requests for all of the queues. They share one opaque, and a broker answers them in order."""
     requests = []
     for queue, end in enumerate(ends):
         for offset in range(0, end, PULL):

@@ -1,4 +1,4 @@
-"""Our single sends, each way as a benchmark runs it; `python -m benchmarks.support.sends idle|million ...` alone."""
+"""Our single sends, each way as a benchmark runs it. `python -m benchmarks.support.sends idle|million ...` runs one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def blocking(nameserver: str, topic: str, threads: int, count: int) -> Sent:
 
 
 def send_soon(nameserver: str, topic: str, window: int, count: int, *, batching: bool = False) -> Sent:
-    """Measures `send_soon` of the trio face with so many under way; texts exist before, as those of the Java client."""
+    """Measures `send_soon` of the trio face with so many under way. Texts exist before, as those of the Java client."""
     texts = [fields(number) for number in range(count)]
 
     async def work(producer: Producer, count: int) -> None:
@@ -132,7 +132,7 @@ def asyncio_callers(nameserver: str, topic: str, tasks: int, count: int) -> Sent
 
 
 def callers(nameserver: str, topic: str, window: int, count: int) -> Sent:
-    """Measures `send` from so many tasks at once; the messages exist already, as those of the plain sockets do."""
+    """Measures `send` from so many tasks at once. The messages exist already, as those of the plain sockets do."""
     times: list[float] = []
     messages = [message(topic, number) for number in range(count // window)]
 
@@ -172,7 +172,7 @@ def _on_trio(
     max_in_flight: int = 1000,
     batching: bool = False,
 ) -> Sent:
-    """Measures the work, after a quarter of it to warm up; it ends when all of it is acknowledged."""
+    """Measures the work, after a quarter of it to warm up. It ends when all of it is acknowledged."""
 
     async def main() -> Sent:
         async with Producer(

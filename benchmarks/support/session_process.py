@@ -1,4 +1,4 @@
-"""A Spark session in a process of its own, which runs one job after another at a line of JSON; and its processor time.
+"""A Spark session in a process of its own, which runs one job after another at a line of JSON.
 
 The program in it is `benchmarks/peers/spark_jobs.py`. Everything blocks, and every job has a deadline.
 """
@@ -39,7 +39,7 @@ class SessionCpu:
 
 
 class SparkProcess:
-    """One session; `open_session` starts and ends it."""
+    """One session. `open_session` starts and ends it."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._name = name
@@ -55,7 +55,7 @@ class SparkProcess:
         return self._process.pid
 
     def run(self, job: str, *, timeout: float = JOB_SECONDS, **arguments: object) -> dict[str, float]:
-        """Runs one job and returns its figures; raises `JobFailed`."""
+        """Runs one job and returns its figures. Raises `JobFailed`."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"job": job, **arguments}).encode() + b"\n")
@@ -64,7 +64,7 @@ class SparkProcess:
         return self.answer(f"the job {job}", timeout)
 
     def answer(self, what: str, timeout: float) -> dict[str, float]:
-        """Returns the next line that the session writes; raises `JobFailed`, also for an error in it."""
+        """Returns the next line that the session writes. Raises `JobFailed`, also for an error in it."""
         assert self._process.stdout is not None
         deadline = time.monotonic() + timeout
         while b"\n" not in self._unread:
@@ -82,7 +82,6 @@ class SparkProcess:
         return reply
 
     def cpu(self) -> SessionCpu:
-        """Returns the session's processor time."""
         return session_cpu(self.pid)
 
     def end(self) -> None:
@@ -104,7 +103,7 @@ class SparkProcess:
 def open_session(
     connector: str, address: str, python: Path, directory: Path, *, heap: str, settings: Mapping[str, str]
 ) -> Iterator[SparkProcess]:
-    """Yields a session once it is up; ends it on leaving. Its heap is touched beforehand, as in other benchmarks."""
+    """Yields a session once it is up, and ends it on leaving. Its heap is touched beforehand."""
     name = f"session-{len(list(directory.glob('*.log')))}-{connector}"
     first = {
         "spark.ui.enabled": "false",
@@ -130,7 +129,7 @@ def open_session(
 
 
 def session_cpu(pid: int) -> SessionCpu:
-    """Returns the processor time of a driver and all that it started; what Java started is Python."""
+    """Returns the processor time of a driver and all that it started. What Java started is Python."""
     everything = workers = 0.0
     for descendant in descendants(pid):
         name, own, ended = times_of(descendant)
@@ -143,7 +142,6 @@ def session_cpu(pid: int) -> SessionCpu:
 
 
 def cpu_of(pid: int) -> float:
-    """Returns the processor seconds of one process."""
     return times_of(pid)[1]
 
 

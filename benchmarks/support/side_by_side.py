@@ -66,7 +66,7 @@ class Better(Enum):
 
 @dataclass(slots=True)
 class Row:
-    """The runs of one kind of job, by side and by the number of the pair; a run that failed is missing."""
+    """The runs of one kind of job, by side and by the number of the pair. A run that failed is missing."""
 
     name: str
     better: Better = Better.MORE_ROWS_A_SECOND
@@ -79,7 +79,7 @@ class Row:
         return Spread.of([run.seconds for run in self.runs[side].values()])
 
     def ratio(self, side: str, base: str, less: Mapping[str, float] | None = None) -> Spread | None:
-        """Returns a side beside the base, pair by pair; None without a pair that both have.
+        """Returns a side beside the base, pair by pair, or None without a pair that both have.
 
         `less` are the seconds of each side that are taken off first. A pair in which nothing would be left of a run is
         left out.
@@ -123,8 +123,8 @@ def cpu_text(runs: Sequence[Run]) -> str:
 def table(rows: Sequence[Row], base: str, less: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Returns the lines of a table: every row and side with its time, its ratio to the base, and its processor time.
 
-    A ratio is one of rates; for rows where fewer seconds are better it is one of times, and says so.
-    `less` are, by the row's name, the seconds of each side that the second ratio takes off first.
+    A ratio is one of rates. For rows where fewer seconds are better it is one of times, and says so. `less` are, by the
+    row's name, the seconds of each side that the second ratio takes off first.
     """
     lines = [
         f"{'row':18} {'side':16} {'seconds: median (least to most)':31} {'rows/s':>10} {'beside ' + base:22} "

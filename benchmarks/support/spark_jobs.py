@@ -55,7 +55,7 @@ def messages(spark: SparkSession, case: Case, rows: int, partitions: int) -> Dat
 
 
 def picked(texts: Sequence[str]) -> Column:
-    """Returns the text of each row's number, counted round; none holds a line's end. Spark splits them once."""
+    """Returns the text of each row's number, counted round. None holds a line's end. Spark splits them once."""
     if len(texts) == 1:
         return F.lit(texts[0])
     place = (F.col("id") % len(texts)).cast("int")

@@ -1,4 +1,4 @@
-"""The rows that bulk benchmarks send: of lengths that vary, as users' topics have them; and of one length, to compare.
+"""The rows that bulk benchmarks send, of lengths that vary, as users' topics have them, or of one length, to compare.
 
 A row's body, key, tag and user properties follow from its number alone, so that every client and connector gets the
 same ones. Nothing but the standard library is loaded before record batches or pulls are made: the Python of other
@@ -84,14 +84,16 @@ class Case:
         return self.tags[number % len(self.tags)]
 
     def properties(self, number: int) -> dict[str, str]:
-        """Returns the row's user properties."""
         if self.equal or number % PROPERTIES_EACH:
             return {}
         return {"region": REGION, "attempt": str(number)}
 
     def lines(self) -> Iterator[str]:
-        """Yields what a program in another language needs of each row of a cycle, between tabulators: the key's head
-        and the number to which the row's is added, the tag, the region if there are user properties, and the body."""
+        """Yields each row of a cycle for a program in another language, between tabulators.
+
+        That is the key's head and the number to which the row's is added, the tag, the region if there are user
+        properties, and the body.
+        """
         for number in range(CYCLE):
             head, tag = self.heads[number % len(self.heads)], self.tag(number)
             region = self.properties(number).get("region", "")
@@ -118,14 +120,12 @@ class Case:
         return pa.record_batch(columns)
 
     def record_batches(self, count: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yields batches of `rows` rows until there are `count`."""
         for first in range(0, count, rows):
             yield self.record_batch(min(rows, count - first), first)
 
 
 @contextmanager
 def lines_of(case: Case) -> Iterator[Path]:
-    """Yields a file of the case's `lines`."""
     with TemporaryDirectory() as directory:
         file = Path(directory) / "rows"
         file.write_text("\n".join(case.lines()))
