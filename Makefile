@@ -31,7 +31,7 @@ test-all: ## every test but the long ones: make test, then make test-rest
 	@$(MAKE) --no-print-directory test-rest
 
 test-rest: site pure class-archives ## what make test-all adds to make test: the site, the pure rooms, the other tier
-	@.ci/env --browser --databases $(PYTEST) --tier rest --without '$(PURE_TESTS)' --durations-file $(DURATIONS)/rest.json
+	@.ci/env --browser --databases --go $(PYTEST) --tier rest --without '$(PURE_TESTS)' --durations-file $(DURATIONS)/rest.json
 
 class-archives: # no fault without them; made once in .venv/classes, by which Spark and Apache's servers start sooner
 	-@.ci/env python -m tests.support.class_archives
@@ -62,7 +62,7 @@ demo: ## what works so far, on real data; NAMESRV_ADDR=host:port runs it on anot
 	@.ci/env python examples/demo.py
 
 soak: ## the long tests
-	@.ci/env --databases python -m pytest -m soak $(ARGS)
+	@.ci/env --databases --go python -m pytest -m soak $(ARGS)
 
 fuzz: ## inputs that coverage guides, for every parser of bytes from others; MINUTES=60 by default, ARGS='SQL' for some
 	@.ci/env --python python -m tests.hostile.guided_fuzzing $(or $(MINUTES),60) $(ARGS)

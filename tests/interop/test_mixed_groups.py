@@ -1,4 +1,4 @@
-"""Groups that our push consumers share with Java's, while members of both join and leave."""
+"""Groups that our push consumers share with Java's and Go's, while members of all join and leave."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import pytest
 import trio
 
 from tests.support.apache import NEWEST_AND_LONG_OLDER, VERSIONS, ApacheCluster
-from tests.support.groups.java_members import open_java_members
+from tests.support.go_programs import built
+from tests.support.groups.java_members import JavaMembers, open_go_members, open_java_members
 from tests.support.groups.mixed_group import SECONDS, MixedGroup, change_at_random
 from tests.support.groups.numbered_messages import made_queues, sending
+from tests.support.maven import ApacheUnavailable
 from tests.support.our_cluster import boot_our_cluster
 from tests.support.waiting import until
 
@@ -44,6 +46,35 @@ async def some_changes(group: MixedGroup) -> None:
     await group.leave(group.names(ours=False)[0])
     await group.settle()
     await group.consume(20)
+
+
+async def test_members_of_three_languages_join_and_leave_on_our_broker() -> None:
+    with boot_our_cluster() as cluster:
+        await three_languages(cluster.nameserver.address)
+
+
+@pytest.mark.soak
+async def test_members_of_three_languages_join_and_leave(apache_5: ApacheCluster) -> None:
+    await three_languages(apache_5.nameserver.address)
+
+
+async def three_languages(nameserver: str) -> None:
+    try:
+        built()
+    except ApacheUnavailable as reason:
+        pytest.skip(str(reason))
+    async with (
+        open_go_members(nameserver, seconds=5 * SECONDS) as go,
+        two_groups("5.4.0", nameserver, go) as (group,),
+    ):
+        for ours, in_go in ((False, True), (True, False), (False, False)):
+            await group.join(ours=ours, in_go=in_go)
+        await group.settle()
+        await group.consume(20)
+        for name in (group.names(ours=True)[0], next(name for name in group.members if name.startswith("go-"))):
+            await group.leave(name)
+        await group.settle()
+        await group.consume(20)
 
 
 @pytest.mark.soak
@@ -83,8 +114,14 @@ async def random_changes(group: MixedGroup, draw: random.Random) -> None:
 
 
 @asynccontextmanager
-async def two_groups(version: str, nameserver: str) -> AsyncIterator[Sequence[MixedGroup]]:
-    """Yields a concurrent and an orderly group without members, while messages are sent; checks their records."""
+async def two_groups(
+    version: str, nameserver: str, go: JavaMembers | None = None
+) -> AsyncIterator[Sequence[MixedGroup]]:
+    """Yields a concurrent and an orderly group without members, while messages are sent; checks their records.
+
+    With Go's members there is a concurrent group alone: an orderly member of theirs keeps the lock of a queue that it
+    loses until it ends at the broker after 60 s.
+    """
     mark = uuid.uuid4().hex[:8]
     topic = f"mixed_{mark}"
     queues = await made_queues(nameserver, topic)
@@ -94,8 +131,8 @@ async def two_groups(version: str, nameserver: str) -> AsyncIterator[Sequence[Mi
         trio.open_nursery() as nursery,
     ):
         groups = [
-            MixedGroup(nameserver, f"{kind}_{mark}", topic, queues, java, nursery, orderly=kind == "orderly")
-            for kind in ("concurrent", "orderly")
+            MixedGroup(nameserver, f"{kind}_{mark}", topic, queues, java, nursery, kind == "orderly", go)
+            for kind in (("concurrent",) if go else ("concurrent", "orderly"))
         ]
         async with sending(nameserver, queues, RATE) as sent:
             yield groups

@@ -1,4 +1,7 @@
-"""Java push consumers in one Java machine, which join and leave groups on order (interop/java/GroupMembers.java)."""
+"""Push consumers of other languages, which join and leave groups on order.
+
+Those in Java run in one Java machine (interop/java/GroupMembers.java), those in Go in one process (interop/go).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 import trio
 
 from pyrmq_core import MessageQueue
+from tests.support.go_programs import run_go
 from tests.support.groups.records import Record, record_of
 from tests.support.java_programs import run_java
 from tests.support.waiting import until
@@ -22,7 +26,7 @@ LEAVING_SECONDS = 60.0
 
 @dataclass(eq=False)
 class JavaMember:
-    """One Java consumer, as far as its program has reported it."""
+    """One consumer, as far as its program has reported it."""
 
     name: str
     topic: str
@@ -75,7 +79,7 @@ class JavaMembers:
 
     def _note(self, kind: str, name: str, *words: str) -> None:
         member = self.members.get(name)
-        assert member is not None, f"GroupMembers.java: {kind} {name} {words}"
+        assert member is not None, f"the other program: {kind} {name} {words}"
         match kind:
             case "record":
                 member.take(record_of(member.topic, (name, *words)))
@@ -86,18 +90,30 @@ class JavaMembers:
             case "left":
                 member.has_left = True
             case _:
-                raise AssertionError(f"GroupMembers.java: {kind} {name} {' '.join(words)}")
+                raise AssertionError(f"the other program: {kind} {name} {' '.join(words)}")
 
 
 @asynccontextmanager
 async def open_java_members(version: str, nameserver: str, *, seconds: float = 300.0) -> AsyncIterator[JavaMembers]:
     """Yields the program of a release, which has no members yet; it ends with the block, after `seconds` at most."""
+    async with _opened(partial(run_java, version, PROGRAM, nameserver, timeout=seconds)) as members:
+        yield members
+
+
+@asynccontextmanager
+async def open_go_members(nameserver: str, *, seconds: float = 300.0) -> AsyncIterator[JavaMembers]:
+    """Yields the Go program without members, under the same conditions."""
+    async with _opened(partial(run_go, "members", nameserver, timeout=seconds)) as members:
+        yield members
+
+
+@asynccontextmanager
+async def _opened(run: Callable[[str], object]) -> AsyncIterator[JavaMembers]:
+    """Yields the program that `run` starts with a port of this process."""
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     port = str(listener.socket.getsockname()[1])
     async with listener, trio.open_nursery() as nursery:
-        nursery.start_soon(
-            trio.to_thread.run_sync, partial(run_java, version, PROGRAM, nameserver, port, timeout=seconds)
-        )
+        nursery.start_soon(trio.to_thread.run_sync, run, port)
         with trio.fail_after(BOOT_SECONDS):
             stream = await listener.accept()
         java = JavaMembers(stream)

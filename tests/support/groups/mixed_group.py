@@ -1,4 +1,4 @@
-"""A group of members of ours and of Java's that join and leave, with the records of all of them."""
+"""A group of members of ours, of Java's and of Go's that join and leave, with the records of all of them."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ class MixedGroup:
     java: JavaMembers
     nursery: trio.Nursery
     orderly: bool
+    go: JavaMembers | None = None
     members: dict[str, Member] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
@@ -77,16 +78,18 @@ class MixedGroup:
         """The longest time, in seconds, that a queue may wait for its next owner."""
         return SETTLE_SECONDS + (LOCK_SECONDS if self.orderly and self._java_has_left else 0.0)
 
-    async def join(self, *, ours: bool) -> None:
-        """Adds a member, and returns when it was started."""
-        name = f"{'ours' if ours else 'java'}-{self.group}-{next(self._numbers)}"
+    async def join(self, *, ours: bool, in_go: bool = False) -> None:
+        """Adds a member, in Go or Java if it is not ours, and returns when it was started."""
+        name = f"{'ours' if ours else 'go' if in_go else 'java'}-{self.group}-{next(self._numbers)}"
         self._note_change()
+        others = self.go if in_go else self.java
         if ours:
             member = OurMember(name, self.topic, self.records.append)
             await self.nursery.start(self._run_ours, member)
             self.members[name] = member
         else:
-            self.members[name] = await self.java.join(
+            assert others is not None
+            self.members[name] = await others.join(
                 name, self.group, self.topic, self.records.append, orderly=self.orderly
             )
 
