@@ -1,7 +1,7 @@
 # Each target sets up what it needs by itself (.ci/env): .venv from requirements.lock, a JDK and Maven, databases.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quick test test-all test-rest pure class-archives durations check site release-check demo soak fuzz matrix findings bench bench-quick lock
+.PHONY: help quick native native-if-possible test test-all test-rest pure class-archives durations check site release-check demo soak fuzz matrix findings bench bench-quick lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -19,7 +19,13 @@ else
 	@.ci/env --python $(PYTEST) $(QUICK) --tier default
 endif
 
-test: check ## style, types and the default tier of the tests, in some 8 minutes; ARGS='...' for pytest instead
+native: ## the wheel of the compiled decoder, into build/native (needs cargo), and its lint
+	@.ci/env --python python -m tests.support.native_build --lint
+
+native-if-possible: # without cargo, the tests of the compiled decoder are skipped
+	@.ci/env --python python -m tests.support.native_build --if-possible
+
+test: check native-if-possible ## style, types and the default tier of the tests, in some 8 minutes; ARGS='...' for pytest instead
 ifdef ARGS
 	@.ci/env --browser $(PYTEST) $(ARGS)
 else
@@ -64,7 +70,7 @@ demo: ## what works so far, on real data; NAMESRV_ADDR=host:port runs it on anot
 soak: ## the long tests
 	@.ci/env --databases --go python -m pytest -m soak $(ARGS)
 
-fuzz: ## inputs that coverage guides, for every parser of bytes from others; MINUTES=60 by default, ARGS='SQL' for some
+fuzz: native-if-possible ## inputs that coverage guides, for every parser of bytes from others; MINUTES=60 by default, ARGS='SQL' for some
 	@.ci/env --python python -m tests.hostile.guided_fuzzing $(or $(MINUTES),60) $(ARGS)
 
 matrix: ## the Spark tests on every release of PySpark, into build/matrix/results.md; ARGS='4.2.1' for some

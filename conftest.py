@@ -17,6 +17,8 @@ from xdist.workermanage import WorkerController
 from tests.support import class_archives, tiers
 
 os.environ.pop("NAMESRV_ADDR", None)
+# The pure decoder runs, whatever is installed; the fixture `each_decoder` has the compiled one run, too.
+os.environ["PYRMQ_NATIVE"] = "0"
 # The 5 s of a command's request are few where twenty processes share two cores.
 os.environ["PYRMQ_TIMEOUT"] = "60"
 # A run in the background, or under nohup, begins with these ignored, and so would the programs that tests start.

@@ -3,8 +3,9 @@
     python -m benchmarks.codec_columns [--quick] [--rounds N]
 
 Messages are those of `user_rows`, and carry UNIQ_KEY, WAIT and their keys, tags and user properties. Pulls hold 32 of
-them. Both ways run in turn, and their results are compared once. Each figure is the least of the rounds, which other
-work on the machine disturbs least, then the median.
+them. Both ways run in turn, and their results are compared once. Where pyrmq-native is installed, it runs beside the
+pure decoder, too. Each figure is the least of the rounds, which other work on the machine disturbs least, then the
+median.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pyarrow as pa
 from benchmarks.support.user_rows import CASES, Case, pulls_of
 from pyrmq_core import OffsetRange, Payload, TagFilter, unique_id_runs
 from pyrmq_core.columnar import BatchLimit, schema_of
+from pyrmq_core.columnar.decoding.compiled import decode_compiled, decoder
 from pyrmq_core.columnar.decoding.decode import decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.encoding.encode import encode_columns, encode_messages
@@ -77,6 +79,21 @@ def decoders(
     return by_columns, by_message
 
 
+def compiled_decoders(count: int, case: Case, columns: pa.Schema) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Returns the compiled decoder and the pure one."""
+    pulls = pulls_of(count, case)
+
+    def compiled() -> object:
+        return decode_compiled(pulls, columns, EVERYTHING, TagFilter(), BodyRules())
+
+    def pure() -> object:
+        return next(decode_columns(pulls, columns, EVERYTHING, TagFilter(), BodyRules())).batch
+
+    if compiled() != pure():
+        raise AssertionError("both decoders give different rows")
+    return compiled, pure
+
+
 def measured(count: int, rounds: int, *ways: Callable[[], object]) -> list[Figure]:
     """Times the ways in turn, every second round from the last to the first. The first round only warms up."""
     times: list[list[float]] = [[] for _ in ways]
@@ -91,8 +108,15 @@ def measured(count: int, rounds: int, *ways: Callable[[], object]) -> list[Figur
     return [Figure(min(seconds[1:]), statistics.median(seconds[1:])) for seconds in times]
 
 
-def line(name: str, count: int, case: Case, rounds: int, ways: tuple[Callable[[], object], ...]) -> None:
-    own = ways if count <= MOST_BY_MESSAGE else ways[:1]
+def line(
+    name: str,
+    count: int,
+    case: Case,
+    rounds: int,
+    ways: tuple[Callable[[], object], ...],
+    most_of_both: int = MOST_BY_MESSAGE,
+) -> None:
+    own = ways if count <= most_of_both else ways[:1]
     figures = measured(count, rounds, *own)
     ratio = f"{figures[1].least / figures[0].least:6.1f} x" if len(figures) > 1 else ""
     other = str(figures[1]) if len(figures) > 1 else ""
@@ -113,6 +137,9 @@ def main(*, quick: bool = False, rounds: int = 25) -> None:
         for name, columns in schemas.items():
             for count in COUNTS:
                 line(name, count, case, rounds, decoders(count, case, columns, BodyRules()))
+                if decoder().decode is not None:
+                    both = compiled_decoders(count, case, columns)
+                    line(name + ", compiled beside pure", count, case, rounds, both, count)
             unchecked = decoders(COUNTS[-1], case, columns, BodyRules(verify_crc=False))
             line(name + ", no CRC", COUNTS[-1], case, rounds, unchecked)
 

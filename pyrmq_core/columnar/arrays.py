@@ -121,6 +121,13 @@ def as_text(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([as_string(array), texts]).take(pa.array(order))
 
 
+def of_type(array: pa.Array, field: pa.Field) -> pa.Array:
+    """Returns the column with the type of its field; bytes of a body become text as in Java."""
+    if array.type == field.type:
+        return array
+    return as_text(array) if field.name == "body" and field.type == pa.string() else array.cast(field.type)
+
+
 def as_string(array: pa.Array) -> pa.Array:
     """Returns the binary array with the type string. The bytes are not checked to be UTF-8."""
     return array.view(pa.string())

@@ -10,7 +10,7 @@ import pytest
 
 from pyrmq_core import OffsetRange, RawPull, TagFilter
 from pyrmq_core.columnar import decode_batches, schema_of
-from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
+from pyrmq_core.columnar.decoding.decode import ALL_TAGS
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.columnar.decoding.records import read_rows
@@ -19,8 +19,10 @@ from pyrmq_core.model import EVERYTHING
 from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
-from tests.columnar.by_row import EVERY_COLUMN, check_same
+from tests.columnar.by_row import EVERY_COLUMN, check_same, decode_columns
 from tests.columnar.stored import QUEUES, batch_record, pull, record
+
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 COUNTS = (7, 4, 9)
 ROWS = sum(COUNTS)

@@ -17,6 +17,8 @@ from pyrmq_core.errors import BodyDamaged
 from pyrmq_core.protocol.messages.record import CRC_MASK
 from tests.columnar.stored import pull, record
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 BEFORE = 88  # bytes of a record before its body
 LENGTHS: dict[str, Callable[[random.Random], int]] = {
     "one byte": lambda chance: 1,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core import InvalidArgument, OffsetRange, RawPull, TagFilter
 from pyrmq_core.columnar import SOURCE_COLUMNS, decode_records, schema_of
-from pyrmq_core.columnar.decoding.decode import ALL_TAGS, BREAK_EVEN_MESSAGES, decode_columns
+from pyrmq_core.columnar.decoding.decode import ALL_TAGS, BREAK_EVEN_MESSAGES
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.properties import Pairs, _plain_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
@@ -24,7 +24,10 @@ from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.messages.payload import decode
 from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from tests.columnar.by_row import decode_columns
 from tests.columnar.stored import HOSTS, QUEUES, Broker, batch_record, pull, record
+
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 EVERY_COLUMN = schema_of(list(SOURCE_COLUMNS))
 NO_CRC = BodyRules(verify_crc=False)
@@ -356,3 +359,10 @@ def test_what_columns_leave_to_the_plain_path_is_read_by_it() -> None:
     packed = record(0, compress(encode_batch_body(items), kind), sys_flag=kind.sys_flag | BATCH_RECORD)
     batch = decode_records([pull(0, packed, count=200)], schema_of(["body"]))
     assert batch.column("body").to_pylist() == [item.body for item in items]
+
+
+@pytest.mark.parametrize("count", [2, 2 * BREAK_EVEN_MESSAGES])
+def test_times_of_another_unit_are_the_same_times(count: int) -> None:
+    columns = pa.schema([("bornTimestamp", pa.timestamp("ms", "UTC"))])
+    batch = decode_records([pull(0, *map(record, range(count)))], columns)
+    assert batch.column(0).cast(pa.int64()).to_pylist() == [1_700_000_000_123] * count

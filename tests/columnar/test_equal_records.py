@@ -12,7 +12,7 @@ import pytest
 
 from pyrmq_core import OffsetRange, RawPull, TagFilter
 from pyrmq_core.columnar.decoding import decompression
-from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
+from pyrmq_core.columnar.decoding.decode import ALL_TAGS
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.columnar.decoding.records import read_rows
@@ -21,8 +21,10 @@ from pyrmq_core.protocol.messages.batch import BatchItem
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.messages.record import FIXED_V4, SYS_FLAG_POSITION
-from tests.columnar.by_row import EVERY_COLUMN, check_same
+from tests.columnar.by_row import EVERY_COLUMN, check_same, decode_columns
 from tests.columnar.stored import QUEUES, batch_record, pull, record
+
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 ROWS = 40
 PROPERTIES = "UNIQ_KEY\x01ID{0:04}\x02KEYS\x01k{0:03}\x02TAGS\x01Tag{1}\x02größe\x01ä{0:02}\x02"

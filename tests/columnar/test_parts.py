@@ -20,6 +20,8 @@ from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from tests.columnar.stored import pull, record
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 COLUMNS = schema_of(["queueOffset", "body", "tags"])
 KIB = 1024
 # By messages, and by columns.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyrmq_core import RawPull, TagFilter
 from pyrmq_core.columnar import SOURCE_COLUMNS, schema_of
 from pyrmq_core.columnar.decoding import records as columns_of_records
-from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
+from pyrmq_core.columnar.decoding.decode import ALL_TAGS
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.errors import DataLost, RecordError
@@ -24,10 +24,18 @@ from pyrmq_core.protocol.messages.batch import BatchItem
 from pyrmq_core.protocol.messages.bodies import AS_STORED, BodyRules
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.messages.record import FIXED_V4, SYS_FLAG_POSITION, encode_record
+from tests.columnar.by_row import decode_columns
 from tests.columnar.stored import Broker, batch_record, pull, record
 from tests.support import golden
 
-SCHEMAS = [schema_of(list(SOURCE_COLUMNS)), schema_of(["queueOffset", "body"]), schema_of(["queueOffset", "keys"])]
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
+SCHEMAS = [
+    schema_of(list(SOURCE_COLUMNS)),
+    schema_of(),
+    schema_of(["queueOffset", "body"]),
+    schema_of(["queueOffset", "keys"]),
+]
 FILTERS = [ALL_TAGS, TagFilter.parse("TagA"), TagFilter.parse("TagA || tag1")]
 INT = struct.Struct(">i")
 # Fields of a record's head that decide how it is read, by their place: size, magic, CRC, offset, sysFlag, body's size.

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pyrmq_core.columnar import SOURCE_COLUMNS, DecodedBatch, schema_of
 from pyrmq_core.columnar.body_schema import infer_body_schema
+from pyrmq_core.columnar.decoding.compiled import decode_compiled
 from pyrmq_core.columnar.decoding.decode import decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
@@ -81,6 +82,18 @@ def rows_and_columns(data: bytes) -> None:
         return
     by_row = _table(decode_messages(*arguments, allow_gaps=True))
     assert by_column == by_row, f"by column {by_column}, by row {by_row}"
+
+
+def compiled_and_rows(data: bytes) -> None:
+    """Reads records by the compiled decoder, where it is installed, and by row, whose lines guide the inputs."""
+    arguments = ((pull_of(data),), schema_of(), EVERYTHING, TagFilter(), RULES)
+    batch = decode_compiled(*arguments)
+    if batch is not None:
+        batch.validate(full=True)
+    by_row = None
+    with suppress(RocketMQError):
+        by_row = [decoded.batch for decoded in decode_messages(*arguments, allow_gaps=True)]
+    assert batch is None or by_row == [batch], f"compiled {batch}, by row {by_row}"
 
 
 def _manifest_bodies() -> tuple[bytes, ...]:

@@ -235,6 +235,7 @@ TARGETS: Mapping[str, Target] = {
     ),
     "columns": Target(_columns, _PULLS, unit=_PULLS[0]),
     "columns beside rows": Target(client_parsers.rows_and_columns, _PULLS),
+    "compiled beside rows": Target(client_parsers.compiled_and_rows, _PULLS),
     "conversations": Target(client_parsers.conversations, tuple(frame.raw for frame in golden.frames()[:200])),
     "commit records": Target(client_parsers.manifest, client_parsers.MANIFEST),
     "offsets of streams": Target(client_parsers.stream_offset, (client_parsers.STREAM_OFFSET,)),

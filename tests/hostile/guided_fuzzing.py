@@ -73,6 +73,7 @@ def run(
     `directory` has its inputs. Raises `subprocess.TimeoutExpired` for a run that does not end.
     """
     from tests.support.apart import installed_apart
+    from tests.support.native_build import built_site
 
     inputs = directory / name.replace(" ", "-") / "inputs"
     inputs.mkdir(parents=True, exist_ok=True)
@@ -81,7 +82,7 @@ def run(
     program = inputs.parent / "program"
     program.write_text(PROGRAM.format(python=sys.executable))
     program.chmod(0o700)
-    paths = [str(ROOT), str(installed_apart("atheris", ATHERIS))]
+    paths = [str(ROOT), str(installed_apart("atheris", ATHERIS)), *map(str, filter(None, [built_site()]))]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "FUZZED_MODULE": module, "FUZZED_TARGET": name}
     command = [str(program), f"-artifact_prefix={inputs.parent}/", *options, str(inputs)]
     done = subprocess.run(

@@ -100,8 +100,9 @@ PURE_ROOMS = (
     "pyrmq_core.tools.search.conditions",
     "pyrmq_core.tools.search.where",
 )
-# Those that touch the disk, and those that wait.
+# Those that touch the disk, those that wait, and the one that logs which decoder runs.
 PURE_EXCEPTIONS = (
+    "pyrmq_core.columnar.decoding.compiled",
     "pyrmq_core.servers.broker.timers.service",
     "pyrmq_core.servers.broker.store.disk.disk_files",
     "pyrmq_core.servers.broker.store.disk.descriptors",
@@ -164,6 +165,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "yaml": ("pyrmq_core.servers.access.yaml_text",),
     "lz4": ("pyrmq_core.protocol.messages.compression",),
     "isal": ("pyrmq_core.columnar.decoding.records",),
+    "pyrmq_native": ("pyrmq_core.columnar.decoding.compiled",),
     "zstandard": ("pyrmq_core.protocol.messages.compression",),
     "opentelemetry": ("pyrmq_core.otel.api", "pyrmq_spark.stream.lag_listener"),
     "openlineage": ("pyrmq_spark.stream.lineage_listener",),

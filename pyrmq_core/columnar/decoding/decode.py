@@ -24,6 +24,7 @@ from pyrmq_core.columnar.arrays import (
     fixed_spans,
     keep_freed_memory,
     numbers,
+    of_type,
     take_unchecked,
     windows,
 )
@@ -35,6 +36,7 @@ from pyrmq_core.columnar.decoding.columns import (
     DecodedBatch,
     source_column,
 )
+from pyrmq_core.columnar.decoding.compiled import decode_compiled
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.decompression import with_decompressed_bodies
 from pyrmq_core.columnar.decoding.layouts import LayoutPairs
@@ -121,6 +123,9 @@ def decode_batches(
     rules = BodyRules(verify_crc, keep_undecodable, max_body_bytes)
     if "body" not in columns.names:
         rules = AS_STORED
+    if (batch := decode_compiled(rest, columns, within, tags, rules)) is not None:
+        yield DecodedBatch(batch)
+        return
     by_columns = sum(pull.next_offset - pull.start for pull in rest) >= BREAK_EVEN_MESSAGES
     if by_columns and (tags.tags or all(pull.passes is None for pull in rest)):  # SQL is evaluated message by message
         try:
@@ -156,7 +161,7 @@ def _batch(rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFi
     if tags.tags:
         matching = pc.is_in(parts.pairs.column(TAGS), value_set=pa.array(sorted(tags.tags), pa.string()))
         parts = _Columns(rows.only(matching.to_numpy(zero_copy_only=False)), pulls)
-    arrays = [_of_type(BUILDERS[field.name](parts), field) for field in columns]
+    arrays = [of_type(BUILDERS[field.name](parts), field) for field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
@@ -305,12 +310,6 @@ def _whole_numbers(texts: pa.Array, most: int) -> pa.Array:
     digits = pc.match_substring_regex(texts, rf"\A[0-9]{{1,{len(str(most))}}}\z")
     numbers_or_null = pc.if_else(digits, texts, pa.scalar(None, pa.string())).cast(pa.int64())
     return pc.if_else(pc.less_equal(numbers_or_null, most), numbers_or_null, pa.scalar(None, pa.int64()))
-
-
-def _of_type(array: pa.Array, field: pa.Field) -> pa.Array:
-    if array.type == field.type:
-        return array
-    return as_text(array) if field.name == "body" and field.type == pa.string() else array.cast(field.type)
 
 
 def host_texts(rows: Rows, name: str) -> pa.Array:

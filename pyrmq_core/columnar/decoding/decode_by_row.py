@@ -71,4 +71,5 @@ def _times(field: pa.Field, value: Callable[[MessageExt], Any], messages: Sequen
                 f"{message.queue_offset} has {field.name} {time_ms} ms, which no timestamp holds; do not ask for that "
                 "column"
             )
-    return pa.array([None if time_ms is None else time_ms * 1000 for time_ms in times], pa.int64()).cast(field.type)
+    array = pa.array([None if time_ms is None else time_ms * 1000 for time_ms in times], TIMESTAMP)
+    return array.cast(field.type)

@@ -58,6 +58,12 @@ try:
     found["versions"]["pyrmq_core"] = importlib.metadata.version("pyrmq-spark")
 except Exception:
     pass
+try:
+    from pyrmq_core.columnar.decoding.compiled import decoder
+    choice = decoder()
+    found["decoder"] = {"status": "WARN" if choice.is_refused else "OK", "reason": choice.text}
+except Exception:
+    pass
 for module in list(pkgutil.iter_modules()):
     if module.name.startswith("pyspark_"):
         try:
@@ -140,6 +146,8 @@ def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
         advice = "pyrmq_spark.register(spark), or install the package with pip"
         checks.append(Check("pyrmq", WARN, "can be imported, but Spark does not find it by its name", advice))
     checks += [_at_least("pyarrow", MIN_PYARROW, versions, errors), _at_least("numpy", (), versions, errors)]
+    if (decoder := has.get("decoder")) is not None:
+        checks.append(Check("decoder", decoder["status"], decoder["reason"]))
     checks += [
         Check("sources", FAIL, f"module {module} raises {error}", "Spark finds no source in Python while it does so")
         for module, error in errors.items()

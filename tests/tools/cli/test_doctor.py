@@ -58,13 +58,14 @@ def test_all_is_well(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     code, rows = run(cluster.nameserver, PYSPARK_PYTHON=sys.executable, JAVA_HOME=home)
     assert (code, {row["status"] for row in rows}) == (0, {OK}), rows
     assert [row["check"] for row in rows] == [
-        *("python", "pyspark", "pyrmq", "pyarrow", "numpy", "java", "nameserver", "broker", "broker")
+        *("python", "pyspark", "pyrmq", "pyarrow", "numpy", "decoder", "java", "nameserver", "broker", "broker")
     ]
     assert rows[0]["found"] == f"{sys.executable} (PYSPARK_PYTHON), {sys.version.split()[0]}"
     assert rows[2]["found"].endswith("found by its name")
-    assert rows[5]["found"] == f"{home}/bin/java, 17.0.15"
-    assert rows[6]["found"] == f"{cluster.nameserver}, 2 brokers"
-    assert [row["found"] for row in rows[7:]] == [f"{name} (0) {at}" for name, at in sorted(cluster.brokers.items())]
+    assert rows[5]["found"] == "pure: PYRMQ_NATIVE=0"
+    assert rows[6]["found"] == f"{home}/bin/java, 17.0.15"
+    assert rows[7]["found"] == f"{cluster.nameserver}, 2 brokers"
+    assert [row["found"] for row in rows[8:]] == [f"{name} (0) {at}" for name, at in sorted(cluster.brokers.items())]
     lines = CliRunner().invoke(
         pyrmq, ["doctor", "-n", cluster.nameserver], env={"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": home}
     )
@@ -166,6 +167,16 @@ def test_pysparks(version: str, status: str) -> None:
     [check, *others] = judge({"versions": versions, "errors": {}, "sources": ["pyspark_rocketmq"]}, "", "")
     assert (check.check, check.status) == ("pyspark", status)
     assert {other.status for other in others} == {OK}
+
+
+@pytest.mark.parametrize("status", [OK, WARN])
+def test_the_decoder_is_named(status: str) -> None:
+    decoder = {"status": status, "reason": "pyrmq-native 0.1.0"}
+    errors = dict.fromkeys(("pyspark", "pyarrow", "numpy"), "-")
+    checks = judge({"versions": {}, "errors": errors, "sources": [], "decoder": decoder}, "", "")
+    assert [(check.status, check.found) for check in checks if check.check == "decoder"] == [
+        (status, "pyrmq-native 0.1.0")
+    ]
 
 
 def test_no_java(tmp_path: Path) -> None:
